@@ -1,0 +1,1 @@
+"""Turns the lake into the ledger, findings and reports."""

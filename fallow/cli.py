@@ -1,0 +1,138 @@
+"""The one command. It loads a subcommand's package only when that subcommand is called.
+
+A command module has two functions: `add_arguments(parser)` and `run(args) -> int` (the exit code).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Protocol, cast
+
+from fallow import __version__
+from fallow.errors import FallowError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CommandModule(Protocol):
+    """What the module behind a command offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the command's own flags."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Does it; returns the exit code or raises FallowError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its name, what it does, an example, its module and the extra that the module needs."""
+
+    name: str
+    summary: str
+    example: str
+    module: str
+    extra: str = ""
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("agent", "sample this host's GPUs into the lake",
+            "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s", "agent.command"),
+    Command("import", "bring history into the lake from files",
+            "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.importers.command", "analytics"),
+    Command("ledger", "account for every GPU-hour by state",
+            "fallow ledger --lake /srv/lake --since 7d", "analytics.ledger.command", "analytics"),
+    Command("findings", "list GPUs that can be taken back, with evidence",
+            "fallow findings --lake /srv/lake --json", "analytics.findings.command", "analytics"),
+    Command("report", "write the waste report",
+            "fallow report --lake /srv/lake --format md --out report.md", "analytics.report.command", "analytics"),
+    Command("dashboard", "serve the pages for capacity planners",
+            "fallow dashboard --lake /srv/lake --port 8050", "dashboard.command", "dashboard"),
+    Command("demo", "simulate a fleet and show what fallow makes of it",
+            "fallow demo --out demo", "dashboard.demo", "analytics"),
+    Command("schema", "describe the lake's tables",
+            "fallow schema gpu --json", "fallow.schema.command"),
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except FallowError as error:
+        print(f"fallow: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader (head, less) went away: not our failure, and no traceback from the interpreter's own flush either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        print(f"fallow {__version__}")
+        return 0
+    command = next((each for each in COMMANDS if each.name == arguments[0]), None)
+    if command is None:
+        near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
+        print(f"fallow: there is no command '{arguments[0]}'; {hint}", file=sys.stderr)
+        return 2
+    module = load(command)
+    parser = argparse.ArgumentParser(
+        prog=f"fallow {command.name}",
+        description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+        epilog=f"example: {command.example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    try:
+        args = parser.parse_args(arguments[1:])
+    except SystemExit as stop:  # argparse has said what is wrong; --help ends with 0
+        return int(stop.code or 0)
+    return module.run(args)
+
+
+def load(command: Command) -> CommandModule:
+    """The module behind a command; MissingExtraError where the packages that it needs are not installed."""
+    try:
+        return cast("CommandModule", importlib.import_module(command.module))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not command.extra or missing in ("fallow", "agent", "analytics", "dashboard", ""):
+            raise
+        raise MissingExtraError(
+            f"`fallow {command.name}` needs the package {missing}, which the base install leaves out",
+            f"install it with: pip install 'fallow[{command.extra}]'",
+        ) from error
+
+
+def _overview() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    return "\n".join(
+        [
+            f"fallow {__version__}: finds the GPUs that are paid for and not used.",
+            "",
+            "usage: fallow COMMAND [ARGUMENTS]",
+            "",
+            *lines,
+            "",
+            "`fallow COMMAND --help` shows its arguments and an example.",
+        ]
+    )

@@ -1,0 +1,149 @@
+"""Times and durations: reading them as people write them, and the interval grid.
+
+All times inside fallow are integer milliseconds since the Unix epoch, UTC.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Protocol
+
+from fallow.errors import UsageError
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+WEEK_MS = 7 * DAY_MS
+
+_UNIT_MS = {
+    "ms": 1,
+    "s": SECOND_MS,
+    "sec": SECOND_MS,
+    "m": MINUTE_MS,
+    "min": MINUTE_MS,
+    "h": HOUR_MS,
+    "d": DAY_MS,
+    "w": WEEK_MS,
+}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
+_WHEN_HINT = (
+    "write a day (2026-11-20), a week (2026-W47), a span back from the end (7d) or RFC 3339 (2026-11-20T06:00Z)"
+)
+
+
+class Clock(Protocol):
+    """What the agent needs of time, so that a test can turn the hands."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never steps."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never steps."""
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Window:
+    """A half-open span [since_ms, until_ms) of UTC milliseconds; either end may be open."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError on anything else, zero included."""
+    total, at = 0.0, 0
+    while match := _DURATION.match(text, at):
+        total += float(match[1]) * _UNIT_MS[match[2]]
+        at = match.end()
+    if at != len(text) or total < 1:
+        raise UsageError(f"'{text}' is not a duration", "write a number and a unit: 10s, 5min, 2h, 7d")
+    return round(total)
+
+
+def format_duration(duration_ms: int) -> str:
+    """The duration in the largest units that lose nothing, such as `1h 30min`; the inverse of parse_duration_ms."""
+    if duration_ms == 0:
+        return "0s"
+    parts, rest = [], duration_ms
+    for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", SECOND_MS), ("ms", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts)
+
+
+def parse_window(since: str | None, until: str | None) -> Window:
+    """The window that --since and --until name.
+
+    A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since
+    counts back from --until, or from now where --until is open. Raises UsageError.
+    """
+    until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=SystemClock().now_ms())
+    anchor_ms = SystemClock().now_ms() if until_ms is None else until_ms
+    since_ms = None if since is None else _moment_ms(since, end=False, anchor_ms=anchor_ms)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise UsageError(f"--since {since} does not lie before --until {until}", "swap them or widen the window")
+    return Window(since_ms, until_ms)
+
+
+def _moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
+    try:
+        if _DAY.fullmatch(text):
+            return to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)) + (DAY_MS if end else 0)
+        if week := _WEEK.fullmatch(text):
+            monday = datetime.combine(date.fromisocalendar(int(week[1]), int(week[2]), 1), datetime.min.time(), UTC)
+            return to_ms(monday) + (WEEK_MS if end else 0)
+        if _DURATION.match(text):
+            return anchor_ms - parse_duration_ms(text)
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a time", _WHEN_HINT) from error
+    if moment.tzinfo is None:
+        raise UsageError(f"'{text}' has no time zone", "add Z for UTC or an offset such as +01:00")
+    return to_ms(moment)
+
+
+def to_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch of an aware datetime, exactly (no float in between)."""
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def from_ms(moment_ms: int) -> datetime:
+    """The UTC datetime of milliseconds since the epoch."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ms)
+
+
+def format_ms(moment_ms: int) -> str:
+    """RFC 3339 in UTC with `Z`, milliseconds only where there are some."""
+    moment = from_ms(moment_ms)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{moment_ms % 1000:03d}Z" if moment_ms % 1000 else "Z")
+
+
+def utc_day(moment_ms: int) -> str:
+    """The UTC date `YYYY-MM-DD` on which the moment lies."""
+    return from_ms(moment_ms).strftime("%Y-%m-%d")
+
+
+def floor_ms(moment_ms: int, interval_ms: int) -> int:
+    """The start of the grid interval that holds the moment; the grid starts at the epoch."""
+    return moment_ms - moment_ms % interval_ms

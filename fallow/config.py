@@ -1,0 +1,201 @@
+"""Settings: what can be set, where it was set, and its value.
+
+Flags beat environment variables (`FALLOW_<SECTION>_<KEY>`) beat the file (`--config`, else `$FALLOW_CONFIG`, else
+`/etc/fallow/fallow.toml` where it exists) beat the defaults below.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallow.clock import parse_duration_ms
+from fallow.errors import ConfigError, UsageError
+from fallow.units import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_FILE = "/etc/fallow/fallow.toml"
+
+Value = str | int | float
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UsageError(f"'{text}' is not a number") from None
+    if not 0 < value < float("inf"):
+        raise UsageError(f"'{text}' is not above 0")
+    return value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing that can be set: how to read it, its default as written, its meaning and why that default."""
+
+    section: str
+    key: str
+    parse: Callable[[str], Value]
+    default: str
+    meaning: str
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """`section.key`."""
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"FALLOW_{self.section}_{self.key}".upper()
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("lake", "path", _text, "", "where the lake lies: a folder", "no default: it is never guessed"),
+    Setting("agent", "spool", _text, "", "folder for rows that are not yet in the lake", "no default: it is never guessed"),
+    Setting("agent", "host", _text, "", "name of this host in the lake; empty: the machine's own host name"),
+    Setting("agent", "pool", _text, "", "the site's name for the group of hosts that this one belongs to"),
+    Setting("agent", "interval", parse_duration_ms, "10s", "length of one row's interval",
+            "short enough for episodes of a minute, long enough to cost nothing"),
+    Setting("agent", "process_interval", parse_duration_ms, "30s", "how often process lists are read",
+            "listing takes global driver locks; memory moving by 64 MiB triggers one at once"),
+    Setting("agent", "publish_every", parse_duration_ms, "5min", "how often closed rows go to the lake",
+            "small files cost 0.4 ms each in every query"),
+    Setting("agent", "call_timeout", parse_duration_ms, "10s", "how long a driver call may block before the GPU counts as wedged",
+            "a healthy call takes micro- to milliseconds"),
+    Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a holder may run no kernel before its time is `held`",
+            "shorter spells come from input waits and checkpoints"),
+    Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a stretch below which it is `low`"),
+    Setting("ledger", "held_min_bytes", parse_bytes, "1GB",
+            "memory in use that stands for a holder where no process list is known",
+            "the driver itself keeps well under 1 GB"),
+    Setting("findings", "held_min", parse_duration_ms, "60min", "shortest `held` stretch that a finding counts",
+            "after 60 idle minutes, 42 % of spells last another hour; after 5 minutes only 4.7 %"),
+    Setting("findings", "never_used_min", parse_duration_ms, "7d", "observed time without any use that makes a GPU `never_used`",
+            "a whole week, so that a weekend alone never looks like a surplus"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """The values in force, each with where it came from."""
+
+    values: Mapping[str, Value]
+    origins: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """A setting that is text; empty where it is not set."""
+        return str(self.values[name])
+
+    def integer(self, name: str) -> int:
+        """A setting in whole milliseconds or bytes."""
+        value = self.values[name]
+        if not isinstance(value, int):
+            raise TypeError(name)
+        return value
+
+    def number(self, name: str) -> float:
+        """A setting that is a number."""
+        return float(self.values[name])
+
+    def require(self, name: str, flag: str) -> str:
+        """A text setting that has to be there; UsageError naming the flag and the variable otherwise."""
+        if not (value := self.text(name)):
+            raise UsageError(
+                f"{flag} is missing", f"give {flag}, set {_setting(name).variable} or {name} in the config file"
+            )
+        return value
+
+
+def load(
+    flags: Mapping[str, str | None], path: str | None = None, environment: Mapping[str, str] = os.environ
+) -> Config:
+    """The settings in force, given the flags that were used (`section.key` -> text, None where not given).
+
+    Raises ConfigError for an unreadable file, an unknown key (naming the nearest one) or a value that does not parse.
+    """
+    from_file = _read_file(path or environment.get("FALLOW_CONFIG"))
+    values: dict[str, Value] = {}
+    origins: dict[str, str] = {}
+    _check_environment(environment)
+    for setting in SETTINGS:
+        text, origin = setting.default, "default"
+        if setting.name in from_file:
+            text, origin = from_file[setting.name]
+        if setting.variable in environment:
+            text, origin = environment[setting.variable], setting.variable
+        flag = flags.get(setting.name)
+        if flag is not None:
+            text, origin = flag, "flag"
+        values[setting.name], origins[setting.name] = _parse(setting, text, origin), origin
+    return Config(values, origins)
+
+
+def _parse(setting: Setting, text: str, origin: str) -> Value:
+    try:
+        return setting.parse(text)
+    except UsageError as error:
+        where = f"--{setting.key.replace('_', '-')}" if origin == "flag" else f"{setting.name} (from {origin})"
+        kind = UsageError if origin == "flag" else ConfigError
+        raise kind(f"{where}: {error.message}", error.hint) from error
+
+
+def _read_file(path: str | None) -> dict[str, tuple[str, str]]:
+    file = Path(path or DEFAULT_FILE)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if path is None:
+            return {}
+        raise ConfigError(f"there is no config file {file}", "check --config or FALLOW_CONFIG") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {file}: {error.strerror}", "check its permissions") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the config file {file} is not TOML: {error}", "mend that line") from error
+    found = {}
+    for section, entries in content.items():
+        if not isinstance(entries, dict):
+            raise _unknown(section, str(file))
+        for key, value in entries.items():
+            name = f"{section}.{key}"
+            if name not in _NAMES:
+                raise _unknown(name, str(file))
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise ConfigError(
+                    f"{name} in {file} is neither text nor a number", "write it as in docs/configuration.md"
+                )
+            found[name] = (str(value), str(file))
+    return found
+
+
+_NAMES = {setting.name: setting for setting in SETTINGS}
+_VARIABLES = {setting.variable: setting for setting in SETTINGS}
+
+
+def _setting(name: str) -> Setting:
+    return _NAMES[name]
+
+
+def _unknown(name: str, where: str) -> ConfigError:
+    near = get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists every setting"
+    return ConfigError(f"{where} sets {name}, which is no setting", hint)
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    """A misspelt variable would otherwise be ignored in silence; only names that begin like a section are ours."""
+    sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
+    for variable in environment:
+        if variable.startswith(sections) and variable not in _VARIABLES:
+            raise _unknown(variable, "the environment")

@@ -1,0 +1,75 @@
+"""Every error that fallow raises on purpose, as one tree.
+
+FallowError                 something went wrong that a person can act on (exit 1)
+├── UsageError              the command line or a setting is wrong (exit 2)
+│   └── ConfigError         the config file or an environment variable is wrong (exit 2)
+├── LakeError               the lake cannot be read or written
+│   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
+│   ├── BrokenFileError     a file in the lake is not a whole Parquet file
+│   └── SchemaVersionError  a file in the lake was written by a newer fallow
+├── InputError              a file given to an importer cannot be used
+├── DriverError             the NVIDIA driver or its library cannot be used
+├── SpoolError              the agent's local spool cannot be used
+└── MissingExtraError       a command needs packages that the base install leaves out
+
+Each carries a message (what happened, naming the file or value) and a hint (what to do next);
+the command prints both as one line and no traceback.
+"""
+
+from __future__ import annotations
+
+
+class FallowError(Exception):
+    """What happened, and a hint that says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class UsageError(FallowError):
+    """The command line or a setting is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """The config file or an environment variable is wrong."""
+
+
+class LakeError(FallowError):
+    """The lake cannot be read or written."""
+
+
+class EmptyLakeError(LakeError):
+    """The lake is there and holds nothing yet for the question."""
+
+
+class BrokenFileError(LakeError):
+    """A file in the lake is not a whole Parquet file."""
+
+
+class SchemaVersionError(LakeError):
+    """A file in the lake was written by a newer fallow."""
+
+
+class InputError(FallowError):
+    """A file given to an importer cannot be used."""
+
+
+class DriverError(FallowError):
+    """The NVIDIA driver or its library cannot be used."""
+
+
+class SpoolError(FallowError):
+    """The agent's local spool cannot be used."""
+
+
+class MissingExtraError(FallowError):
+    """A command needs packages that the base install leaves out."""

@@ -1,0 +1,150 @@
+"""Parquet in and out: the Arrow form of the schema, one way to write files and one way to read them.
+
+Imports pyarrow: the resident agent processes never import this module.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fallow import __version__
+from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
+from fallow.schema import SCHEMA_VERSION, Column, Table, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fallow.lake import LakeFile
+
+ROW_GROUP_ROWS = 138_240
+"""16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
+
+_VERSION_KEY = b"fallow_schema_version"
+
+_ARROW = {
+    Type.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
+    Type.INT16: pa.int16(),
+    Type.INT32: pa.int32(),
+    Type.INT64: pa.int64(),
+    Type.FLOAT: pa.float32(),
+    Type.DOUBLE: pa.float64(),
+    Type.BOOL: pa.bool_(),
+    Type.STRING: pa.string(),
+    Type.INT_LIST: pa.list_(pa.int32()),
+    Type.STRING_LIST: pa.list_(pa.string()),
+}
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type of a column."""
+    return _ARROW[column.type]
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of a table; keys are not nullable, everything measured is."""
+    return pa.schema([pa.field(column.name, arrow_type(column)) for column in table.columns])
+
+
+def table_from_rows(table: Table, rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    """Rows as an Arrow table in the table's schema; a key that a row lacks is null, one that the table lacks is an error."""
+    known = set(table.names)
+    for row in rows:
+        if unknown := set(row) - known:
+            raise LakeError(f"the table '{table.name}' has no column {', '.join(sorted(unknown))}")
+    # Arrow reads integers as epoch milliseconds for a timestamp column
+    return pa.table(
+        [pa.array([row.get(column.name) for row in rows], arrow_type(column)) for column in table.columns],
+        schema=arrow_schema(table),
+    )
+
+
+def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
+    """The data as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata.
+
+    zstd-3, dictionaries only where values repeat, deltas for what climbs (measurements: docs/storage.md).
+    """
+    by = [name for name in ("gpu", "time") if name in table.names]
+    sorted_data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
+    extra = {_VERSION_KEY: str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
+    extra |= {key.encode(): value for key, value in (metadata or {}).items()}
+    # timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary
+    delta = {
+        column.name: "DELTA_BINARY_PACKED"
+        for column in table.columns
+        if column.type is Type.TIMESTAMP or (column.name == "energy_mj" and column.type is Type.INT64)
+    }
+    sink = io.BytesIO()
+    pq.write_table(
+        sorted_data.replace_schema_metadata(extra),
+        sink,
+        compression="zstd",
+        compression_level=3,
+        row_group_size=ROW_GROUP_ROWS,
+        use_dictionary=[column.name for column in table.columns if column.name not in delta],
+        column_encoding=delta,
+        store_schema=True,
+    )
+    return sink.getvalue()
+
+
+def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of the files as one Arrow table with the named columns (all by default) plus `host`, a string.
+
+    A column that an older file lacks is null. Raises BrokenFileError and SchemaVersionError, each naming the file.
+    """
+    names = list(columns or table.names)
+    schema = pa.schema([pa.field(name, arrow_type(table.column(name))) for name in names])
+    parts = [_read_one(file, schema) for file in files]
+    if not parts:
+        return schema.append(pa.field("host", pa.string())).empty_table()
+    return pa.concat_tables(parts)
+
+
+def _read_one(file: LakeFile, schema: pa.Schema) -> pa.Table:
+    opened = open_file(file)
+    there = set(opened.schema_arrow.names)
+    try:
+        data = opened.read(columns=[name for name in schema.names if name in there])
+    except (pa.ArrowException, OSError) as error:
+        raise _broken(file, error) from error
+    filled = [
+        data.column(field.name).cast(field.type) if field.name in there else pa.nulls(data.num_rows, field.type)
+        for field in schema
+    ]
+    host = pa.repeat(pa.scalar(file.host), data.num_rows)
+    return pa.table([*filled, host], schema=schema.append(pa.field("host", pa.string())))
+
+
+def open_file(file: LakeFile) -> pq.ParquetFile:
+    """The file, checked to be whole and of a schema version that this fallow knows."""
+    try:
+        opened = pq.ParquetFile(file.url)
+    except FileNotFoundError as error:
+        raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error
+    except (pa.ArrowException, OSError) as error:
+        raise _broken(file, error) from error
+    version = (opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1")
+    if int(version) > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"{file.url} was written with schema version {int(version)} and this fallow knows {SCHEMA_VERSION}",
+            "upgrade fallow here, or read the lake where the newer version runs",
+        )
+    return opened
+
+
+def metadata(file: LakeFile) -> dict[str, str]:
+    """The file's key-value metadata; raises as `open_file` does."""
+    found = open_file(file).schema_arrow.metadata or {}
+    return {key.decode(): value.decode() for key, value in found.items() if not key.startswith(b"ARROW")}
+
+
+def _broken(file: LakeFile, error: Exception) -> BrokenFileError:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return BrokenFileError(
+        f"{file.url} is not a whole Parquet file ({reason})",
+        "move it out of the lake (the agent's spool or the importer writes it again if it still has the rows)",
+    )

@@ -1,0 +1,40 @@
+"""The schema as data: every table of the lake, each column with its type, unit, resolution, meaning and source.
+
+Imports nothing but this package, so that the agent and `fallow schema` pay nothing for it.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from fallow.errors import UsageError
+from fallow.schema.derived import FINDING, HOURLY, LEDGER, SPELL
+from fallow.schema.samples import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS
+from fallow.schema.types import Column, Table, Type
+
+SCHEMA_VERSION = 1
+"""Raised when a column is added or its meaning changes; readers accept every older version."""
+
+TABLES: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, EVENT, AGENT, CLAIM, LEDGER, SPELL, HOURLY, FINDING)
+
+STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
+"""The ledger's states; every millisecond of a GPU is in exactly one of them."""
+
+UNAVAILABLE_HEALTH = ("lost", "reset_required", "wedged", "driver_down")
+"""The values of `gpu.health` for which nobody could have used the GPU."""
+
+__all__ = [
+    "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HOST", "HOURLY", "LEDGER", "PROCESS", "SCHEMA_VERSION",
+    "SPELL", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
+]  # fmt: skip
+
+
+def table(name: str) -> Table:
+    """The table of that name; UsageError with the nearest name where there is none."""
+    for candidate in TABLES:
+        if candidate.name == name:
+            return candidate
+    names = [candidate.name for candidate in TABLES]
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"the tables are {', '.join(names)}"
+    raise UsageError(f"there is no table '{name}'", hint)

@@ -1,0 +1,135 @@
+"""Stores: where a lake's files lie. One class per kind of place, all with the same five verbs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from fallow.errors import LakeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One file in a store: its key (the path below the store's root, with `/`) and its size."""
+
+    key: str
+    size_bytes: int
+
+
+class Store(Protocol):
+    """What the lake asks of a place for files. Writers never share a key and need no rename and no condition."""
+
+    root: str
+
+    def exists(self) -> bool:
+        """Whether the root is there."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        """Every whole file below the prefix, in no order."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Removes the key; one that is gone already is no error."""
+        ...
+
+    def url(self, key: str) -> str:
+        """What a Parquet reader opens."""
+        ...
+
+
+class LocalStore:
+    """A folder on a local or network file system."""
+
+    def __init__(self, root: str) -> None:
+        self.root = str(Path(root.removeprefix("file://")).expanduser().absolute())
+
+    def exists(self) -> bool:
+        """Whether the folder is there."""
+        return Path(self.root).is_dir()
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        """Every whole file below the prefix; half-written ones carry a leading dot and are passed over."""
+        try:
+            yield from self._walk(f"{self.root}/{prefix}" if prefix else self.root)
+        except OSError as error:
+            raise LakeError(f"cannot list {error.filename}: {error.strerror}", "check its permissions") from error
+
+    def _walk(self, folder: str) -> Iterator[Stored]:
+        try:
+            entries = list(os.scandir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from self._walk(entry.path)
+                continue
+            # a file may be compacted away between the listing and the look at its size
+            with contextlib.suppress(FileNotFoundError):
+                yield Stored(entry.path[len(self.root) + 1 :], entry.stat().st_size)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
+        target = Path(self.root, key)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+            _sync_folder(target.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise LakeError(
+                f"cannot write {target}: {error.strerror}", "free some space or check the folder's permissions"
+            ) from error
+
+    def delete(self, key: str) -> None:
+        """Removes the file and, where it was the last, its folder stays."""
+        with contextlib.suppress(FileNotFoundError):
+            Path(self.root, key).unlink()
+
+    def url(self, key: str) -> str:
+        """The absolute path."""
+        return f"{self.root}/{key}"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a new name durable: the folder's own entry has to reach the disk too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+STORES = {"file": LocalStore}
+"""Store class per URL scheme; a location without a scheme is a folder."""
+
+
+def open_store(location: str) -> Store:
+    """The store at a location; UsageError where its scheme has no store."""
+    scheme, separator, _ = location.partition("://")
+    if not separator:
+        scheme = "file"
+    if scheme not in STORES:
+        raise UsageError(
+            f"no store for {scheme}:// in {location}", "give a local or network folder; object stores are not built yet"
+        )
+    return STORES[scheme](location)
