@@ -67,7 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        # here, where a reader that went away is handled, and not in the interpreter's own flush at exit
+        print(end="", flush=True)
     except FallowError as error:
         print(f"fallow: {error}", file=sys.stderr)
         return error.exit_code
@@ -77,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader (head, less) went away: not our failure, and no traceback from the interpreter's own flush either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
 
 
 def _run(arguments: list[str]) -> int:

@@ -29,6 +29,8 @@ _UNIT_MS = {
     "d": DAY_MS,
     "w": WEEK_MS,
 }
+_LAST_MS = 253_402_300_800_000
+"""The end of the year 9999, the last that a datetime can hold."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
@@ -75,7 +77,7 @@ def parse_duration_ms(text: str) -> int:
     while match := _DURATION.match(text, at):
         total += float(match[1]) * _UNIT_MS[match[2]]
         at = match.end()
-    if at != len(text) or total < 1:
+    if at != len(text) or not 1 <= total < _LAST_MS:
         raise UsageError(f"'{text}' is not a duration", "write a number and a unit: 10s, 5min, 2h, 7d")
     return round(total)
 
@@ -107,6 +109,13 @@ def parse_window(since: str | None, until: str | None) -> Window:
 
 
 def _moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
+    moment_ms = _read_moment_ms(text, end=end, anchor_ms=anchor_ms)
+    if not 0 <= moment_ms < _LAST_MS:
+        raise UsageError(f"'{text}' does not lie in the years 1970 to 9999", _WHEN_HINT)
+    return moment_ms
+
+
+def _read_moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
     try:
         if _DAY.fullmatch(text):
             return to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)) + (DAY_MS if end else 0)

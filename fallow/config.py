@@ -7,6 +7,7 @@ Flags beat environment variables (`FALLOW_<SECTION>_<KEY>`) beat the file (`--co
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -125,7 +126,7 @@ def load(
 
     Raises ConfigError for an unreadable file, an unknown key (naming the nearest one) or a value that does not parse.
     """
-    from_file = _read_file(path or environment.get("FALLOW_CONFIG"))
+    from_file = _read_file(path or environment.get("FALLOW_CONFIG") or None)
     values: dict[str, Value] = {}
     origins: dict[str, str] = {}
     _check_environment(environment)
@@ -182,6 +183,9 @@ def _read_file(path: str | None) -> dict[str, tuple[str, str]]:
 _NAMES = {setting.name: setting for setting in SETTINGS}
 _VARIABLES = {setting.variable: setting for setting in SETTINGS}
 
+# what Kubernetes puts into every pod beside a service that is called fallow-agent
+_SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+
 
 def _setting(name: str) -> Setting:
     return _NAMES[name]
@@ -197,5 +201,5 @@ def _check_environment(environment: Mapping[str, str]) -> None:
     """A misspelt variable would otherwise be ignored in silence; only names that begin like a section are ours."""
     sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
     for variable in environment:
-        if variable.startswith(sections) and variable not in _VARIABLES:
+        if variable.startswith(sections) and variable not in _VARIABLES and not _SERVICE_LINK.fullmatch(variable):
             raise _unknown(variable, "the environment")

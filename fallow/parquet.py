@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from fallow.lake import LakeFile
 
+_HOST = pa.field("host", pa.string())
+
 ROW_GROUP_ROWS = 138_240
 """16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
 
@@ -45,7 +47,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a table; keys are not nullable, everything measured is."""
+    """The Arrow schema of a table; every field may be null, for Arrow checks nullability only in some of its paths."""
     return pa.schema([pa.field(column.name, arrow_type(column)) for column in table.columns])
 
 
@@ -59,6 +61,13 @@ def table_from_rows(table: Table, rows: Sequence[Mapping[str, object]]) -> pa.Ta
     return pa.table(
         [pa.array([row.get(column.name) for row in rows], arrow_type(column)) for column in table.columns],
         schema=arrow_schema(table),
+    )
+
+
+def table_from_columns(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Columns as an Arrow table in the table's schema; integers become timestamps where the schema says so."""
+    return pa.table(
+        [columns[column.name].cast(arrow_type(column)) for column in table.columns], schema=arrow_schema(table)
     )
 
 
@@ -94,29 +103,33 @@ def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = No
 def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of the files as one Arrow table with the named columns (all by default) plus `host`, a string.
 
-    A column that an older file lacks is null. Raises BrokenFileError and SchemaVersionError, each naming the file.
+    `host` is the writer's, from the file's path, save where the table has a column of that name. A column that an
+    older file lacks is null. Raises BrokenFileError and SchemaVersionError, each naming the file.
     """
-    names = list(columns or table.names)
+    names = list(table.names if columns is None else columns)
     schema = pa.schema([pa.field(name, arrow_type(table.column(name))) for name in names])
-    parts = [_read_one(file, schema) for file in files]
-    if not parts:
-        return schema.append(pa.field("host", pa.string())).empty_table()
-    return pa.concat_tables(parts)
+    if "host" not in table.names:
+        schema = schema.append(_HOST)
+    parts = [_read_one(file, table, schema) for file in files]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _read_one(file: LakeFile, schema: pa.Schema) -> pa.Table:
+def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
     opened = open_file(file)
-    there = set(opened.schema_arrow.names)
+    there = set(opened.schema_arrow.names) & set(table.names)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
     except (pa.ArrowException, OSError) as error:
         raise _broken(file, error) from error
-    filled = [
-        data.column(field.name).cast(field.type) if field.name in there else pa.nulls(data.num_rows, field.type)
-        for field in schema
-    ]
-    host = pa.repeat(pa.scalar(file.host), data.num_rows)
-    return pa.table([*filled, host], schema=schema.append(pa.field("host", pa.string())))
+    return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
+
+
+def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:
+    if field.name in data.column_names:
+        return data.column(field.name).cast(field.type)
+    if field.name not in table.names:  # the host of the file's path
+        return pa.repeat(pa.scalar(file.host), data.num_rows)
+    return pa.nulls(data.num_rows, field.type)
 
 
 def open_file(file: LakeFile) -> pq.ParquetFile:

@@ -57,7 +57,10 @@ class LocalStore:
 
     def exists(self) -> bool:
         """Whether the folder is there."""
-        return Path(self.root).is_dir()
+        try:
+            return Path(self.root).is_dir()
+        except OSError as error:
+            raise LakeError(f"cannot look at {self.root}: {error.strerror}", "check its permissions") from error
 
     def list(self, prefix: str) -> Iterator[Stored]:
         """Every whole file below the prefix; half-written ones carry a leading dot and are passed over."""
@@ -86,7 +89,7 @@ class LocalStore:
         target = Path(self.root, key)
         partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent)
             with partial.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -101,13 +104,25 @@ class LocalStore:
             ) from error
 
     def delete(self, key: str) -> None:
-        """Removes the file and, where it was the last, its folder stays."""
-        with contextlib.suppress(FileNotFoundError):
-            Path(self.root, key).unlink()
+        """Removes the file; its folder stays, also where it was the last."""
+        target = Path(self.root, key)
+        try:
+            target.unlink(missing_ok=True)
+        except OSError as error:
+            raise LakeError(f"cannot remove {target}: {error.strerror}", "check its folder's permissions") from error
 
     def url(self, key: str) -> str:
         """The absolute path."""
         return f"{self.root}/{key}"
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder and those above it, each name durable: a file is no safer than the folders that lead to it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

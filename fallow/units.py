@@ -18,7 +18,10 @@ def parse_bytes(text: str) -> int:
     prefix = (match[2] or "").lower()
     base = 1024 if prefix.endswith("i") else 1000
     factor: int = base ** _POWER[prefix.removesuffix("i")]
-    return round(float(match[1]) * factor)
+    size = float(match[1]) * factor
+    if size >= 2**63:
+        raise UsageError(f"'{text}' is more than any machine has", "write a number and a unit: 48GiB, 1GB, 512MiB")
+    return round(size)
 
 
 def format_bytes(size: float) -> str:

@@ -31,7 +31,7 @@ class Column:
     source: str
     unit: str = ""
     resolution: str = ""
-    key: bool = False  # part of what tells two rows apart; never null
+    key: bool = False  # part of what tells two rows apart; null only where its meaning says so
     dictionary: bool = False  # few distinct values: stored as a dictionary
 
 

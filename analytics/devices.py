@@ -1,0 +1,63 @@
+"""The inventory: what is known of each GPU beyond its samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.ledger.build import milliseconds
+from fallow import parquet, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fallow.lake import Lake
+
+_COLUMNS = ("time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source")
+
+
+@dataclass(frozen=True)
+class Device:
+    """The newest inventory entry of one GPU; None is unknown."""
+
+    gpu: str
+    host: str
+    model: str | None = None
+    mem_total_bytes: int | None = None
+    power_limit_w: float | None = None
+    pool: str | None = None
+    driver_version: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Device per GPU."""
+
+    devices: Mapping[str, Device]
+
+    def device(self, gpu: str, host: str) -> Device:
+        """The GPU's entry; one with nothing known where the lake has none."""
+        return self.devices.get(gpu) or Device(gpu, host)
+
+    def model(self, gpu: str) -> str:
+        """The model's name, or `unknown model`."""
+        device = self.devices.get(gpu)
+        return (device.model if device else None) or "unknown model"
+
+    def pool(self, gpu: str) -> str:
+        """The pool's name, or `no pool`."""
+        device = self.devices.get(gpu)
+        return (device.pool if device else None) or "no pool"
+
+    def simulated(self, gpu: str) -> bool:
+        """Whether the GPU exists in a simulation only."""
+        device = self.devices.get(gpu)
+        return device is not None and device.source == "simulated"
+
+
+def load_inventory(lake: Lake) -> Inventory:
+    """The newest entry of every GPU in the `device` table; empty where the lake has none."""
+    frame = milliseconds(parquet.read(lake.files("device"), schema.DEVICE, _COLUMNS)).sort("time")
+    rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
+    return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)})

@@ -1,0 +1,90 @@
+"""How sure a finding is: conditions for high confidence, each failure in words that a holder can check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.model import Confidence
+from analytics.ledger.text import percent
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Context
+
+COVERAGE_MIN = 0.90
+HISTORY_MIN_DAYS = 14
+SPELL_MIN_MS = 120 * MINUTE_MS
+"""On a real serving trace 70 % of spells that have lasted 120 min last another hour, 42 % of those of 60 min."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of how some GPUs were watched."""
+
+    coverage: float | None  # observed share of their time inside the window
+    history_days: float  # first to last sample, whole lake
+    util_coverage: float | None  # share of the stretches in which utilization was watched; None: point samples
+    sample_count: int
+
+
+def observe(context: Context, gpus: tuple[str, ...], stretches: pl.DataFrame) -> Observation:
+    """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
+    own = context.inside.stretches.filter(pl.col("gpu").is_in(gpus))
+    span = pl.col("end") - pl.col("time")
+    total_ms = int(own.select(span.sum()).item())
+    unknown_ms = int(own.filter(pl.col("state") == "unknown").select(span.sum()).item())
+    whole = context.whole.stretches.filter(pl.col("gpu").is_in(gpus))
+    history_ms = whole.select(pl.col("end").max() - pl.col("time").min()).item()
+    watched = stretches.filter(pl.col("coverage_ratio").is_not_null())
+    weight = float(watched.select(span.sum()).item())
+    util_coverage = float(watched.select((span * pl.col("coverage_ratio")).sum()).item()) / weight if weight else None
+    return Observation(
+        coverage=(total_ms - unknown_ms) / total_ms if total_ms else None,
+        history_days=history_ms / DAY_MS,
+        util_coverage=util_coverage,
+        sample_count=int(stretches["sample_count"].sum()),
+    )
+
+
+def watched_enough(seen: Observation) -> list[str]:
+    """Failures that any rule can have: coverage, history and gap-free utilization."""
+    failed = []
+    if seen.coverage is None or seen.coverage < COVERAGE_MIN:
+        failed.append(
+            f"only {percent(seen.coverage)} of the time was observed, {COVERAGE_MIN:.0%} are wanted".replace(
+                "%,", " %,"
+            )
+        )
+    if seen.history_days < HISTORY_MIN_DAYS:
+        failed.append(f"{seen.history_days:.1f} days of history, {HISTORY_MIN_DAYS} are wanted")
+    if seen.util_coverage is None:
+        # rule of three: n zero samples bound the duty cycle at 3/n with 95 % confidence
+        bound = percent(min(1.0, 3 / max(seen.sample_count, 1)), 2)
+        failed.append(
+            f"point samples only: {seen.sample_count:,} zeros leave a duty cycle of up to {bound} unseen (95 %)"
+        )
+    elif seen.util_coverage < COVERAGE_MIN:
+        failed.append(f"utilization was watched {percent(seen.util_coverage)} of the time only")
+    return failed
+
+
+def known_holder(source: str | None, holder: str | None) -> list[str]:
+    """Failure to say who it is."""
+    if source == "memory":
+        return ["no process list: memory in use stands for a holder"]
+    return [] if holder is not None else ["the holder is not known"]
+
+
+def lasting(longest_ms: int) -> list[str]:
+    """Failure to have lasted."""
+    if longest_ms >= SPELL_MIN_MS:
+        return []
+    return [f"the longest idle spell is {longest_ms / HOUR_MS:.1f} h, {SPELL_MIN_MS / HOUR_MS:.0f} h are wanted"]
+
+
+def grade(*failures: list[str]) -> Confidence:
+    """The confidence that these failures leave."""
+    return Confidence(tuple(failure for each in failures for failure in each))

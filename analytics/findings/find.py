@@ -1,0 +1,30 @@
+"""Runs every rule over a window and ranks what they found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.devices import Inventory, load_inventory
+from analytics.findings.holders import load_holders
+from analytics.findings.model import Context, Finding, FindingSettings
+from analytics.findings.rules import RULES
+
+if TYPE_CHECKING:
+    from analytics.inputs import Inputs, WindowLedger
+
+
+def find_all(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None) -> tuple[Finding, ...]:
+    """Every finding of the window, the most GPU-hours first."""
+    settings = FindingSettings(
+        inputs.settings.integer("findings.held_min"), inputs.settings.integer("findings.never_used_min")
+    )
+    context = Context(
+        whole=ledger.whole,
+        inside=ledger.inside,
+        window=inputs.window,
+        inventory=inventory or load_inventory(inputs.lake),
+        holders=load_holders(inputs.lake),
+        settings=settings,
+    )
+    found = [finding for rule in RULES for finding in rule.find(context)]
+    return tuple(sorted(found, key=lambda finding: (-finding.gpu_ms, finding.finding_id)))

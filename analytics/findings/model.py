@@ -1,0 +1,135 @@
+"""What a finding is, and what a rule is given and gives back."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fallow.clock import HOUR_MS, format_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import polars as pl
+
+    from analytics.devices import Inventory
+    from analytics.findings.holders import Holders
+    from analytics.ledger.build import Ledger
+    from fallow.clock import Window
+
+Number = int | float | str | bool | None
+"""A value in the evidence; None is unknown."""
+
+
+@dataclass(frozen=True)
+class FindingSettings:
+    """The rules' thresholds; see docs/configuration.md."""
+
+    held_min_ms: int
+    never_used_min_ms: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may look at. `inside` is the ledger cut to the window, `whole` all that the lake knows."""
+
+    whole: Ledger
+    inside: Ledger
+    window: Window
+    inventory: Inventory
+    holders: Holders
+    settings: FindingSettings
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words."""
+
+    failed: tuple[str, ...]
+
+    @property
+    def grade(self) -> str:
+        """high, medium or low."""
+        return ("high", "medium", "low")[min(len(self.failed), 2)]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Numbers (names carry units) and the interval that they cover."""
+
+    since_ms: int
+    until_ms: int
+    numbers: Mapping[str, Number]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about."""
+
+    rule: str
+    sentence: str
+    gpus: tuple[str, ...]
+    host: str
+    holder: str | None
+    since_ms: int
+    gpu_ms: int
+    energy_kwh: float | None
+    confidence: Confidence
+    reclaimable: bool
+    evidence: Evidence
+    next_command: str
+    simulated: bool
+
+    @property
+    def finding_id(self) -> str:
+        """Stable over weeks: from rule, host and holder, or the GPUs where no holder is known."""
+        whom = self.holder if self.holder is not None else "+".join(sorted(self.gpus))
+        return "F-" + hashlib.sha256(f"{self.rule}\0{self.host}\0{whom}".encode()).hexdigest()[:10]
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU time in hours."""
+        return self.gpu_ms / HOUR_MS
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as JSON values, with the columns of the `finding` table; cost is null while no price is known."""
+        return {
+            "finding_id": self.finding_id,
+            "rule": self.rule,
+            "sentence": self.sentence,
+            "gpus": list(self.gpus),
+            "host": self.host,
+            "holder": self.holder,
+            "since": format_ms(self.since_ms),
+            "gpu_hours": self.gpu_hours,
+            "energy_kwh": self.energy_kwh,
+            "cost": None,
+            "confidence": self.confidence.grade,
+            "failed_conditions": list(self.confidence.failed),
+            "reclaimable": self.reclaimable,
+            "evidence": {
+                "since": format_ms(self.evidence.since_ms),
+                "until": format_ms(self.evidence.until_ms),
+                **self.evidence.numbers,
+            },
+            "next_command": self.next_command,
+            "simulated": self.simulated,
+        }
+
+
+class Rule(Protocol):
+    """One rule, one file: a name like the sentence that it says, and a pure function to findings."""
+
+    name: str
+    sentence: str
+
+    def find(self, context: Context) -> Iterable[Finding]:
+        """The findings, in no order."""
+        ...
+
+
+def energy_kwh(energy_mj: pl.Series) -> float | None:
+    """Energy of some stretches in kWh; None where no stretch knows its power."""
+    known = energy_mj.drop_nulls()
+    return float(known.sum()) / 3.6e9 if len(known) else None

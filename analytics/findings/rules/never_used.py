@@ -1,0 +1,80 @@
+"""GPUs that nobody has ever used since they were first seen: the defensive purchase."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.confidence import grade, observe, watched_enough
+from analytics.findings.model import Context, Evidence, Finding, energy_kwh
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNUSED = ("free", "reserved")
+_USED = ("held", "low", "active")
+
+
+class NeverUsed:
+    """GPUs without any process or kernel in all of the lake's history; one finding per host."""
+
+    name = "never_used"
+    sentence = "never used since first seen"
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        span = pl.col("end") - pl.col("time")
+        history = context.whole.stretches.group_by("host", "gpu").agg(
+            used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
+            unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+            measured_ms=pl.col("util_ms").sum(),
+        )
+        never = history.filter(
+            # a GPU whose utilization nobody could measure is unknown, not unused
+            (pl.col("used_ms") == 0)
+            & (pl.col("unused_ms") >= context.settings.never_used_min_ms)
+            & (pl.col("measured_ms") >= context.settings.never_used_min_ms)
+        )
+        inside = context.inside.stretches.filter(pl.col("state").is_in(_UNUSED))
+        for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
+            stretches = inside.filter(pl.col("gpu").is_in(gpus["gpu"].to_list()))
+            if not stretches.is_empty():
+                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches)
+
+    def _finding(self, context: Context, host: str, gpus: tuple[str, ...], stretches: pl.DataFrame) -> Finding:
+        span = pl.col("end") - pl.col("time")
+        whole = context.whole.stretches.filter(pl.col("gpu").is_in(gpus))
+        first_seen = int(whole.select(pl.col("time").min()).item())
+        seen = observe(context, gpus, stretches)
+        reserved_ms = int(stretches.filter(pl.col("state") == "reserved").select(span.sum()).item())
+        holders = stretches["holder"].drop_nulls().unique().sort()
+        return Finding(
+            rule=self.name,
+            sentence=self.sentence,
+            gpus=gpus,
+            host=host,
+            holder="+".join(holders) or None,
+            since_ms=first_seen,
+            gpu_ms=int(stretches.select(span.sum()).item()),
+            energy_kwh=energy_kwh(stretches["energy_mj"]),
+            confidence=grade(watched_enough(seen)),
+            reclaimable=True,
+            evidence=Evidence(
+                first_seen,
+                int(whole.select(pl.col("end").max()).item()),
+                {
+                    "observed_gpu_hours": int(whole["util_ms"].sum()) / HOUR_MS,
+                    "reserved_gpu_hours": reserved_ms / HOUR_MS,
+                    "gpu_util_max_pct": whole["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
+                    "mem_used_max_bytes": whole["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+                    "sample_count": int(whole["sample_count"].sum()),
+                    "coverage": seen.coverage,
+                    "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
+                },
+            ),
+            next_command=f"ssh {shlex.quote(host)} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv",
+            simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
+        )

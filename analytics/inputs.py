@@ -1,0 +1,76 @@
+"""What every analytics command starts from: its common flags, the settings, the lake, the window and the ledger in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.ledger.build import Ledger, load_ledger
+from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.summary import Summary, clip, summarise
+from analytics.progress import bar
+from fallow import config
+from fallow.clock import Window, format_ms, parse_window
+from fallow.errors import EmptyLakeError
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    import argparse
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A lake, a window and the settings in force."""
+
+    lake: Lake
+    window: Window
+    settings: config.Config
+
+    @property
+    def ledger_settings(self) -> LedgerSettings:
+        """The ledger's part of the settings."""
+        return LedgerSettings.from_config(self.settings)
+
+
+@dataclass(frozen=True)
+class WindowLedger:
+    """The whole ledger, the part of it inside the window, and that part in numbers."""
+
+    whole: Ledger
+    inside: Ledger
+    summary: Summary
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags that every command over a lake has."""
+    parser.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
+    parser.add_argument("--since", metavar="TIME", help="start: 2026-11-20, 2026-W47, 7d or RFC 3339 (default: all)")
+    parser.add_argument("--until", metavar="TIME", help="end, a day or week inclusive (default: all)")
+    parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+
+
+def open_inputs(args: argparse.Namespace) -> Inputs:
+    """The lake, window and settings that the flags name; raises UsageError and its kinds."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    lake = Lake.at(settings.require("lake.path", "--lake"))
+    return Inputs(lake, parse_window(args.since, args.until), settings)
+
+
+def load_window_ledger(inputs: Inputs) -> WindowLedger:
+    """The ledger of the window; EmptyLakeError where the lake has no rows in it."""
+    with bar("ledger") as progress:
+        whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress)
+    inside = clip(whole, inputs.window)
+    if inside.stretches.is_empty():
+        everything = summarise(whole, Window())
+        raise EmptyLakeError(
+            f"the lake at {inputs.lake.root} holds nothing between {_end(inputs.window.since_ms, 'its beginning')} "
+            f"and {_end(inputs.window.until_ms, 'its end')}",
+            f"it has rows from {format_ms(everything.since_ms)} to {format_ms(everything.until_ms)}: "
+            "widen --since and --until",
+        )
+    return WindowLedger(whole, inside, summarise(inside, inputs.window))
+
+
+def _end(moment_ms: int | None, otherwise: str) -> str:
+    return otherwise if moment_ms is None else format_ms(moment_ms)

@@ -1,0 +1,1 @@
+"""The ledger: every millisecond of every GPU in exactly one state."""

@@ -1,0 +1,153 @@
+"""Sums over the ledger: GPU-hours by state, coverage, idle share and spells, for a window and for groups of GPUs.
+
+DuckDB does the adding, in integers of milliseconds; hours and shares are made from the sums at the very end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import polars as pl
+
+from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from analytics.ledger.build import Ledger
+
+SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
+"""Thresholds beside every idle headline: the choice moves it fourfold on real serving traces."""
+
+SILENT_AFTER_MS = HOUR_MS
+"""A GPU that has not been seen for so long is silent: nothing is said of it as of now."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Integer milliseconds of GPU time by state, and how many GPUs they are of."""
+
+    gpus: int
+    state_ms: dict[str, int]
+
+    @property
+    def total_ms(self) -> int:
+        """All GPU time, unknown included."""
+        return sum(self.state_ms.values())
+
+    @property
+    def observed_ms(self) -> int:
+        """GPU time of which something is known."""
+        return self.total_ms - self.state_ms["unknown"]
+
+    def share(self, state: str) -> float | None:
+        """The state's share of the observed time; None where nothing was observed."""
+        return ratio(self.state_ms[state], self.observed_ms)
+
+    @property
+    def coverage(self) -> float | None:
+        """Observed share of all time; None where there is no time at all."""
+        return ratio(self.observed_ms, self.total_ms)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Time at measured zero utilization, whoever holds the GPU: in all, and in spells of at least each threshold."""
+
+    zero_ms: int
+    spell_ms: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The ledger of a window in numbers."""
+
+    since_ms: int
+    until_ms: int
+    totals: Totals
+    idle: Idle
+
+    def as_json(self) -> dict[str, object]:
+        """The shape that `fallow ledger --json` prints; shares are of the observed time."""
+        totals, observed = self.totals, self.totals.observed_ms
+        hours = {state: milliseconds / HOUR_MS for state, milliseconds in totals.state_ms.items()}
+        return {
+            "window": {"since": format_ms(self.since_ms), "until": format_ms(self.until_ms)},
+            "gpus": totals.gpus,
+            "coverage": totals.coverage,
+            "gpu_hours": {"total": totals.total_ms / HOUR_MS} | hours,
+            "idle": {
+                "share": ratio(self.idle.zero_ms, observed),
+                "spells": {name: ratio(spell_ms, observed) for name, spell_ms in self.idle.spell_ms.items()},
+            },
+        }
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """The share of a part in the whole, None where the whole is nothing: unknown is never shown as 0 or 100 %."""
+    return part / whole if whole else None
+
+
+def clip(ledger: Ledger, window: Window) -> Ledger:
+    """The ledger inside a window: stretches and spells cut at its ends; the states stay those of the whole stretch."""
+    return type(ledger)(_clip(ledger.stretches, window), _clip(ledger.spells, window), ledger.files)
+
+
+def _clip(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
+    start, end = pl.col("time"), pl.col("end")
+    if window.since_ms is not None:
+        start = pl.max_horizontal(start, pl.lit(window.since_ms, pl.Int64))
+    if window.until_ms is not None:
+        end = pl.min_horizontal(end, pl.lit(window.until_ms, pl.Int64))
+    return frame.with_columns(time=start, end=end).filter(pl.col("time") < pl.col("end"))
+
+
+def summarise(ledger: Ledger, window: Window) -> Summary:
+    """The window's numbers; `ledger` must be clipped to it. An open end is where the ledger begins or ends."""
+    spans = ledger.stretches
+    first, last = spans["time"].min(), spans["end"].max()
+    since = window.since_ms if window.since_ms is not None else first
+    until = window.until_ms if window.until_ms is not None else last
+    whole = totals_by(spans, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
+    return Summary(_as_int(since), _as_int(until), whole, _idle(ledger.spells))
+
+
+def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
+    """Totals per value of a SQL expression over the ledger's columns (host, gpu, holder, ...), sorted by that value.
+
+    The expression comes from fallow's own code, never from a user.
+    """
+    with duckdb.connect() as connection:
+        connection.register("spans", spans.to_arrow())
+        rows = connection.sql(
+            f"""
+            SELECT CAST({group} AS VARCHAR) AS grouped, state, sum("end" - "time")::BIGINT AS state_ms
+            FROM spans GROUP BY ALL ORDER BY ALL
+            """  # noqa: S608
+        ).fetchall()
+        gpus = dict(
+            connection.sql(
+                f"SELECT CAST({group} AS VARCHAR) AS grouped, count(DISTINCT gpu) FROM spans GROUP BY ALL"  # noqa: S608
+            ).fetchall()
+        )
+    found: dict[str, dict[str, int]] = {}
+    for name, state, state_ms in rows:
+        found.setdefault(name, dict.fromkeys(STATES, 0))[state] = state_ms
+    return {name: Totals(gpus[name], states) for name, states in found.items()}
+
+
+def _idle(spells: pl.DataFrame) -> Idle:
+    """Clipped time in spells, by the length of the whole spell."""
+    with duckdb.connect() as connection:
+        connection.register("spells", spells.to_arrow())
+        sums = [
+            f"""coalesce(sum("end" - "time") FILTER (spell_end - spell_start >= {threshold_ms}), 0)::BIGINT"""
+            for threshold_ms in (0, *SPELLS.values())
+        ]
+        (row,) = connection.sql(f"SELECT {', '.join(sums)} FROM spells").fetchall()  # noqa: S608
+    return Idle(row[0], dict(zip(SPELLS, row[1:], strict=True)))
+
+
+def _as_int(value: object) -> int:
+    return value if isinstance(value, int) else 0

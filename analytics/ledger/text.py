@@ -1,0 +1,75 @@
+"""The ledger's numbers as plain text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fallow.clock import HOUR_MS, from_ms
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from analytics.ledger.summary import Summary, Totals
+
+MEANING = {
+    "unknown": "nobody looked",
+    "unavailable": "lost, wedged or driver down",
+    "free": "no process, no claim",
+    "reserved": "claimed, no process",
+    "held": "a process holds it, no kernel ran",
+    "low": "activity, but little",
+    "active": "working",
+}
+"""The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
+
+_BAR = 20
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """`12.3 %`, or `unknown`."""
+    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def hours(milliseconds: int) -> str:
+    """GPU-hours with one decimal and thousands separators."""
+    return f"{milliseconds / HOUR_MS:,.1f}"
+
+
+def moment(moment_ms: int) -> str:
+    """A time for people: UTC to the minute."""
+    return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def summary_text(summary: Summary) -> str:
+    """The window's numbers on about fifteen lines of at most 100 columns."""
+    totals = summary.totals
+    count = f"{totals.gpus:,} GPU{'' if totals.gpus == 1 else 's'}"
+    lines = [
+        f"{count}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        "",
+        *state_lines(totals),
+        "",
+        "measured at zero utilization, whoever holds the GPU (share of observed time)",
+        f"  in all            {percent(_share(summary, summary.idle.zero_ms)):>8}",
+    ]
+    lines += [
+        f"  in spells >= {name:<4} {percent(_share(summary, spell_ms)):>8}"
+        for name, spell_ms in summary.idle.spell_ms.items()
+    ]
+    return "\n".join(lines)
+
+
+def state_lines(totals: Totals) -> list[str]:
+    """One line per state: GPU-hours, share of the observed time, a bar and the meaning."""
+    lines = [f"  {'state':<12} {'GPU-hours':>12} {'of observed':>12}"]
+    for state in STATES:
+        share = None if state == "unknown" else totals.share(state)
+        shown = "-" if state == "unknown" else percent(share)
+        drawn = "█" * round(_BAR * (share or 0))
+        lines.append(f"  {state:<12} {hours(totals.state_ms[state]):>12} {shown:>12}  {drawn:<{_BAR}} {MEANING[state]}")
+    lines.append(f"  {'total':<12} {hours(totals.total_ms):>12}")
+    return lines
+
+
+def _share(summary: Summary, part_ms: int) -> float | None:
+    observed = summary.totals.observed_ms
+    return part_ms / observed if observed else None

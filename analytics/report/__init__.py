@@ -1,0 +1,1 @@
+"""The waste report: one set of numbers, several formats."""

@@ -1,0 +1,25 @@
+"""The report's formats, one file each: a name and a pure function from the report to text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from analytics.report.formats.json_format import JsonFormat
+from analytics.report.formats.markdown import MarkdownFormat
+from analytics.report.formats.text import TextFormat
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report
+
+
+class Format(Protocol):
+    """One way to write a report down."""
+
+    name: str
+
+    def render(self, report: Report) -> str:
+        """The whole document, ending in a newline; the same report gives the same bytes."""
+        ...
+
+
+FORMATS: tuple[Format, ...] = (TextFormat(), MarkdownFormat(), JsonFormat())

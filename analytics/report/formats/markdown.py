@@ -1,0 +1,116 @@
+"""The report as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.findings.text import evidence_lines
+from analytics.ledger.text import MEANING, hours, moment, percent
+from analytics.report.wording import TITLE, header, headline, how_made, reclaimable
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+    from analytics.report.model import Report, Section
+
+_TOP = 10
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#"})
+
+
+class MarkdownFormat:
+    """`--format md`."""
+
+    name = "md"
+
+    def render(self, report: Report) -> str:
+        """The whole document."""
+        blocks = [
+            f"# {TITLE}",
+            "  \n".join(header(report)),
+            *([f"**{report.simulated}**"] if report.simulated else []),
+            f"**{headline(report)}** {reclaimable(report)}",
+            "## Where the time went",
+            "\n".join(_states(report)),
+            "## At zero utilization, whoever holds the GPU",
+            "\n".join(_idle(report)),
+            *(
+                f"## By {section.name}\n\n" + "\n".join(_section(section))
+                for section in report.sections
+                if section.groups
+            ),
+            "## Findings, most GPU-hours first",
+            *(_finding(finding) for finding in report.findings[:_TOP]),
+            *_rest(report),
+            "## Data quality",
+            "\n".join(f"- {escape(remark.sentence)}" for remark in report.quality) or "Nothing to remark.",
+            "## How each figure is made",
+            "\n".join(f"- {line}" for line in how_made(report)),
+            f"fallow {report.version}",
+        ]
+        return "\n\n".join(blocks) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is: names come from users and may hold markup."""
+    return " ".join(text.split()).translate(_SPECIAL)
+
+
+def _states(report: Report) -> list[str]:
+    totals = report.summary.totals
+    lines = ["| state | GPU-hours | of observed | meaning |", "|---|---:|---:|---|"]
+    for state in STATES:
+        share = "" if state == "unknown" else percent(totals.share(state))
+        lines.append(f"| {state} | {hours(totals.state_ms[state])} | {share} | {MEANING[state]} |")
+    return [*lines, f"| **total** | **{hours(totals.total_ms)}** | | |"]
+
+
+def _idle(report: Report) -> list[str]:
+    observed, idle = report.summary.totals.observed_ms, report.summary.idle
+    rows = {"in all": idle.zero_ms} | {f"in spells of at least {name}": spell for name, spell in idle.spell_ms.items()}
+    lines = [f"| {name} | {percent(part / observed if observed else None)} |" for name, part in rows.items()]
+    return ["| time at 0 % | of observed |", "|---|---:|", *lines]
+
+
+def _section(section: Section) -> list[str]:
+    shown = ("free", "reserved", "held", "low", "active")
+    lines = [
+        f"| {section.name} | GPUs | GPU-hours | observed | {' | '.join(shown)} |",
+        "|---|---:|---:|---:|" + "---:|" * len(shown),
+    ]
+    for name, totals in section.groups.items():
+        shares = " | ".join(percent(totals.share(state)) for state in shown)
+        lines.append(
+            f"| {escape(name)} | {totals.gpus} | {hours(totals.total_ms)} | {percent(totals.coverage)} | {shares} |"
+        )
+    return lines
+
+
+def _finding(finding: Finding) -> str:
+    holder = escape(finding.holder) if finding.holder else "not known"
+    count = f"{len(finding.gpus)} GPU{'' if len(finding.gpus) == 1 else 's'}"
+    lines = [
+        (
+            f"### {finding.finding_id}: {finding.gpu_hours:,.1f} GPU-hours, {count} on {escape(finding.host)} "
+            f"{finding.sentence}{' (simulated)' if finding.simulated else ''}"
+        ),
+        "",
+        f"- holder: {holder}, since {moment(finding.since_ms)}",
+        (
+            f"- confidence: {finding.confidence.grade}{' (' if finding.confidence.failed else ''}"
+            f"{escape('; '.join(finding.confidence.failed))}{')' if finding.confidence.failed else ''}"
+        ),
+        f"- evidence: {escape(' '.join(evidence_lines(finding)))}",
+    ]
+    lines.append(
+        f"- next: `{finding.next_command}`" if finding.next_command else "- nothing to take back now: it has ended"
+    )
+    return "\n".join(lines)
+
+
+def _rest(report: Report) -> list[str]:
+    rest = report.findings[_TOP:]
+    if not report.findings:
+        return ["No findings: no GPU was held for long without a kernel, and none went unused."]
+    if not rest:
+        return []
+    return [f"And {len(rest)} more with {sum(finding.gpu_hours for finding in rest):,.1f} GPU-hours."]

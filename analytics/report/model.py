@@ -1,0 +1,92 @@
+"""The report's content: every number that a format may show, made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.devices import Inventory, load_inventory
+from analytics.findings.find import find_all
+from analytics.ledger.summary import Summary, Totals, totals_by
+from analytics.report.quality import Remark, data_quality
+from fallow import __version__
+from fallow.clock import DAY_MS, Window
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+    from analytics.inputs import Inputs, WindowLedger
+    from analytics.ledger.settings import LedgerSettings
+
+
+@dataclass(frozen=True)
+class Section:
+    """Totals of groups of GPUs or of days: what they are grouped by, and the groups."""
+
+    name: str
+    groups: dict[str, Totals]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One window of one lake."""
+
+    lake: str
+    version: str
+    simulated_gpus: int
+    hosts: int
+    settings: LedgerSettings
+    held_min_ms: int
+    summary: Summary
+    sections: tuple[Section, ...]
+    findings: tuple[Finding, ...]
+    quality: tuple[Remark, ...]
+
+    @property
+    def simulated(self) -> str:
+        """What to say of simulated GPUs; empty where there are none."""
+        if not self.simulated_gpus:
+            return ""
+        if self.simulated_gpus == self.summary.totals.gpus:
+            return (
+                "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
+            )
+        return f"{self.simulated_gpus} of {self.summary.totals.gpus} GPUs are SIMULATED: their figures are no measurements."
+
+
+def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
+    """The report of the window; raises LakeError and its kinds."""
+    inventory = load_inventory(inputs.lake)
+    spans = ledger.inside.stretches
+    gpus = spans.select("gpu", "host").unique().sort("gpu")
+    return Report(
+        lake=inputs.lake.root,
+        version=__version__,
+        simulated_gpus=sum(inventory.simulated(gpu) for gpu in gpus["gpu"].unique()),
+        hosts=gpus["host"].n_unique(),
+        settings=inputs.ledger_settings,
+        held_min_ms=inputs.settings.integer("findings.held_min"),
+        summary=ledger.summary,
+        sections=_sections(spans, inventory),
+        findings=find_all(inputs, ledger, inventory),
+        quality=data_quality(ledger.inside, Window(ledger.summary.since_ms, ledger.summary.until_ms), inventory),
+    )
+
+
+def _sections(spans: pl.DataFrame, inventory: Inventory) -> tuple[Section, ...]:
+    names = (
+        spans.select("gpu")
+        .unique()
+        .with_columns(
+            pool=pl.col("gpu").map_elements(inventory.pool, pl.String),
+            model=pl.col("gpu").map_elements(inventory.model, pl.String),
+        )
+    )
+    named = spans.join(names, on="gpu")
+    return (
+        Section("pool", totals_by(named, "pool")),
+        Section("model", totals_by(named, "model")),
+        Section("day", totals_by(named, f'epoch_ms("time" // {DAY_MS} * {DAY_MS})::DATE')),
+        Section("holder", totals_by(named.filter(pl.col("holder").is_not_null()), "holder")),
+    )

@@ -1,0 +1,63 @@
+"""The sentences that more than one format says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.ledger.text import hours, moment, percent
+from fallow.clock import format_duration
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report
+
+TITLE = "GPU waste report"
+WASTE_STATES = ("free", "reserved", "held")
+
+
+def header(report: Report) -> list[str]:
+    """Window, extent and coverage."""
+    summary, totals = report.summary, report.summary.totals
+    gpus = f"{totals.gpus:,} GPU{'' if totals.gpus == 1 else 's'}"
+    hosts = f"{report.hosts:,} host{'' if report.hosts == 1 else 's'}"
+    return [
+        f"{moment(summary.since_ms)} to {moment(summary.until_ms)}",
+        f"{gpus} on {hosts}, {percent(totals.coverage)} of their time observed",
+    ]
+
+
+def headline(report: Report) -> str:
+    """The one sentence that a reader takes away."""
+    totals = report.summary.totals
+    wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
+    if not totals.observed_ms:
+        return "Nothing was observed in this window."
+    parts = ", ".join(f"{percent(totals.share(state))} {state}" for state in WASTE_STATES)
+    return (
+        f"{hours(wasted)} of {hours(totals.observed_ms)} observed GPU-hours went unused: {parts}; "
+        f"{percent(totals.share('active'))} were active."
+    )
+
+
+def reclaimable(report: Report) -> str:
+    """What the findings add up to. A GPU in two findings counts once."""
+    now = {gpu for finding in report.findings if finding.reclaimable for gpu in finding.gpus}
+    sure = {
+        gpu for finding in report.findings
+        if finding.reclaimable and finding.confidence.grade == "high" for gpu in finding.gpus
+    }  # fmt: skip
+    return f"{len(now)} GPUs could be taken back at the end of the window, {len(sure)} of them with high confidence."
+
+
+def how_made(report: Report) -> list[str]:
+    """How each figure is made, with the thresholds in force."""
+    settings = report.settings
+    return [
+        "A sample stands for the time to the next one, at most three intervals; the rest is unknown.",
+        (
+            f"Held: a holder, and no kernel for at least {format_duration(settings.idle_after_ms)}. "
+            f"Low: a mean below {settings.low_below_pct:g} % over the stretch."
+        ),
+        f"A held finding counts stretches of at least {format_duration(report.held_min_ms)}.",
+        f"Without a process list, more than {settings.held_min_bytes / 1e9:g} GB in use stands for a holder.",
+        "Shares are of the observed time. States add up to the total to the millisecond.",
+    ]
