@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from fallow.errors import EmptyLakeError, LakeError
-from fallow.stores import Store, open_store
+from fallow.stores import Store, Stored, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _KEY = re.compile(r"(\w+)/date=(\d{4}-\d{2}-\d{2})/host=([^/]+)/(\d+)-(\d+)\.parquet")
 
@@ -87,7 +87,7 @@ class Lake:
         wanted_hosts = None if hosts is None else set(hosts)
         wanted_dates = None if dates is None else set(dates)
         found = []
-        for stored in self.store.list(table):
+        for stored in self._listed(table, wanted_hosts, wanted_dates):
             match = _KEY.fullmatch(stored.key)
             if match is None:
                 continue
@@ -96,6 +96,18 @@ class Lake:
                 url = self.store.url(stored.key)
                 found.append(LakeFile(match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes))
         return sorted(found)
+
+    def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
+        """Lists as little as the question allows: a publisher looks at its own folders only."""
+        if dates is None:
+            yield from self.store.list(table)
+        elif hosts is None:
+            for date in dates:
+                yield from self.store.list(f"{table}/date={date}")
+        else:
+            for date in dates:
+                for host in hosts:
+                    yield from self.store.list(f"{table}/date={date}/host={quote(host, safe='')}")
 
     def require_files(self, table: str) -> list[LakeFile]:
         """The visible files of a table; EmptyLakeError where there are none, LakeError where there is no lake."""

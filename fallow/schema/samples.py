@@ -22,6 +22,8 @@ GPU = Table(
         GPU_ID,
         INTERVAL,
         Column("offset_ms", Type.INT32, "true start of the observation minus `time`", _GRID, "ms", "1 ms"),
+        Column("read_delay_ms", Type.INT16, "when memory, power, energy, clocks and processes were read, after the interval's end",
+               "agent's clock", "ms", "1 ms"),
         Column("health", Type.STRING, "ok, degraded, lost, reset_required, wedged or driver_down",
                "NVML return codes", dictionary=True),
         Column("util_source", Type.STRING, "gpm, samples, rates, none, import or simulated: where utilization is from",

@@ -1,0 +1,27 @@
+"""What to tell a person whose driver cannot be used: what was looked for, and what to do."""
+
+from __future__ import annotations
+
+from fallow.errors import DriverError
+
+# NVML's return codes by number: this module is imported where pynvml must not be
+_ADVICE = {
+    4: ("the NVIDIA driver refuses access to this user", "give the user the device nodes /dev/nvidia* (group `video` on most systems)"),
+    9: ("the NVIDIA kernel driver is not loaded", "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work"),
+    12: (
+        "no NVIDIA driver here: the dynamic loader finds no libnvidia-ml.so.1",
+        "install the NVIDIA driver (`nvidia-smi` must work); in a container, hand the GPUs in (`--gpus all`)",
+    ),
+    18: (
+        "the NVIDIA library and the loaded kernel driver have different versions",
+        "reload the driver (`rmmod nvidia && modprobe nvidia`) or reboot after the upgrade",
+    ),
+}  # fmt: skip
+
+
+def driver_error(code: int, message: str) -> DriverError:
+    """The error for a return code of nvmlInit."""
+    what, hint = _ADVICE.get(
+        code, (f"the NVIDIA driver cannot be used: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
+    )
+    return DriverError(what, hint)

@@ -1,0 +1,142 @@
+"""All GPUs of the host through the driver: drains, rows, process lists, and who is lost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.collectors import COLLECTORS, Value
+from agent.driver import Driver, Gpu, GpuGoneError, Incident
+from agent.inventory import read_device
+from agent.process_list import LIST_AGAIN_BYTES, read_processes
+from agent.utilization import UtilizationMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Row = dict[str, Value]
+
+_LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
+
+
+@dataclass
+class Watched:
+    """One GPU and what is remembered of it between intervals."""
+
+    gpu: Gpu
+    meter: UtilizationMeter = field(default_factory=UtilizationMeter)
+    health: str = "ok"
+    retry_in: int = 0
+    backoff: int = 1
+    process_count: int | None = None
+    listed_at_bytes: int | None = None
+    device: Row | None = None
+
+
+class Sampler:
+    """Keeps every GPU apart from the others: what fails on one leaves the rest alone."""
+
+    def __init__(self, driver: Driver, gpus: Iterable[Gpu], now_us: Callable[[], int] | None = None) -> None:
+        self.driver = driver
+        self._now_us = now_us or (lambda: time.time_ns() // 1000)
+        self.watched = [Watched(gpu) for gpu in gpus]
+
+    def devices(self) -> list[Row]:
+        """Inventory entries that are new or have changed since the last call."""
+        changed = []
+        for each in self._reachable():
+            try:
+                entry = read_device(self.driver, each.gpu)
+            except GpuGoneError as gone:
+                self._lose(each, gone)
+                continue
+            if entry != each.device:
+                each.device = entry
+                changed.append(entry)
+        return changed
+
+    def drain(self) -> None:
+        """Takes the new samples of every GPU that can be reached."""
+        for each in self._reachable():
+            try:
+                each.meter.drain(self.driver, each.gpu, self._now_us())
+            except GpuGoneError as gone:
+                self._lose(each, gone)
+
+    @property
+    def drain_every_s(self) -> float:
+        """How long the next drain may wait: the ring holds ten seconds, a bare rate only its own moment."""
+        return 1.0 if any(each.meter.wants_every_second for each in self.watched) else 4.0
+
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> tuple[list[Row], list[Row]]:
+        """Rows of the `gpu` and `process` tables for the interval [start_ms, end_ms) that has just ended."""
+        gpu_rows, process_rows = [], []
+        for each in self.watched:
+            row, processes = self._row(each, start_ms, end_ms, list_processes=list_processes)
+            gpu_rows.append(row)
+            process_rows.extend(processes)
+        return gpu_rows, process_rows
+
+    def _row(self, each: Watched, start_ms: int, end_ms: int, *, list_processes: bool) -> tuple[Row, list[Row]]:
+        row: Row = {"gpu": each.gpu.uuid, "time": start_ms, "interval_ms": end_ms - start_ms, "offset_ms": 0}
+        processes: list[Row] = []
+        if self._may_look(each):
+            try:
+                each.meter.drain(self.driver, each.gpu, self._now_us())
+                row["read_delay_ms"] = self._now_us() // 1000 - end_ms
+                for collector in COLLECTORS:
+                    row |= collector.read(self.driver, each.gpu)
+                processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
+                row |= each.meter.take(start_ms * 1000, end_ms * 1000)
+                row["process_count"] = each.process_count
+                self._found(each)
+            except GpuGoneError as gone:
+                self._lose(each, gone)
+        if each.health not in ("ok", "degraded"):
+            # whatever was read before the GPU went is not the whole interval: the state says why it is missing
+            row = {name: row[name] for name in ("gpu", "time", "interval_ms", "offset_ms")} | {"util_source": "none"}
+            processes = []
+        row["health"] = each.health
+        return row, [{"time": start_ms} | process for process in processes]
+
+    def _processes(self, each: Watched, mem_used: Value, *, list_processes: bool) -> list[Row]:
+        """The process list, if it is due or memory moved; the count stays known until the next list."""
+        moved = (
+            isinstance(mem_used, int)
+            and each.listed_at_bytes is not None
+            and abs(mem_used - each.listed_at_bytes) > LIST_AGAIN_BYTES
+        )
+        if not (list_processes or moved or each.process_count is None):
+            return []
+        found = read_processes(self.driver, each.gpu)
+        each.process_count = None if found is None else len({process["pid"] for process in found})
+        each.listed_at_bytes = mem_used if isinstance(mem_used, int) else None
+        return found or []
+
+    def _reachable(self) -> list[Watched]:
+        return [each for each in self.watched if each.retry_in == 0]
+
+    def _may_look(self, each: Watched) -> bool:
+        """A lost GPU is asked again after a growing number of intervals."""
+        if each.retry_in > 0:
+            each.retry_in -= 1
+        return each.retry_in == 0
+
+    def _lose(self, each: Watched, gone: GpuGoneError) -> None:
+        each.retry_in = each.backoff
+        each.backoff = min(2 * each.backoff, _LONGEST_BACKOFF)
+        each.process_count = each.listed_at_bytes = None
+        self._set_health(each, gone.health)
+
+    def _found(self, each: Watched) -> None:
+        each.backoff = 1
+        self._set_health(each, "degraded" if each.gpu.degraded else "ok")
+
+    def _set_health(self, each: Watched, health: str) -> None:
+        if health != each.health:
+            detail = f"GPU {each.gpu.index} went from {each.health} to {health}"
+            if health == "degraded":
+                detail += f": {', '.join(sorted(each.gpu.strikes))} failed repeatedly"
+            self.driver.incidents.append(Incident(f"gpu_{health}", detail, each.gpu.uuid))
+            each.health = health

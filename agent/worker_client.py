@@ -1,0 +1,111 @@
+"""The supervisor's end of the worker: starts it, asks it, and notices when it hangs or is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import selectors
+import subprocess
+import sys
+import time
+from typing import Any
+
+from agent.status_page import PAGE_BYTES, StatusPage
+
+
+class WorkerHungError(Exception):
+    """No answer in time; names the GPU (empty: none in particular) and the driver call that blocks."""
+
+    def __init__(self, uuid: str, call: str) -> None:
+        super().__init__(f"{call or 'the worker'} does not return")
+        self.uuid = uuid
+        self.call = call
+
+
+class WorkerGoneError(Exception):
+    """The process ended: a crash inside the driver's library, or somebody killed it."""
+
+
+class WorkerClient:
+    """One worker process."""
+
+    def __init__(self, skip: frozenset[str] = frozenset()) -> None:
+        descriptor = os.memfd_create("fallow-status")
+        try:
+            os.ftruncate(descriptor, PAGE_BYTES)
+            self._memory = mmap.mmap(descriptor, PAGE_BYTES)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agent.worker", str(descriptor), *sorted(skip)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(descriptor,),
+            )
+        finally:
+            os.close(descriptor)
+        self._page = StatusPage(self._memory)
+        self._pending = b""
+        assert self._process.stdout is not None  # noqa: S101  # a pipe was asked for
+        self._answers = self._process.stdout
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._answers, selectors.EVENT_READ)
+
+    def request(self, operation: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """The worker's answer; raises WorkerHungError after the time-out and WorkerGoneError where it has ended."""
+        line = json.dumps({"op": operation} | arguments).encode() + b"\n"
+        assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
+        try:
+            self._process.stdin.write(line)
+        except (BrokenPipeError, ValueError):
+            raise self._gone() from None
+        answer = self._read_line(time.monotonic() + timeout_s)
+        if answer is None:
+            raise WorkerHungError(*self._page.current())
+        result: dict[str, Any] = json.loads(answer)
+        return result
+
+    def answered_late(self) -> bool:
+        """Whether a worker that was given up has come back (or ended): its GPU can be tried again."""
+        try:
+            return self._process.poll() is not None or self._read_line(time.monotonic()) is not None
+        except WorkerGoneError:
+            return True
+
+    def close(self) -> None:
+        """Lets the worker end by itself: its input ends, and it ends when the driver lets it."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def end(self, patience_s: float) -> None:
+        """Closes and waits; a worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs)."""
+        self.close()
+        for stop in (None, self._process.terminate):
+            if stop is not None:
+                stop()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s / 2)
+                break
+        self._selector.close()
+        self._answers.close()
+        self._memory.close()
+
+    def _read_line(self, deadline_s: float) -> bytes | None:
+        while b"\n" not in self._pending:
+            if not self._selector.select(max(0.0, deadline_s - time.monotonic())):
+                return None
+            piece = self._answers.read(1 << 16)
+            if not piece:
+                raise self._gone()
+            self._pending += piece
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _gone(self) -> WorkerGoneError:
+        try:
+            code = self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            return WorkerGoneError("the NVML worker closed its pipes")
+        return WorkerGoneError(f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}")
