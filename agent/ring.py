@@ -129,7 +129,8 @@ class Timeline:
         known = self._known_until_us
         start_us = end_us - self._period_us
         if known is not None and known < start_us:
-            if start_us - known <= self._period_us // 2:
+            idle_before = bool(self._segments) and not self._segments[-1].sampled
+            if start_us - known <= self._period_us // 2 and not idle_before:
                 start_us = known  # jitter
             elif in_time:
                 self._zero_until(start_us)

@@ -121,6 +121,8 @@ class Lake:
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
         """Publishes one file atomically and returns it with its address; the same name again replaces it."""
+        if not file.host:
+            raise LakeError(f"{file.table} rows of {file.date} name no host", "give --host")
         self.store.put(file.key, data)
         return LakeFile(
             file.table, file.date, file.host, file.first_seq, file.last_seq, self.store.url(file.key), len(data)

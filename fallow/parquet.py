@@ -27,6 +27,9 @@ ROW_GROUP_ROWS = 138_240
 
 _VERSION_KEY = b"fallow_schema_version"
 
+_UNREADABLE = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises for damaged files (a footer of noise may be a UnicodeDecodeError) and foreign column types."""
+
 _ARROW = {
     Type.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
     Type.INT16: pa.int16(),
@@ -119,9 +122,9 @@ def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
     there = set(opened.schema_arrow.names) & set(table.names)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
-    except (pa.ArrowException, OSError) as error:
+        return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
+    except _UNREADABLE as error:
         raise _broken(file, error) from error
-    return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
 
 
 def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:
@@ -138,12 +141,12 @@ def open_file(file: LakeFile) -> pq.ParquetFile:
         opened = pq.ParquetFile(file.url)
     except FileNotFoundError as error:
         raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error
-    except (pa.ArrowException, OSError) as error:
+        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1"))
+    except _UNREADABLE as error:
         raise _broken(file, error) from error
-    version = (opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1")
-    if int(version) > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise SchemaVersionError(
-            f"{file.url} was written with schema version {int(version)} and this fallow knows {SCHEMA_VERSION}",
+            f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}",
             "upgrade fallow here, or read the lake where the newer version runs",
         )
     return opened
@@ -158,6 +161,6 @@ def metadata(file: LakeFile) -> dict[str, str]:
 def _broken(file: LakeFile, error: Exception) -> BrokenFileError:
     reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     return BrokenFileError(
-        f"{file.url} is not a whole Parquet file ({reason})",
+        f"{file.url} is not a whole Parquet file of this lake ({reason})",
         "move it out of the lake (the agent's spool or the importer writes it again if it still has the rows)",
     )

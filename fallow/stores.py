@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -87,7 +86,7 @@ class LocalStore:
     def put(self, key: str, data: bytes) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
         target = Path(self.root, key)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+        partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
         try:
             _make_folder(target.parent)
             with partial.open("xb") as file:
@@ -100,7 +99,8 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise LakeError(
-                f"cannot write {target}: {error.strerror}", "free some space or check the folder's permissions"
+                f"cannot write {target}: {error.strerror}",
+                "check that the lake is a folder with space that this user may write",
             ) from error
 
     def delete(self, key: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ def format_named(name: str) -> Format:
 
 def write_whole(target: Path, text: str) -> None:
     """Writes the file in one step, so that a fault leaves the old one; raises FallowError."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)

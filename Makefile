@@ -1,0 +1,66 @@
+# `make demo` shows what fallow makes of a simulated fleet, `make test` checks everything; both set themselves up.
+
+SHELL = /bin/sh
+BIN = .venv/bin
+DEMO_ARGS =
+PYTEST_ARGS =
+UPGRADE =
+# another Python than python3: make test PYTHON=python3.12
+export PYTHON
+unexport PYTHONPATH PYTHONHOME
+
+.PHONY: help demo test bench docs lock clean
+.DEFAULT_GOAL = help
+
+help:
+	@echo 'make demo    simulate a fleet and serve its pages (DEMO_ARGS=--no-serve: only write them, to demo/)'
+	@echo 'make test    lint, types, import contracts, tests and the wheel (PYTEST_ARGS=tests/core: these tests only)'
+	@echo 'make bench   measure what the docs claim'
+	@echo 'make docs    write the generated parts of docs/ again'
+	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
+	@echo 'make clean   remove everything that the others made, .venv included'
+	@echo 'PYTHON=python3.12 chooses the Python that .venv is made with (3.11 to 3.13).'
+
+demo:
+	@requirements/install.sh all
+	@$(BIN)/fallow demo --out demo $(DEMO_ARGS)
+
+# a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
+test:
+	@start=$$(date +%s); set -e; \
+	if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi; \
+	step() { heading=$$1; shift; printf '\n== %s\n' "$$heading"; "$$@"; }; \
+	step 'lint' $(BIN)/ruff check .; \
+	step 'format' $(BIN)/ruff format --check .; \
+	step 'types' $(BIN)/mypy; \
+	step 'import contracts' $(BIN)/lint-imports; \
+	step 'tests' $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	step 'wheel' $(BIN)/python tests/wheel/check.py; \
+	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
+
+bench:
+	@requirements/install.sh dev
+	@$(BIN)/python -m benchmarks
+
+docs:
+	@requirements/install.sh dev
+	@$(BIN)/python -m tests.core.pages
+
+# uv asks the index that pip is set to; dev takes the versions of all
+COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header $(UPGRADE)
+
+lock:
+	@requirements/install.sh all
+	@$(BIN)/python -m venv build/lock
+	@build/lock/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	@set -e; index=$$(build/lock/bin/pip config get global.index-url 2>/dev/null || true); \
+	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; fi; \
+	$(COMPILE) pyproject.toml -o requirements/base.txt; \
+	$(COMPILE) -c requirements/base.txt pyproject.toml --extra all requirements/build.in -o requirements/all.txt; \
+	$(COMPILE) -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
+	$(COMPILE) requirements/ziglang.in -o requirements/ziglang.txt
+
+clean:
+	rm -rf .venv build dist demo .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

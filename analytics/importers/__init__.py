@@ -1,0 +1,14 @@
+"""Brings history into the lake from files: one importer per kind of file, all of the same shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.importers.nvidia_smi import NvidiaSmi
+from analytics.importers.series import Series
+
+if TYPE_CHECKING:
+    from analytics.importers.model import Importer
+
+IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), Series())
+"""Every importer, in the order in which `fallow import --help` lists them."""

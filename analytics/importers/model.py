@@ -1,0 +1,107 @@
+"""What every importer hands over: the rows it read, and an account of what it dropped or turned into null, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    import polars as pl
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many rows or values met one reason; `column` is empty where whole rows are meant."""
+
+    reason: str
+    count: int
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What became of one input file."""
+
+    path: str
+    lines_read: int
+    rows_kept: int
+    dropped: tuple[Count, ...] = ()
+    nulled: tuple[Count, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Tally:
+    """Counts reasons while one file is read; `report` freezes them."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    nulled: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def drop(self, reason: str, count: int) -> None:
+        """Counts rows that were dropped; a count of 0 leaves no trace."""
+        if count:
+            self.dropped[reason] += count
+
+    def null(self, column: str, reason: str, count: int) -> None:
+        """Counts values that became null; a count of 0 leaves no trace."""
+        if count:
+            self.nulled[column, reason] += count
+
+    def report(self, path: str, lines_read: int, rows_kept: int) -> FileReport:
+        """The frozen account."""
+        return FileReport(
+            path,
+            lines_read,
+            rows_kept,
+            tuple(Count(reason, count) for reason, count in self.dropped.most_common()),
+            tuple(Count(reason, count, column) for (column, reason), count in sorted(self.nulled.items())),
+            tuple(self.notes),
+        )
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Everything that one import read, ready to be published.
+
+    `gpu` and `device` hold columns of the lake's tables of those names, in the lake's types; a column that is not
+    there is null. `gpu` has one row per (gpu, time + offset_ms).
+    """
+
+    host: str
+    gpu: pl.DataFrame
+    device: pl.DataFrame
+    files: tuple[FileReport, ...]
+    interval: str
+    timezone: str
+    notes: tuple[str, ...] = ()
+
+
+class Progress(Protocol):
+    """Shows how far a loop has come."""
+
+    def each(self, items: Iterable[T], what: str) -> Iterator[T]:
+        """The items, one after the other, while a bar says what is done."""
+        ...
+
+
+class Importer(Protocol):
+    """One kind of history that can be brought into the lake."""
+
+    name: str
+    summary: str
+    example: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the importer's own flags."""
+        ...
+
+    def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
+        """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
+        ...

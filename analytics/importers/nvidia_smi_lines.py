@@ -1,0 +1,227 @@
+"""Parses the text that nvidia-smi writes: header lines, blocks of values under them, broken lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.importers.model import Tally
+from analytics.importers.nvidia_smi_fields import (
+    HEADER,
+    HEADER_WITHIN,
+    MASKS,
+    QUANTITIES,
+    TEXTS,
+    TIMESTAMP,
+    absent_to_null,
+    header_name,
+    mask,
+    quantity,
+)
+from analytics.importers.times import parse_local
+from fallow.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from analytics.importers.source import Source
+
+_MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
+_HEALTH = (("lost", r"(?i)\[gpu is lost"), ("reset_required", r"(?i)\[gpu requires reset"))
+CUT_OFF = "wrong number of fields: cut off or mixed lines"
+_ENDS_WHOLE = r"(?:%|W|MHz|MiB|\])$"
+
+_NO_TIMESTAMP = "below a header line that names no timestamp"
+_CHUNK_BYTES = 16 * 2**20
+_NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
+
+SCHEMA: dict[str, pl.DataType] = {
+    "nr": pl.UInt32(),
+    "block": pl.UInt32(),
+    "local": pl.Datetime("ms"),
+    "health": pl.String(),
+    "nameless": pl.Boolean(),
+    **{name: pl.String() for name in TEXTS},
+}
+"""Columns that every parsed frame starts with: line, run of nvidia-smi, host's time, health, whether no column names the GPU, what names the GPU."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """One header line: (field name, unit) per column."""
+
+    fields: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, text: str) -> Header:
+        """The fields that a header line names."""
+        return cls(tuple(header_name(part) for part in text.split(",")))
+
+    def position(self, name: str) -> int | None:
+        """Where a field stands; None where the header lacks it."""
+        return next((at for at, (field, _) in enumerate(self.fields) if field == name), None)
+
+
+@dataclass
+class _Reader:
+    """Where the reading of a file stands between two chunks."""
+
+    header: str
+    block: int = 0
+    lines: int = 0
+    last_nr: int = -1
+    last_line: str = ""
+    timed: bool = False
+
+
+def parse_lines(source: Source, fields: Sequence[str] | None, tally: Tally) -> tuple[pl.DataFrame, int]:
+    """The rows of one file in file order (SCHEMA plus columns of the lake), and how many lines it has.
+
+    Raises UsageError for a file without header where `fields` is None, InputError for one without timestamps.
+    """
+    reader = _Reader(",".join(fields or ()))
+    parts = [part for chunk in _chunks(source.text or b"") for part in _parse_chunk(chunk, reader, tally)]
+    if fields is None and not reader.block:
+        raise UsageError(
+            f"{source.path} has no header line of nvidia-smi --query-gpu",
+            "if it was written with noheader, name its columns: --fields timestamp,index,utilization.gpu,...",
+        )
+    if not reader.timed and _NO_TIMESTAMP in tally.dropped:
+        names = ", ".join(name for name, _ in Header.of(reader.header).fields[:8])
+        raise InputError(
+            f"{source.path} has no timestamp field (its header names {names})",
+            "query it with nvidia-smi --query-gpu=timestamp,...",
+        )
+    if not parts:
+        return pl.DataFrame(schema=SCHEMA), reader.lines
+    frame = pl.concat(parts, how="diagonal").sort("nr")
+    return (frame if source.last_line_whole else _doubt_last_value(frame, reader, tally)), reader.lines
+
+
+def _chunks(text: bytes) -> Iterator[bytes]:
+    """The text in pieces that end at line ends: the split lines of a large file need ten times its size."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _CHUNK_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.DataFrame]:
+    """The rows of one chunk, one frame per header."""
+    lines = _lines(chunk, reader.lines)
+    reader.lines += lines.height
+    lines = lines.filter(pl.col("line") != "")
+    message = lines["line"].str.contains(_MESSAGE)
+    tally.drop("a message of nvidia-smi, not a sample", int(message.sum()))
+    lines = lines.filter(~message).with_columns(is_header=pl.col("line").str.contains(HEADER))
+    lines = _part_joined(lines, tally)
+    lines = lines.with_columns(
+        header=pl.when("is_header").then("line").forward_fill().fill_null(reader.header),
+        block=(pl.col("is_header").cum_sum() + reader.block).cast(pl.UInt32),
+    )
+    if lines.is_empty():
+        return
+    reader.header, reader.block = str(lines["header"][-1]), int(lines["block"][-1])
+    reader.last_nr, reader.last_line = int(lines["nr"][-1]), str(lines["line"][-1])
+    for (header,), group in lines.filter(~pl.col("is_header")).group_by("header", maintain_order=True):
+        if header == "":
+            tally.drop("before the first header line (--fields would name them)", group.height)
+            continue
+        fields = Header.of(str(header))
+        at = fields.position(TIMESTAMP)
+        if at is None:
+            tally.drop(_NO_TIMESTAMP, group.height)
+            continue
+        reader.timed = True
+        yield _parse_group(fields, at, group, tally)
+
+
+def _lines(chunk: bytes, before: int) -> pl.DataFrame:
+    """Every line, blank ones too, stripped, with its number."""
+    frame = pl.read_csv(
+        chunk.replace(b"\x1f", b" "),
+        has_header=False,
+        separator="\x1f",  # no line holds it, so each is one column
+        quote_char=None,
+        infer_schema=False,
+        new_columns=["line"],
+    )
+    return frame.select(pl.col("line").fill_null("").str.strip_chars()).with_row_index("nr", before)
+
+
+def _part_joined(lines: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """A run that was killed mid-line leaves its last line in front of the next run's header: the header counts."""
+    joined = pl.col("is_header") & pl.col("line").str.contains(r"^\d{4}[/-]\d\d[/-]\d\d ")
+    tally.drop(CUT_OFF, lines.filter(joined).height)
+    return lines.with_columns(
+        line=pl.when(joined).then(pl.col("line").str.extract(HEADER_WITHIN, 1)).otherwise("line")
+    ).drop_nulls("line")
+
+
+def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """The rows below one header (which may stand in the file many times); its field `at` is the timestamp."""
+    width = len(header.fields)
+    # one field beyond the width shows lines that are too long
+    cells = group["line"].str.split_exact(",", width).struct.unnest()
+    whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
+    tally.drop(CUT_OFF, int((~whole).sum()))
+    cells, group = cells.filter(whole), group.filter(whole)
+    local = parse_local(cells.to_series(at))
+    readable = local.is_not_null()
+    tally.drop("timestamp unreadable", int((~readable).sum()))
+    cells, group, local = cells.filter(readable), group.filter(readable), local.filter(readable)
+    health = pl.coalesce(
+        pl.when(pl.col("line").str.contains(pattern)).then(pl.lit(state)) for state, pattern in _HEALTH
+    )
+    nameless = all(header.position(name) is None for text in _NAMES_A_GPU for name in TEXTS[text])
+    frame = group.select(
+        pl.col("nr", "block").cast(pl.UInt32),
+        local=local,
+        health=health.cast(pl.String),
+        nameless=pl.lit(nameless),
+    )
+    return frame.with_columns(*_texts(header, cells), *_quantities(header, cells, tally))
+
+
+def _texts(header: Header, cells: pl.DataFrame) -> list[pl.Series]:
+    found = []
+    for column, names in TEXTS.items():
+        at = next((place for name in names if (place := header.position(name)) is not None), None)
+        if at is None:
+            found.append(pl.Series(column, [None] * cells.height, dtype=pl.String))
+        else:
+            # a missing name changes nothing that a reader of the summary could act on: not counted
+            found.append(absent_to_null(cells.to_series(at), column, Tally()).alias(column))
+    return found
+
+
+def _quantities(header: Header, cells: pl.DataFrame, tally: Tally) -> list[pl.Series]:
+    found = []
+    for field in (*QUANTITIES, MASKS):
+        at = next((place for name in field.names if (place := header.position(name)) is not None), None)
+        if at is None:
+            continue
+        values, unit = cells.to_series(at), header.fields[at][1]
+        series = mask(values, tally) if field is MASKS else quantity(values, field, unit, tally)
+        found.append(series.alias(field.column))
+    return found
+
+
+def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
+    """nvidia-smi ends every line: where the last one has no end, its last value may lack digits, and is dropped."""
+    last, header = reader.last_nr, Header.of(reader.header)
+    if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
+        return frame
+    name = header.fields[-1][0]
+    column = next((field.column for field in (*QUANTITIES, MASKS) if name in field.names), None)
+    if name == TIMESTAMP or any(name in names for names in TEXTS.values()):
+        tally.drop("last line cut off", 1)
+        return frame.head(-1)
+    if column is not None and frame[column][-1] is not None:
+        tally.null(column, "last line has no end: value may be cut off", 1)
+        return frame.with_columns(pl.when(pl.col("nr") == last).then(None).otherwise(column).alias(column))
+    return frame

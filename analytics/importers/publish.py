@@ -1,0 +1,190 @@
+"""Puts imported rows into the lake so that doing it again, in parts or in any order, doubles and loses nothing.
+
+One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
+first and last row; agents number from 10^15 on, so the two never cover each other. New rows are merged with what is
+there, the merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
+only then the old one goes: a reader of visible files sees the old rows or all rows at every moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.importers.times import LATEST_MS
+from analytics.importers.values import conform
+from fallow import parquet
+from fallow.clock import DAY_MS, utc_day
+from fallow.lake import Lake, LakeFile, visible
+from fallow.schema import DEVICE, GPU, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from analytics.importers.model import Imported, Progress
+
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "gpu": {"health": "ok", "util_source": "import"},
+    "device": {"source": "import"},
+}
+"""Filled in after merging, so that an importer that knows nothing of a column never hides what another one knew."""
+
+_TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of the rows of one table: how many are new, were there already, or got other values."""
+
+    table: str
+    new: int
+    already_there: int
+    replaced: int
+    files_written: int
+
+
+def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Published, ...]:
+    """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
+    todo = [(DEVICE, imported.device), (GPU, imported.gpu)]
+    present = {table.name: _present(lake, table, imported.host) for table, _ in todo}
+    for files in present.values():
+        for file in visible(files):
+            parquet.open_file(file)  # a broken file is found before anything is written
+    return tuple(
+        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name], progress=progress)
+        for table, frame in todo
+    )
+
+
+def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
+    """Files of the host that importers wrote, also hidden ones; also a compacted file that took such a file in."""
+    return [file for file in lake.all_files(table.name, hosts=[host]) if file.first_seq < LATEST_MS]
+
+
+def _publish_table(
+    lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile], *, progress: Progress
+) -> Published:
+    if table is GPU:
+        rows = _keep_dates(rows, present)
+    days = rows.with_columns(day=pl.col("time").dt.strftime("%Y-%m-%d")).partition_by(
+        "day", as_dict=True, include_key=False
+    )
+    total = Published(table.name, 0, 0, 0, 0)
+    for day in progress.each(sorted(days), f"writing {table.name}"):
+        there = [file for file in present if file.date == day[0]]
+        done = _publish_day(lake, table, days[day], LakeFile(table.name, str(day[0]), host, 0, 0), there)
+        total = Published(
+            table.name, total.new + done.new, total.already_there + done.already_there,
+            total.replaced + done.replaced, total.files_written + done.files_written,
+        )  # fmt: skip
+    return total
+
+
+def _publish_day(lake: Lake, table: Table, new: pl.DataFrame, place: LakeFile, there: list[LakeFile]) -> Published:
+    """One table, date and host."""
+    seen = visible(there)
+    old = _read(seen, table)
+    merged = merge(table, old, new)
+    keys = _keys(table)
+    old_keyed, merged_keyed = _keyed(table, old), _keyed(table, merged)
+    fresh = merged_keyed.join(old_keyed, on=keys, how="anti").height
+    same = _same_rows(old, merged)
+    known = new.height - fresh
+    changed = merged.height - fresh - same
+    result = Published(table.name, fresh, known - changed, changed, 0)
+    if fresh or changed or len(seen) > 1:
+        first, last = _range(merged, seen)
+        written = lake.put(
+            LakeFile(table.name, place.date, place.host, first, last),
+            parquet.encode(table, merged.to_arrow(), {"fallow_source": "import"}),
+        )
+        seen = [written]
+        result = Published(table.name, fresh, known - changed, changed, 1)
+    for file in there:
+        if file.last_seq < LATEST_MS and any(each.key != file.key and each.covers(file) for each in seen):
+            lake.delete(file)
+    return result
+
+
+def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """The rows of both, sorted; where both have a row, new values win unless they are null.
+
+    Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also when another interval was given);
+    rows of `device` if the GPU is, on one date, and then the earlier time stays.
+    """
+    keys = _keys(table)
+    marked = _keyed(table, new).with_columns(is_new=pl.lit(value=True))
+    both = marked.join(_keyed(table, old), on=keys, how="full", coalesce=True, suffix="_old")
+    names = [name for name in table.names if name not in keys]
+    columns = [
+        pl.min_horizontal(name, f"{name}_old").alias(name)
+        if table is DEVICE and name == "time"
+        else pl.coalesce(name, f"{name}_old").alias(name)
+        for name in names
+    ]
+    # only what an importer brings is filled in: a compacted file may hold an agent's rows too
+    filled = both.with_columns(columns).with_columns(
+        pl.when("is_new").then(pl.col(name).fill_null(value)).otherwise(pl.col(name)).alias(name)
+        for name, value in _DEFAULTS[table.name].items()
+    )
+    return filled.select(table.names).sort(["gpu", "time", *(["offset_ms"] if table is GPU else [])])
+
+
+def _keys(table: Table) -> list[str]:
+    return ["gpu", "true_ms"] if table is GPU else ["gpu"]
+
+
+def _keyed(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(_TRUE_MS) if table is GPU else rows
+
+
+def _same_rows(old: pl.DataFrame, merged: pl.DataFrame) -> int:
+    """How many rows of the lake stay as they are, to the last bit."""
+    return merged.join(old, on=merged.columns, how="semi", nulls_equal=True).height
+
+
+def _range(rows: pl.DataFrame, replaced: list[LakeFile]) -> tuple[int, int]:
+    moments = rows["time"].dt.epoch("ms").sort()
+    return (
+        min([moments[0], *(file.first_seq for file in replaced)]),
+        max([moments[-1], *(file.last_seq for file in replaced)]),
+    )
+
+
+def _read(files: list[LakeFile], table: Table) -> pl.DataFrame:
+    data: pa.Table = parquet.read(files, table)
+    frame = pl.from_arrow(data.drop_columns(["host"]))
+    if not isinstance(frame, pl.DataFrame):
+        raise TypeError(frame)
+    return conform(frame, table)
+
+
+def _keep_dates(rows: pl.DataFrame, present: list[LakeFile]) -> pl.DataFrame:
+    """Rows that lie in the lake under another date (another interval was given then) stay at that time and offset.
+
+    Two dates are two files, which no reader could see changing at once.
+    """
+    true_days = rows.select(pl.concat([_TRUE_MS, pl.col("time").dt.epoch("ms")]) // DAY_MS).to_series().unique()
+    days = {utc_day((each + shift) * DAY_MS) for each in true_days for shift in (-1, 0) if each + shift >= 0}
+    nearby = visible([file for file in present if file.date in days])
+    if not nearby:
+        return rows
+    data: pa.Table = parquet.read(nearby, GPU, ["time", "gpu", "offset_ms"])
+    there = pl.DataFrame(pl.from_arrow(data.drop_columns(["host"]))).with_columns(
+        pl.col("gpu").cast(pl.String), _TRUE_MS
+    )
+    there = there.unique(["gpu", "true_ms"]).rename({"time": "time_old", "offset_ms": "offset_old"})
+    moved = pl.col("time_old").dt.date() != pl.col("time").dt.date()
+    return (
+        rows.with_columns(_TRUE_MS)
+        .join(there, on=["gpu", "true_ms"], how="left")
+        .with_columns(
+            time=pl.when(moved).then("time_old").otherwise("time"),
+            offset_ms=pl.when(moved).then("offset_old").otherwise("offset_ms"),
+        )
+        .select(rows.columns)
+    )

@@ -1,0 +1,108 @@
+"""Opens input files: says what they really are (by their first bytes, not by name) and undoes gzip and encodings."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallow.errors import InputError
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_OTHERS = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "SQLite",
+    b"ARROW1": "Arrow IPC",
+}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_BOM = b"\xef\xbb\xbf"
+_NULS = re.compile(rb"\x00+")
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""One input file. `text` is UTF-8 with `\\n` where NUL bytes were; it is None for Parquet."""
+
+    path: str
+    text: bytes | None
+    parquet: str | io.BytesIO | None = None
+    cut_off: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def last_line_whole(self) -> bool:
+        """Whether the last line has its line end."""
+        return self.text is not None and self.text.endswith(b"\n")
+
+
+def open_source(path: str) -> Source:
+    """The file's content; InputError where it is missing, unreadable, a folder, empty or in a format nobody asked for."""
+    try:
+        if Path(path).is_dir():
+            raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
+        with Path(path).open("rb") as file:
+            head = file.read(16)
+            if head.startswith(_PARQUET):
+                return Source(path, None, path)
+            data = head + file.read()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}", "check the path") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+    cut_off = False
+    if data.startswith(_GZIP):
+        data, cut_off = _gunzip(path, data)
+    if not data.strip(b"\x00 \r\n\t"):
+        raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
+    if data.startswith(_PARQUET):
+        return Source(path, None, io.BytesIO(data), cut_off)
+    for magic, kind in _OTHERS.items():
+        if data.startswith(magic):
+            raise InputError(f"{path} is neither CSV nor Parquet but {kind}", "unpack or convert it first")
+    return _text(path, data, cut_off=cut_off)
+
+
+def _gunzip(path: str, data: bytes) -> tuple[bytes, bool]:
+    """The unpacked bytes of all members and whether the last one ends too early."""
+    parts, rest = [], data
+    while rest.startswith(_GZIP):
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(unpacker.decompress(rest))
+        except zlib.error as error:
+            raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
+        if not unpacker.eof:
+            return b"".join(parts), True
+        rest = unpacker.unused_data.lstrip(b"\x00")
+    return b"".join(parts), False
+
+
+def _text(path: str, data: bytes, *, cut_off: bool) -> Source:
+    notes = ["the gzip stream ends early: read as far as it goes"] if cut_off else []
+    if data.startswith(_UTF16):
+        data = data.decode("utf-16", errors="replace").encode()
+        notes.append("read as UTF-16")
+    data = data.removeprefix(_BOM)
+    if data.endswith(b"\x00"):
+        data, cut_off = data.rstrip(b"\x00"), True
+        notes.append("padded with NUL bytes: cut off by a crash")
+    if b"\x00" in data:
+        # a crash leaves blocks of NUL bytes where a line was cut: what follows is another line
+        data = _NULS.sub(b"\n", data)
+        notes.append("NUL bytes taken as line ends")
+    control = sum(byte < 32 and byte not in b"\t\r\n" for byte in data[:4096])
+    if control * 10 > len(data[:4096]):
+        raise InputError(f"{path} is neither CSV nor Parquet", "give a text file with a header line, or Parquet")
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode("cp1252", errors="replace").encode()
+        notes.append("not UTF-8: read as Windows-1252")
+    return Source(path, data, None, cut_off, tuple(notes))

@@ -1,0 +1,205 @@
+"""Reads times as files hold them: epoch numbers, ISO text, local times of a zone; and puts samples on a grid."""
+
+from __future__ import annotations
+
+import zoneinfo
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import polars as pl
+
+from fallow.clock import DAY_MS, SECOND_MS, format_duration, parse_duration_ms
+from fallow.errors import InputError, UsageError
+
+LATEST_MS = 10**14
+"""Imports end below this (the year 5138), so that their sequence numbers never meet an agent's."""
+
+_OFFSET = r"(Z|z|UTC|[+-]\d{2}:?\d{2})$"
+_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_NAIVE = pl.Datetime("ms")
+
+
+def check_zone(name: str) -> str:
+    """The zone's name; UsageError with the nearest one where there is no such zone."""
+    known = zoneinfo.available_timezones()
+    if name in known:
+        return name
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "write a zone such as UTC or Europe/Paris"
+    raise UsageError(f"--tz: there is no time zone '{name}'", hint)
+
+
+def given_interval_ms(text: str | None) -> int | None:
+    """The interval of a flag; UsageError where it is no duration or longer than a day."""
+    if text is None:
+        return None
+    interval_ms = parse_duration_ms(text)
+    if interval_ms > DAY_MS:
+        raise UsageError(f"--interval {text} is longer than a day", "give the time between two samples, such as 10s")
+    return interval_ms
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; what was decided."""
+
+    ms: pl.Series
+    local: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read_times(values: pl.Series, zone: str) -> Times:
+    """The moments that a column holds.
+
+    Numbers are seconds, milli-, micro- or nanoseconds by the magnitude of their median (below 1e11, 1e14, 1e17);
+    text is a number or ISO 8601; a time without an offset is the zone's local time.
+    """
+    if isinstance(values.dtype, pl.Datetime):
+        if values.dtype.time_zone is None:
+            return _local(values.cast(_NAIVE), zone)
+        return Times(values.dt.convert_time_zone("UTC").dt.epoch("ms"))
+    if values.dtype == pl.Date:
+        return _local(values.cast(_NAIVE), zone)
+    if values.dtype.is_numeric():
+        return Times(_from_numbers(values))
+    text = values.cast(pl.String).str.strip_chars()
+    numbers = text.cast(pl.Float64, strict=False)
+    if numbers.is_finite().any():
+        whole = text.cast(pl.Int64, strict=False)
+        exact = whole.null_count() == numbers.null_count()
+        return Times(_from_numbers(whole if exact else numbers))
+    return _from_iso(text, zone)
+
+
+def _local(local: pl.Series, zone: str) -> Times:
+    ms, notes = localise(local, zone)
+    return Times(ms, local=True, notes=notes)
+
+
+def _from_numbers(values: pl.Series) -> pl.Series:
+    numbers = values.cast(pl.Float64, strict=False)
+    numbers = numbers.zip_with(numbers.is_finite(), pl.Series([None], dtype=pl.Float64))
+    middle = numbers.abs().median()
+    if not isinstance(middle, int | float):
+        return pl.Series(values.name, [None] * len(values), dtype=pl.Int64)
+    per_ms = next((unit for limit, unit in ((1e11, 1e-3), (1e14, 1.0), (1e17, 1e3)) if middle < limit), 1e6)
+    if values.dtype.is_integer() and per_ms >= 1:
+        return values.cast(pl.Int64, strict=False) // int(per_ms)
+    scaled = (numbers / per_ms).round(0)
+    return scaled.zip_with(scaled.abs() < 2.0**62, pl.Series([None], dtype=pl.Float64)).cast(pl.Int64)
+
+
+def _from_iso(text: pl.Series, zone: str) -> Times:
+    offset = text.str.extract(r":\d{2}(?:\.\d+)?\s*" + _OFFSET, 1)
+    local = parse_local(text.str.replace(_OFFSET, ""))
+    signed = offset.str.replace_all(":", "").cast(pl.Int64, strict=False)  # +0530 -> 530
+    minutes = (signed.abs() // 100 * 60 + signed.abs() % 100) * signed.sign()
+    with_offset = local.dt.epoch("ms") - minutes.fill_null(0) * 60_000
+    naive = offset.is_null()
+    if not (naive & local.is_not_null()).any():
+        return Times(with_offset.zip_with(~naive, pl.Series([None], dtype=pl.Int64)))
+    localised, notes = localise(local.zip_with(naive, pl.Series([None], dtype=_NAIVE)), zone)
+    return Times(localised.zip_with(naive, with_offset), local=True, notes=notes)
+
+
+def parse_local(text: pl.Series) -> pl.Series:
+    """Times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable."""
+    tidy = text.str.strip_chars().str.replace_all("/", "-", literal=True).str.replace("T", " ", literal=True)
+    local = tidy.str.to_datetime(_FORMATS[0], time_unit="ms", strict=False)
+    for form in _FORMATS[1:]:
+        if local.null_count() == tidy.null_count():
+            break
+        date_only = form == _FORMATS[-1]
+        other = (
+            tidy.str.to_date(form, strict=False).cast(_NAIVE)
+            if date_only
+            else tidy.str.to_datetime(form, time_unit="ms", strict=False)
+        )
+        local = local.zip_with(local.is_not_null(), other)
+    return local
+
+
+def localise(local: pl.Series, zone: str) -> tuple[pl.Series, tuple[str, ...]]:
+    """Epoch milliseconds of the zone's local times, in file order; null where the zone skips that time.
+
+    In the hour that a zone repeats when summer time ends, the order of the lines decides: what comes before a step
+    back is the first pass, what follows it the second. Without a step the nearer neighbour outside the hour decides
+    (before it: first pass; after it: second), and the first pass where there is none.
+    """
+    first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms")
+    second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms")
+    where = (first != second).fill_null(value=False)
+    if not where.any():
+        return first, ()
+    late = _second_pass(local.dt.epoch("ms"), second - first, where)
+    notes = []
+    days = local.filter(where).dt.strftime("%Y-%m-%d")
+    for day in days.unique().sort():
+        here = where & (local.dt.strftime("%Y-%m-%d") == day).fill_null(value=False)
+        hours = local.filter(here).dt.strftime("%H:%M").sort()
+        after = int((late & here).sum())
+        notes.append(
+            f"{int(here.sum())} rows of {day} {hours[0]}-{hours[-1]} lie in the hour that {zone} repeats: "
+            f"{int(here.sum()) - after} read as its first pass, {after} as its second"
+        )
+    return second.zip_with(late, first), tuple(notes)
+
+
+def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> pl.Series:
+    """Which rows belong to the second pass through a repeated hour."""
+    rows = pl.DataFrame({"ms": local_ms, "shift": shift_ms, "where": where}).with_row_index("row").drop_nulls("ms")
+    rows = rows.with_columns(
+        run=pl.col("where").rle_id(), before=pl.col("ms").diff(), after=pl.col("ms").shift(-1) - pl.col("ms")
+    )
+    late: list[int] = []
+    for _, run in rows.filter("where").group_by("run", maintain_order=True):
+        step = run["ms"].diff() < -(run["shift"] // 2)
+        if step.any():
+            late.extend(run["row"][int(step.arg_true()[0]) :])
+            continue
+        before, after = run["before"][0], run["after"][-1]
+        if after is not None and after >= 0 and (before is None or before < 0 or after < before):
+            late.extend(run["row"])
+    return pl.Series(range(len(local_ms)), dtype=pl.UInt32).is_in(pl.Series(late, dtype=pl.UInt32).implode())
+
+
+def on_grid(frame: pl.DataFrame, interval_ms: int | None) -> tuple[pl.DataFrame, str]:
+    """The frame (gpu, true_ms, ...) with `time`, `offset_ms` and `interval_ms`, and how the interval was found.
+
+    `time` is the true time floored to the interval's grid. Raises InputError where no GPU has two samples to infer
+    the interval from.
+    """
+    if interval_ms is not None:
+        frame = frame.with_columns(interval_ms=pl.lit(interval_ms, pl.Int32))
+        how = f"{format_duration(interval_ms)} (given)"
+    else:
+        frame, how = _infer(frame)
+    floored = pl.col("true_ms") - pl.col("true_ms") % pl.col("interval_ms")
+    return frame.with_columns(
+        time=floored.cast(pl.Datetime("ms", "UTC")), offset_ms=(pl.col("true_ms") - floored).cast(pl.Int32)
+    ), how
+
+
+def _infer(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    distance = pl.col("true_ms").sort().diff()
+    medians = frame.group_by("gpu").agg(median=distance.filter(distance > 0).median()).drop_nulls()
+    if medians.is_empty():
+        raise InputError(
+            "the interval cannot be inferred: no GPU has two samples at different times",
+            "give the time between two samples, such as --interval 10s",
+        )
+    # a loop of 10 s drifts to 10.007 s: the whole second is meant where it is within 5 %
+    seconds = pl.max_horizontal((pl.col("median") / SECOND_MS).round(0), 1) * SECOND_MS
+    near = (pl.col("median") - seconds).abs() <= 0.05 * seconds
+    rounded = pl.when(near).then(seconds).otherwise(pl.col("median").round(0)).clip(1, DAY_MS)
+    found = medians.select("gpu", rounded.cast(pl.Int32).alias("interval_ms"))
+    middle = found["interval_ms"].sort()[len(found) // 2]
+    joined = frame.join(found, on="gpu", how="left").with_columns(pl.col("interval_ms").fill_null(middle))
+    distinct = sorted(set(found["interval_ms"]))
+    names = ", ".join(format_duration(each) for each in distinct[:4]) + (", ..." if len(distinct) > 4 else "")
+    return joined, f"{names} (inferred: median distance between samples of a GPU)"
+
+
+def in_range(frame: pl.DataFrame) -> pl.Series:
+    """Which rows have a time that the lake can hold: from 1970 on, before the year 5138."""
+    return (frame["true_ms"] >= 0) & (frame["true_ms"] < LATEST_MS)

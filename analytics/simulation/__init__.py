@@ -1,0 +1,8 @@
+"""A simulated fleet for the demo and the tests: planned from a seed, written through the same lake code as real rows."""
+
+from __future__ import annotations
+
+from analytics.simulation.plan import Fleet, Plan, Planted, plan_fleet
+from analytics.simulation.write import FleetSummary, write_fleet
+
+__all__ = ["Fleet", "FleetSummary", "Plan", "Planted", "plan_fleet", "write_fleet"]

@@ -1,0 +1,126 @@
+"""One simulated host, day by day: the arrays that the tables are made of, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analytics.simulation.activity import activity
+from analytics.simulation.board import readings
+from fallow.clock import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from analytics.simulation.plan import Fleet, HostPlan
+    from analytics.simulation.stays import Stay
+
+MIB = 1024**2
+
+
+@dataclass(frozen=True)
+class GpuDay:
+    """One GPU in every row of one UTC day; `stays` are the pieces of work that touch it, `lost` the rows it is gone in."""
+
+    position: int
+    stays: tuple[Stay, ...]
+    lost: NDArray[np.bool_]
+    util_pct: NDArray[np.float64]
+    util_max_pct: NDArray[np.float64]
+    zero_ratio: NDArray[np.float64]
+    intensity_ratio: NDArray[np.float64]
+    mem_used_bytes: NDArray[np.int64]
+    process_count: NDArray[np.int16]
+    power_w: NDArray[np.float64]
+    energy_mj: NDArray[np.int64]
+    temperature_c: NDArray[np.int16]
+    sm_clock_mhz: NDArray[np.int16]
+    throttle_reasons: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class HostDay:
+    """One host on one UTC day: row times, which of them an agent saw (`seen`), and each GPU."""
+
+    plan: HostPlan
+    day_ms: int
+    interval_ms: int
+    seed: int
+    times_ms: NDArray[np.int64]
+    seen: NDArray[np.bool_]
+    gpus: tuple[GpuDay, ...]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Fresh random numbers for what belongs to the host and the day."""
+        return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
+
+
+def host_days(fleet: Fleet, plan: HostPlan) -> Iterator[HostDay]:
+    """The days of one host in order; pure: the same plan gives the same arrays."""
+    rng = np.random.default_rng([fleet.seed, plan.host.number, 2])
+    inlet_c = float(rng.uniform(22.0, 28.0))
+    counters = [int(rng.integers(10**10, 10**12)) for _ in plan.host.gpus]
+    for nth in range(fleet.days):
+        day_ms = fleet.since_ms + nth * DAY_MS
+        times_ms = np.arange(day_ms, day_ms + DAY_MS, fleet.interval_ms, dtype=np.int64)
+        seen = np.ones(len(times_ms), np.bool_)
+        if plan.outage_ms is not None:
+            seen = (times_ms < plan.outage_ms[0]) | (times_ms >= plan.outage_ms[1])
+        gpus = tuple(
+            _gpu_day(fleet, plan, position, times_ms, energy_mj=counters[position], inlet_c=inlet_c)
+            for position in range(len(counters))
+        )
+        counters = [int(gpu.energy_mj[-1]) for gpu in gpus]
+        yield HostDay(plan, day_ms, fleet.interval_ms, fleet.seed, times_ms, seen, gpus)
+
+
+def _gpu_day(
+    fleet: Fleet, plan: HostPlan, position: int, times_ms: NDArray[np.int64], *, energy_mj: int, inlet_c: float
+) -> GpuDay:
+    count, card = len(times_ms), plan.host.pool.card
+    util, peak, intensity, mem = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
+    zero, processes = np.ones(count), np.zeros(count, np.int16)
+    day_end_ms = int(times_ms[0]) + DAY_MS
+    stays = tuple(
+        stay
+        for stay in plan.stays
+        if position in stay.gpus and stay.start_ms < day_end_ms and stay.end_ms > int(times_ms[0])
+    )
+    for stay in stays:
+        rows = row_range(stay, int(times_ms[0]), count, fleet.interval_ms)
+        did = activity(stay, position, times_ms[rows], fleet.interval_ms)
+        util[rows], peak[rows], zero[rows] = did.util_pct, did.util_max_pct, did.zero_ratio
+        intensity[rows], mem[rows], processes[rows] = did.intensity_ratio, did.mem_ratio, stay.processes
+    rng = np.random.default_rng([fleet.seed, plan.host.number, 4, position, int(times_ms[0]) // DAY_MS])
+    bare_w = card.idle_w * (
+        1.0 + 0.03 * float(np.random.default_rng([fleet.seed, plan.host.number, 6, position]).normal())
+    )
+    board = readings(
+        card,
+        processes > 0,
+        intensity,
+        bare_w=bare_w,
+        interval_ms=fleet.interval_ms,
+        energy_mj=energy_mj,
+        inlet_c=inlet_c,
+        rng=rng,
+    )
+    # whole MiB per process, so that the processes' shares add up to the card's
+    step = MIB * np.maximum(processes, 1).astype(np.int64)
+    usable = card.mem_total_bytes - card.mem_reserved_bytes
+    lost_ms = plan.lost_ms.get(position, fleet.until_ms)
+    return GpuDay(
+        position, stays, times_ms >= lost_ms, util, peak, zero, intensity,
+        (mem * usable).astype(np.int64) // step * step, processes,
+        board.power_w, board.energy_mj, board.temperature_c, board.sm_clock_mhz, board.throttle_reasons,
+    )  # fmt: skip
+
+
+def row_range(stay: Stay, day_ms: int, count: int, interval_ms: int) -> slice:
+    """The rows of a day of `count` rows in which the stay holds its GPUs."""
+    return slice(max(0, (stay.start_ms - day_ms) // interval_ms), min(count, (stay.end_ms - day_ms) // interval_ms))

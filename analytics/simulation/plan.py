@@ -1,0 +1,233 @@
+"""The whole fleet before its first row: hosts, stays, claims and the planted situations, all from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from analytics.simulation import calibration as known
+from analytics.simulation.layout import Host, build_hosts
+from analytics.simulation.stays import Stay, host_stays
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from fallow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends."""
+
+    until_ms: int
+    gpus: int = 64
+    days: int = 14
+    seed: int = 1
+    interval_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        """Checks the numbers; UsageError names the one that cannot be."""
+        if self.gpus < 1 or self.days < 1 or self.seed < 0:
+            raise UsageError(
+                f"cannot simulate {self.gpus} GPUs over {self.days} days from seed {self.seed}",
+                "give at least one GPU, at least one day and a seed of 0 or more",
+            )
+        if self.interval_ms < 1000 or DAY_MS % self.interval_ms or self.interval_ms > HOUR_MS:
+            raise UsageError(
+                f"an interval of {self.interval_ms} ms does not divide a day", "give 10s, 30s or 60s, at most an hour"
+            )
+        if self.since_ms < 0 or self.until_ms % DAY_MS:
+            raise UsageError("a simulated fleet ends at a UTC midnight", "give a day such as 2026-11-20")
+
+    @property
+    def since_ms(self) -> int:
+        """Start of the first row."""
+        return self.until_ms - self.days * DAY_MS
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A situation put there on purpose, that an analysis has to find.
+
+    `kind` is never_used, held_notebook, reserved_block, lost_gpu or agent_outage; `holder` is a login, None where nobody
+    holds it. The situation lasts over [start_ms, end_ms): it is the case at every moment in it.
+    """
+
+    kind: str
+    host: str
+    gpus: tuple[str, ...]
+    holder: str | None
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A claim without any process: positions on the host, who has it and under what name."""
+
+    start_ms: int
+    gpus: tuple[int, ...]
+    user: str
+    account: str
+    name: str
+    claim_id: str
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """Everything that will happen on one host; `lost_ms` says from when on which position is lost."""
+
+    host: Host
+    stays: tuple[Stay, ...]
+    reservations: tuple[Reservation, ...] = ()
+    lost_ms: dict[int, int] = field(default_factory=dict)
+    outage_ms: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The fleet, one plan per host, and what was planted."""
+
+    fleet: Fleet
+    hosts: tuple[HostPlan, ...]
+    planted: tuple[Planted, ...]
+
+
+def plan_fleet(fleet: Fleet) -> Plan:
+    """The plan of a fleet; the same fleet gives the same plan. One of each situation per 256 GPUs, as far as they fit."""
+    hosts = build_hosts(fleet.gpus, fleet.seed)
+    board = _Board(fleet, hosts)
+    for nth in range(1 + fleet.gpus // 256):
+        board.held_notebook(nth)
+        board.never_used()
+        board.lost_gpu(nth)
+        board.reserved_block(nth)
+        board.agent_outage(nth)
+    return Plan(fleet, tuple(board.host_plan(host) for host in hosts), tuple(board.planted))
+
+
+class _Board:
+    """Which GPUs of the fleet are spoken for while the situations are put in place."""
+
+    def __init__(self, fleet: Fleet, hosts: tuple[Host, ...]) -> None:
+        self.fleet = fleet
+        self.hosts = hosts
+        self.planted: list[Planted] = []
+        self.taken: dict[str, set[int]] = {host.name: set() for host in hosts}
+        self.stays: dict[str, list[Stay]] = {host.name: [] for host in hosts}
+        self.reservations: dict[str, list[Reservation]] = {host.name: [] for host in hosts}
+        self.lost: dict[str, dict[int, int]] = {host.name: {} for host in hosts}
+        self.outages: dict[str, tuple[int, int]] = {}
+
+    def at(self, share: float) -> int:
+        """The row time at that share of the period."""
+        offset_ms = share * self.fleet.days * DAY_MS
+        return self.fleet.since_ms + int(offset_ms // self.fleet.interval_ms) * self.fleet.interval_ms
+
+    def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[Host, tuple[int, ...]] | None:
+        """The first block of the wanted size, largest first, that leaves at least half of its pool to ordinary work."""
+        for count in counts:
+            for pool in pools:
+                mine = [host for host in self.hosts if host.pool.name == pool]
+                size = sum(len(host.gpus) for host in mine)
+                if 2 * (sum(len(self.taken[host.name]) for host in mine) + count) > size:
+                    continue
+                for host in reversed(mine):
+                    left = tuple(gpu.index for gpu in host.gpus if gpu.index not in self.taken[host.name])
+                    if len(left) >= count:
+                        self.taken[host.name] |= set(left[-count:])
+                        return host, left[-count:]
+        return None
+
+    def note(self, kind: str, host: Host, gpus: Iterable[int], holder: str | None, span: tuple[int, int]) -> None:
+        """Remembers a planted situation."""
+        self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), holder, *span))
+
+    def held_notebook(self, nth: int) -> None:
+        """A Jupyter kernel that worked for an hour or two and has held its memory ever since."""
+        found = self.take(("train-old", "legacy", "train", "serving"), (1,))
+        if found is None:
+            return
+        host, gpus = found
+        start_ms, idle_ms = self.at(0.1), self.at(0.1) + min(2 * HOUR_MS, self.fleet.days * HOUR_MS)
+        user, account = (("hiro", "vision"), ("chloe", "language"), ("pavel", "robotics"))[nth % 3]
+        self.stays[host.name].append(
+            Stay(
+                start_ms, self.fleet.until_ms, gpus, known.NOTEBOOK, "notebook", user, account,
+                name="jupyter", job_id="", command="python3", seed=self.fleet.seed * 1000 + nth, idle_from_ms=idle_ms,
+            )
+        )  # fmt: skip
+        self.note("held_notebook", host, gpus, user, (idle_ms, self.fleet.until_ms))
+
+    def never_used(self) -> None:
+        """The defensive purchase: bought, racked, and no process ever."""
+        if found := self.take(("train", "train-old", "serving", "legacy"), (8, 4, 2, 1)):
+            self.note("never_used", *found, None, (self.fleet.since_ms, self.fleet.until_ms))
+
+    def lost_gpu(self, nth: int) -> None:
+        """A card that falls off the bus (XID 79) and stays away."""
+        if found := self.take(("train-old", "serving", "legacy", "train"), (1,)):
+            host, (position,) = found
+            since_ms = self.at(0.6 + 0.05 * (nth % 4))
+            self.lost[host.name][position] = since_ms
+            self.note("lost_gpu", host, (position,), None, (since_ms, self.fleet.until_ms))
+
+    def reserved_block(self, nth: int) -> None:
+        """GPUs reserved just in case: a job ran there once, since then a claim and no process."""
+        found = self.take(("train-old", "train", "serving", "legacy"), (4, 2, 1))
+        if found is None:
+            return
+        host, gpus = found
+        start_ms = self.at(0.15)
+        self.stays[host.name].append(
+            Stay(
+                self.fleet.since_ms, self.at(0.13), gpus, known.TRAINING, "training", "greta", "vision",
+                name="vision-finetune", job_id=str(900_000 + nth), command="python3",
+                seed=self.fleet.seed * 1000 + 500 + nth, claimed=True,
+            )
+        )  # fmt: skip
+        reserved = Reservation(start_ms, gpus, "greta", "vision", "deadline-buffer", f"resv-{nth + 1}")
+        self.reservations[host.name].append(reserved)
+        self.note("reserved_block", host, gpus, reserved.user, (start_ms, self.fleet.until_ms))
+
+    def agent_outage(self, nth: int) -> None:
+        """Hours in which the agent of one host was dead: no rows at all."""
+        order = sorted(self.hosts, key=lambda host: host.pool.work != "serving")
+        host = order[nth % len(order)]
+        if host.name in self.outages:
+            return
+        start_ms = self.at(0.4)
+        span = (start_ms, start_ms + min(7 * HOUR_MS + 20 * MINUTE_MS, self.fleet.days * 3 * HOUR_MS))
+        self.outages[host.name] = span
+        self.note("agent_outage", host, (gpu.index for gpu in host.gpus), None, span)
+
+    def host_plan(self, host: Host) -> HostPlan:
+        """What happens on a host: the planted first, ordinary stays on the GPUs that are left and on those lost later."""
+        lost = self.lost[host.name]
+        free = tuple(gpu.index for gpu in host.gpus if gpu.index not in self.taken[host.name])
+        fleet = self.fleet
+        drawn = host_stays(
+            host,
+            free,
+            tuple(lost),
+            seed=fleet.seed,
+            since_ms=fleet.since_ms,
+            until_ms=fleet.until_ms,
+            grid_ms=fleet.interval_ms,
+        )
+        stays = [kept for stay in drawn if (kept := _before_loss(stay, lost)) is not None]
+        return HostPlan(
+            host,
+            (*self.stays[host.name], *stays),
+            tuple(self.reservations[host.name]),
+            lost,
+            self.outages.get(host.name),
+        )
+
+
+def _before_loss(stay: Stay, lost: dict[int, int]) -> Stay | None:
+    """The stay as a lost GPU leaves it: it dies with the card; one that would start later on it never does."""
+    ends = [lost[gpu] for gpu in stay.gpus if gpu in lost]
+    if not ends or stay.end_ms <= min(ends):
+        return stay
+    return None if stay.start_ms >= min(ends) else replace(stay, end_ms=min(ends))

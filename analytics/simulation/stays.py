@@ -1,0 +1,172 @@
+"""Who holds which GPUs of a host from when to when: the stays, drawn host by host from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analytics.simulation import calibration as known
+from analytics.simulation.catalog import SERVICES, TEAMS
+from analytics.simulation.spells import draw_ms
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.simulation.calibration import Behaviour
+    from analytics.simulation.layout import Host
+
+BURN_IN_MS = 7 * DAY_MS
+"""Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One piece of work on some GPUs of one host, [start_ms, end_ms) on the row grid.
+
+    `gpus` are positions on the host, `unused` those of them on which no kernel ever runs. From `idle_from_ms` on nothing
+    runs although the processes stay. `seed` feeds everything random inside the stay. `claimed` says whether a scheduler
+    knows of it.
+    """
+
+    start_ms: int
+    end_ms: int
+    gpus: tuple[int, ...]
+    behaviour: Behaviour
+    work: str
+    user: str
+    account: str
+    name: str
+    job_id: str
+    command: str
+    seed: int
+    processes: int = 1
+    unused: tuple[int, ...] = ()
+    idle_from_ms: int | None = None
+    idle_factor: float = 1.0
+    claimed: bool = False
+
+
+def host_stays(
+    host: Host, free: tuple[int, ...], alone: tuple[int, ...], *, seed: int, since_ms: int, until_ms: int, grid_ms: int
+) -> list[Stay]:
+    """The stays of one host that touch [since_ms, until_ms), by start; they never overlap on a GPU.
+
+    Work of several GPUs is spread over those in `free`; each of those in `alone` only gets work of its own.
+    """
+    draw = {"training": _training, "serving": _serving, "notebook": _notebooks}[host.pool.work]
+    rng = np.random.default_rng([seed, host.number, 1])
+    stays = []
+    for slot in (*_slots(free, host.pool.work, rng), *((gpu,) for gpu in alone)):
+        for stay in draw(host, slot, rng, since_ms - BURN_IN_MS, until_ms):
+            start_ms, end_ms = _floor(stay.start_ms, grid_ms), _floor(stay.end_ms, grid_ms)
+            if end_ms > max(since_ms, start_ms) and start_ms < until_ms:
+                idle = None if stay.idle_from_ms is None else _floor(stay.idle_from_ms, grid_ms)
+                stays.append(_moved(stay, start_ms, end_ms, idle))
+    return sorted(stays, key=lambda stay: (stay.start_ms, stay.gpus))
+
+
+def _slots(free: tuple[int, ...], work: str, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
+    at = 0
+    while at < len(free):
+        sizes = [size for size in (8, 4, 2, 1) if size <= len(free) - at] if work == "training" else [1]
+        chance = np.array([{8: 0.45, 4: 0.3, 2: 0.15, 1: 0.1}[size] for size in sizes])
+        size = sizes[int(rng.choice(len(sizes), p=chance / chance.sum()))]
+        yield free[at : at + size]
+        at += size
+
+
+def _training(
+    _host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+) -> Iterator[Stay]:
+    at_ms = since_ms + int(rng.integers(0, DAY_MS // 2))
+    while at_ms < until_ms:
+        end_ms = at_ms + draw_ms(known.JOB_LENGTH, rng)
+        team, user = _person(rng)
+        number = 1_000_000 + int(rng.integers(0, 9_000_000))
+        part = len(slot) > 1 and rng.random() < known.PART_UNUSED_RATIO
+        tail = rng.random() < known.TAIL_RATIO
+        yield Stay(
+            at_ms, end_ms, slot, known.TRAINING, "training", user, team,
+            name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
+            job_id=str(number), command="python3", seed=_seed(rng), claimed=True,
+            unused=slot[len(slot) // 2 :] if part else (),
+            idle_from_ms=at_ms + int((end_ms - at_ms) * rng.uniform(0.3, 0.8)) if tail else None,
+        )  # fmt: skip
+        at_ms = _next_start(end_ms + draw_ms(known.JOB_GAP, rng), rng)
+
+
+def _serving(
+    host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+) -> Iterator[Stay]:
+    quiet = (host.number * host.pool.gpus_per_host + slot[0]) % known.QUIET_EVERY == known.QUIET_EVERY - 3
+    service, team = SERVICES[0 if quiet else 1 + int(rng.integers(0, len(SERVICES) - 1))]
+    at_ms = since_ms
+    while at_ms < until_ms:
+        end_ms = at_ms + round(DAY_MS * rng.uniform(3, 12))  # until the next release
+        pod = f"{service}-{int(rng.integers(16**9)):09x}-{int(rng.integers(16**5)):05x}"
+        yield Stay(
+            at_ms, end_ms, slot, known.SERVING, "serving", f"svc-{team}", team, name=pod, job_id="",
+            command="tritonserver" if service == "ranker" else "python3", seed=_seed(rng), claimed=True,
+            idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0,
+        )  # fmt: skip
+        at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
+
+
+def _notebooks(
+    _host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+) -> Iterator[Stay]:
+    at_ms = _working_hour(since_ms + int(rng.integers(0, 3 * DAY_MS)), rng)
+    while at_ms < until_ms:
+        team, user = _person(rng)
+        worked_ms = int(rng.uniform(1, 8) * HOUR_MS)
+        # most close it in the evening, some find it open the next day, a few forget it over days
+        left_ms = int(rng.choice([0.0, rng.uniform(8, 20), rng.uniform(24, 80)], p=[0.6, 0.27, 0.13]) * HOUR_MS)
+        yield Stay(
+            at_ms, at_ms + worked_ms + left_ms, slot, known.NOTEBOOK, "notebook", user, team,
+            name="jupyter", job_id="", command="python3", seed=_seed(rng),
+            processes=2 if rng.random() < 0.25 else 1, idle_from_ms=at_ms + worked_ms if left_ms else None,
+        )  # fmt: skip
+        at_ms = _working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
+
+
+def _next_start(at_ms: int, rng: np.random.Generator) -> int:
+    """When the next job starts in a slot that could take one at `at_ms`: many wait for somebody to come to work."""
+    if _at_work(at_ms) or rng.random() < known.NIGHT_START_RATIO:
+        return at_ms
+    return _working_hour(at_ms, rng)
+
+
+def _working_hour(at_ms: int, rng: np.random.Generator) -> int:
+    """The time itself inside working hours, otherwise some time in the next working morning."""
+    if _at_work(at_ms):
+        return at_ms
+    day_ms = _floor(at_ms, DAY_MS) + (DAY_MS if at_ms % DAY_MS >= 20 * HOUR_MS else 0)
+    while not _at_work(day_ms + 12 * HOUR_MS):
+        day_ms += DAY_MS
+    return day_ms + int(rng.uniform(8, 11) * HOUR_MS)
+
+
+def _at_work(at_ms: int) -> bool:
+    weekday = (at_ms // DAY_MS + 3) % 7  # the epoch was a Thursday
+    return weekday < 5 and 8 * HOUR_MS <= at_ms % DAY_MS < 20 * HOUR_MS
+
+
+def _person(rng: np.random.Generator) -> tuple[str, str]:
+    teams = tuple(TEAMS)
+    team = teams[int(rng.choice(len(teams), p=[0.4, 0.25, 0.15, 0.1, 0.1]))]
+    return team, TEAMS[team][int(rng.integers(0, len(TEAMS[team])))]
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(0, 2**62))
+
+
+def _floor(at_ms: int, step_ms: int) -> int:
+    return at_ms // step_ms * step_ms
+
+
+def _moved(stay: Stay, start_ms: int, end_ms: int, idle_from_ms: int | None) -> Stay:
+    return replace(stay, start_ms=start_ms, end_ms=end_ms, idle_from_ms=idle_from_ms)

@@ -1,0 +1,258 @@
+"""The lake's tables from one simulated host-day, in the schema of `fallow.schema`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from analytics.simulation.calibration import PROCESS_INTERVAL_MS
+from analytics.simulation.days import row_range
+from fallow import __version__
+from fallow.clock import DAY_MS
+from fallow.parquet import arrow_schema, table_from_rows
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from analytics.simulation.days import GpuDay, HostDay
+    from analytics.simulation.stays import Stay
+
+DRIVER, CUDA = "580.95.05", "13.0"
+
+
+def gpu_table(day: HostDay) -> pa.Table:
+    """The gpu rows of the day; a lost GPU's rows say so and measure nothing."""
+    return pa.concat_tables(_gpu_rows(day, gpu) for gpu in day.gpus)
+
+
+def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
+    seen, card = day.seen, day.plan.host.pool.card
+    lost = gpu.lost[seen]
+    rng = np.random.default_rng([day.seed, day.plan.host.number, 5, gpu.position, day.day_ms // DAY_MS])
+    busy_pct, context = gpu.intensity_ratio * 100, gpu.process_count > 0
+    columns: dict[str, object] = {
+        "time": day.times_ms[seen],
+        "gpu": day.plan.host.gpus[gpu.position].uuid,
+        "interval_ms": day.interval_ms,
+        "offset_ms": rng.integers(0, 4, len(seen))[seen],
+        "health": np.where(lost, "lost", "ok") if lost.any() else "ok",
+        "util_source": "simulated",
+        "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(len(seen)), 4)[seen]),
+    }
+    measured: dict[str, NDArray[Any]] = {
+        "gpu_util_pct": gpu.util_pct,
+        "gpu_util_max_pct": gpu.util_max_pct,
+        "gpu_util_zero_ratio": gpu.zero_ratio,
+        "mem_util_pct": np.round(gpu.util_pct * (0.15 + 0.45 * gpu.intensity_ratio), 2),
+        "mem_used_bytes": gpu.mem_used_bytes,
+        "mem_reserved_bytes": np.full(len(seen), card.mem_reserved_bytes),
+        "power_w": gpu.power_w,
+        "energy_mj": gpu.energy_mj,
+        "temperature_c": gpu.temperature_c,
+        "sm_clock_mhz": gpu.sm_clock_mhz,
+        "mem_clock_mhz": np.full(len(seen), card.mem_clock_mhz),
+        "throttle_reasons": gpu.throttle_reasons,
+        "process_count": gpu.process_count,
+    }
+    if card.gpm:
+        sm_pct = np.minimum(gpu.util_pct, 4.0 * (gpu.util_pct > 0) + 0.85 * busy_pct)
+        measured |= {
+            "sm_active_pct": np.round(sm_pct, 1),
+            "sm_occupancy_pct": np.round(0.28 * sm_pct, 1),
+            "tensor_active_pct": np.round(0.42 * np.minimum(busy_pct, sm_pct), 1),
+            "dram_active_pct": np.round(np.where(context, 0.5 * sm_pct, 0.0), 1),
+        }
+    null = lost if lost.any() else None
+    columns |= {name: pa.array(values[seen], mask=null) for name, values in measured.items()}
+    return _table(GPU, columns, int(seen.sum()))
+
+
+def process_table(day: HostDay) -> pa.Table:
+    """Every process of a GPU each PROCESS_INTERVAL_MS, at each change and when the agent comes back."""
+    parts = []
+    for gpu in day.gpus:
+        for stay in gpu.stays:
+            rows = _snapshots(day, gpu, stay)
+            parts += [_process_rows(day, gpu, stay, rows, nth) for nth in range(stay.processes)] if len(rows) else []
+    return pa.concat_tables(parts) if parts else arrow_schema(PROCESS).empty_table()
+
+
+def _snapshots(day: HostDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
+    """The rows at which the processes of a stay are listed."""
+    count, every = len(day.times_ms), process_interval_ms(day.interval_ms) // day.interval_ms
+    rows = row_range(stay, day.day_ms, count, day.interval_ms)
+    listed = np.zeros(count, np.bool_)
+    listed[::every] = True
+    listed[rows.start] = True
+    listed[1:] |= day.seen[1:] & ~day.seen[:-1]
+    inside = np.zeros(count, np.bool_)
+    inside[rows] = True
+    return np.flatnonzero(listed & inside & day.seen & ~gpu.lost)
+
+
+def process_interval_ms(interval_ms: int) -> int:
+    """PROCESS_INTERVAL_MS on the row grid: the next multiple of the row interval."""
+    return -(-PROCESS_INTERVAL_MS // interval_ms) * interval_ms
+
+
+def _process_rows(day: HostDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.int64], nth: int) -> pa.Table:
+    serving = stay.work == "serving"
+    slurm = stay.work == "training"
+    return _table(
+        PROCESS,
+        {
+            "time": day.times_ms[rows],
+            "gpu": day.plan.host.gpus[gpu.position].uuid,
+            "interval_ms": process_interval_ms(day.interval_ms),
+            "pid": 2000 + (stay.seed // 7 + 17 * gpu.position + 5 * nth) % 4_000_000,
+            "started": stay.start_ms - 1000 * (nth + 1),
+            "kind": "compute",
+            "mem_used_bytes": gpu.mem_used_bytes[rows] // stay.processes,
+            "user": stay.user,
+            "command": stay.command,
+            "container_id": f"{stay.seed:016x}"[:12] if serving else None,
+            "pod": stay.name if serving else None,
+            "namespace": stay.account if serving else None,
+            "slurm_job_id": stay.job_id if slurm else None,
+            "slurm_account": stay.account if slurm else None,
+            "attribution": "simulated",
+        },
+        len(rows),
+    )
+
+
+def device_table(day: HostDay) -> pa.Table:
+    """The inventory at the first row of the day, and again when an agent comes back; a lost GPU is not in it."""
+    starts = np.flatnonzero(day.seen & ~np.concatenate([[False], day.seen[:-1]]))
+    card = day.plan.host.pool.card
+    return table_from_rows(DEVICE, [
+        {
+            "time": int(day.times_ms[row]), "gpu": day.plan.host.gpus[gpu.position].uuid, "gpu_index": gpu.position,
+            "model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w,
+            "pci_bus_id": f"00000000:{0x1B + 0x10 * gpu.position:02X}:00.0", "driver_version": DRIVER,
+            "cuda_driver_version": CUDA, "mig_enabled": False, "pool": day.plan.host.pool.name, "source": "simulated",
+        }
+        for row in starts for gpu in day.gpus if not gpu.lost[row]
+    ])  # fmt: skip
+
+
+def event_table(day: HostDay, *, first: bool) -> pa.Table:
+    """What happened to the agent and the GPUs on the day; `first` says whether the agent started with it."""
+    events: list[tuple[int, str | None, str, str]] = []
+    if first:
+        events.append((day.day_ms, None, "agent_start", "simulated agent started"))
+    if day.plan.outage_ms is not None:
+        killed_ms, back_ms = day.plan.outage_ms
+        events.append((killed_ms, None, "agent_killed", "simulated: the agent ended without a word"))
+        events.append((back_ms, None, "agent_start", "simulated agent started"))
+    for position, lost_ms in day.plan.lost_ms.items():
+        events.append((lost_ms, day.plan.host.gpus[position].uuid, "gpu_lost", "simulated: XID 79, fallen off the bus"))
+    return table_from_rows(EVENT, [
+        {"time": time_ms, "gpu": gpu, "kind": kind, "detail": detail}
+        for time_ms, gpu, kind, detail in events if day.day_ms <= time_ms < day.day_ms + DAY_MS
+    ])  # fmt: skip
+
+
+def claim_table(day: HostDay, *, first: bool, until_ms: int) -> pa.Table:
+    """The claims that start on the day, one row per GPU; with `first` also those that ran already, cut to its start."""
+    plan = day.plan
+    rows: list[dict[str, object]] = []
+
+    def add(start_ms: int, end_ms: int, gpus: tuple[int, ...], rest: Mapping[str, object]) -> None:
+        start_ms = max(start_ms, day.day_ms) if first else start_ms
+        if day.day_ms <= start_ms < day.day_ms + DAY_MS:
+            end = None if end_ms >= until_ms else end_ms
+            shared = {"time": start_ms, "end": end, "scheduler": "simulated", "gpu_count": len(gpus), **rest}
+            rows.extend({**shared, "gpu": plan.host.gpus[gpu].uuid} for gpu in gpus)
+
+    for stay in plan.stays:
+        if stay.claimed:
+            named = {
+                "claim_id": stay.job_id or stay.name,
+                "user": stay.user,
+                "account": stay.account,
+                "name": stay.name,
+            }
+            add(stay.start_ms, stay.end_ms, stay.gpus, named)
+    for reserved in plan.reservations:
+        named = {
+            "claim_id": reserved.claim_id, "user": reserved.user, "account": reserved.account, "name": reserved.name,
+        }  # fmt: skip
+        add(reserved.start_ms, until_ms, reserved.gpus, named)
+    return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
+
+
+def agent_table(day: HostDay) -> pa.Table:
+    """What a simulated agent cost, and the intervals that an outage cost."""
+    rng, seen, count = day.rng, day.seen, len(day.seen)
+    back = np.flatnonzero(seen[1:] & ~seen[:-1]) + 1
+    missed = np.zeros(count, np.int32)
+    if day.plan.outage_ms is not None and len(back):
+        missed[back] = (day.plan.outage_ms[1] - day.plan.outage_ms[0]) // day.interval_ms
+    return _table(
+        AGENT,
+        {
+            "time": day.times_ms[seen],
+            "interval_ms": day.interval_ms,
+            "version": __version__,
+            "supervisor_cpu_ms": np.round(rng.gamma(20, 0.11, count), 1)[seen],
+            "worker_cpu_ms": np.round(rng.gamma(20, 0.05 + 0.012 * len(day.gpus), count), 1)[seen],
+            "supervisor_rss_bytes": 18 * 1024**2,
+            "worker_rss_bytes": 15 * 1024**2,
+            "nvml_calls": 14 * len(day.gpus),
+            "nvml_busy_ms": np.round(rng.gamma(12, 0.2 * len(day.gpus) / 8 + 0.1, count), 2)[seen],
+            "nvml_slowest_ms": np.round(rng.gamma(4, 0.2, count), 2)[seen],
+            "nvml_slowest_call": "nvmlDeviceGetPowerUsage",
+            "missed_intervals": missed[seen],
+            "spool_rows": rng.integers(0, 400, count)[seen],
+        },
+        int(seen.sum()),
+    )
+
+
+def host_table(day: HostDay) -> pa.Table:
+    """The host's CPU, memory and traffic: they follow what its GPUs do."""
+    rng, seen, count = day.rng, day.seen, len(day.seen)
+    busy = np.mean([gpu.util_pct for gpu in day.gpus], axis=0) / 100
+    total = 128 * 1024**3 * max(2, len(day.gpus))
+    return _table(
+        HOST,
+        {
+            "time": day.times_ms[seen],
+            "interval_ms": day.interval_ms,
+            "cpu_util_pct": np.round(2 + 35 * busy + rng.gamma(2, 1, count), 1)[seen],
+            "cpu_count": 16 * max(2, len(day.gpus)),
+            "mem_used_bytes": ((0.05 + 0.3 * busy) * total).astype(np.int64)[seen] // 2**20 * 2**20,
+            "mem_total_bytes": total,
+            "swap_used_bytes": 0,
+            "cpu_pressure_pct": np.round(rng.gamma(1, 0.3, count), 1)[seen],
+            "mem_pressure_pct": 0.0,
+            "io_pressure_pct": np.round(rng.gamma(1, 0.5, count) * (1 + 4 * busy), 1)[seen],
+            "disk_read_bytes_per_s": np.rint(1e4 + 2e8 * busy * rng.gamma(2, 0.5, count))[seen],
+            "disk_write_bytes_per_s": np.rint(1e5 + 2e7 * busy * rng.gamma(1, 1, count))[seen],
+            "net_receive_bytes_per_s": np.rint(2e4 + 4e8 * busy * rng.gamma(2, 0.5, count))[seen],
+            "net_transmit_bytes_per_s": np.rint(2e4 + 2e8 * busy * rng.gamma(2, 0.5, count))[seen],
+        },
+        int(seen.sum()),
+    )
+
+
+def _table(table: Table, columns: dict[str, object], count: int) -> pa.Table:
+    """The columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
+    arrays = []
+    for field in arrow_schema(table):
+        value = columns.get(field.name)
+        if isinstance(value, np.ndarray):
+            value = pa.array(value)
+        if isinstance(value, (pa.Array, pa.ChunkedArray)):
+            arrays.append(value.cast(field.type))
+        else:
+            arrays.append(
+                pa.nulls(count, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), count)
+            )
+    return pa.table(arrays, schema=arrow_schema(table))

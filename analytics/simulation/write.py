@@ -1,0 +1,81 @@
+"""Puts a simulated fleet into a lake, host by host and day by day, so that memory stays at one host-day."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from analytics.simulation import tables
+from analytics.simulation.days import HostDay, host_days
+from analytics.simulation.plan import Fleet, Planted, plan_fleet
+from fallow.lake import Lake, LakeFile
+from fallow.parquet import encode
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+METADATA = {"simulated": "true"}
+"""Stands in every simulated Parquet file beside schema version and writer."""
+
+
+@dataclass(frozen=True)
+class FleetSummary:
+    """What was written: GPUs, hosts, rows per table, bytes in the lake, and the situations planted in it."""
+
+    gpus: int
+    hosts: int
+    rows: dict[str, int]
+    size_bytes: int
+    planted: tuple[Planted, ...]
+
+
+def write_fleet(lake: Lake, fleet: Fleet, progress: Callable[[float], None] | None = None) -> FleetSummary:
+    """Simulates the fleet into the lake and returns what was written.
+
+    Same fleet, same files to the byte. `progress` is called with the share done, 0 to 1, after each host-day. Raises
+    LakeError where the lake cannot be written.
+    """
+    plan = plan_fleet(fleet)
+    rows: Counter[str] = Counter()
+    size_bytes, total = 0, len(plan.hosts) * fleet.days
+    done = 0
+    for host in plan.hosts:
+        for day in host_days(fleet, host):
+            for table, data in day_tables(fleet, day):
+                file = _put(lake, table, day, data)
+                rows[table.name] += data.num_rows
+                size_bytes += file.size_bytes
+            done += 1
+            if progress is not None:
+                progress(done / total)
+    return FleetSummary(fleet.gpus, len(plan.hosts), dict(rows), size_bytes, plan.planted)
+
+
+def day_tables(fleet: Fleet, day: HostDay) -> Iterator[tuple[Table, pa.Table]]:
+    """The tables of one host-day that have rows."""
+    first = day.day_ms == fleet.since_ms
+    every = (
+        (GPU, tables.gpu_table(day)),
+        (PROCESS, tables.process_table(day)),
+        (HOST, tables.host_table(day)),
+        (DEVICE, tables.device_table(day)),
+        (EVENT, tables.event_table(day, first=first)),
+        (AGENT, tables.agent_table(day)),
+        (CLAIM, tables.claim_table(day, first=first, until_ms=fleet.until_ms)),
+    )
+    yield from ((table, data) for table, data in every if data.num_rows)
+
+
+def _put(lake: Lake, table: Table, day: HostDay, data: pa.Table) -> LakeFile:
+    """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
+    span = pc.min_max(data.column("time").cast("int64"))
+    date = datetime.fromtimestamp(day.day_ms / 1000, UTC).date().isoformat()
+    first, last = (1000 * span[end].as_py() for end in ("min", "max"))
+    return lake.put(LakeFile(table.name, date, day.plan.host.name, first, last), encode(table, data, METADATA))

@@ -1,0 +1,110 @@
+"""A host with a fake driver: runs the agent against a scenario and reads what it left in the lake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from fallow import parquet, schema
+from fallow.lake import Lake
+from tests.conftest import REPOSITORY, clean_environment
+from tests.fakes.nvml import library_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.fakes.nvml import Scenario
+
+HOST = "fakehost"
+
+
+@dataclass(frozen=True)
+class FakeHost:
+    """One host: a scenario that plays, a spool and a lake."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def lake(self) -> Lake:
+        return Lake.at(str(self.folder / "lake"))
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool"
+
+    def arguments(self, *extra: str) -> list[str]:
+        places = ["--lake", self.lake.root, "--spool", str(self.spool), "--host", HOST]
+        return [sys.executable, "-W", "error", "-m", "fallow", "agent", "run", *places, *extra]
+
+    def run(self, *extra: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.arguments(*extra), capture_output=True, text=True, check=False, timeout=timeout, cwd=REPOSITORY,
+            env=self.environment,
+        )  # fmt: skip
+
+    def start(self, *extra: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.arguments(*extra), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY,
+            env=self.environment,
+        )  # fmt: skip
+
+    def once(self, *extra: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-m", "fallow", "agent", "once", *extra]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY, env=self.environment
+        )
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The visible rows of a table, times as integer milliseconds, sorted by time and GPU."""
+        table = schema.table(name)
+        data = parquet.read(self.lake.files(name), table)
+        stamps = [column.name for column in table.columns if column.type is schema.Type.TIMESTAMP]
+        for stamp in stamps:
+            data = data.set_column(data.schema.get_field_index(stamp), stamp, data.column(stamp).cast("int64"))
+        rows: list[dict[str, Any]] = data.to_pylist()
+        return sorted(rows, key=lambda row: (row["time"], row.get("gpu") or ""))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return library_folder(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def fake_host(tmp_path: Path, library: Path) -> Callable[[Scenario], FakeHost]:
+    def make(scenario: Scenario) -> FakeHost:
+        path = scenario.write(tmp_path / "scenario")
+        return FakeHost(tmp_path, clean_environment(scenario.environment(library, path)))
+
+    return make
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A real process with a known command name, to stand for one on a GPU."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def wait_until(true: Callable[[], object], timeout_s: float = 30) -> None:
+    """Returns once the condition holds; fails the test where it never does."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.05)
+
+
+def login_name() -> str:
+    """The name under which /proc's owner of this process is known."""
+    return str(psutil.Process(os.getpid()).username())

@@ -1,0 +1,133 @@
+"""The arithmetic of the sample ring, against a ring whose every value is known."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.ring import RING_US, Timeline
+
+PERIOD_US = 138_889
+START_US = 1_800_000_000_000_000
+
+
+def entries(values: list[int], start_us: int = START_US) -> list[tuple[int, int]]:
+    """Samples of a busy GPU: one per period, stamped at the period's end."""
+    return [(start_us + (number + 1) * PERIOD_US, value) for number, value in enumerate(values)]
+
+
+def test_a_busy_ring_covers_every_moment() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    samples = entries([50] * 36 + [100] * 36)
+    timeline.add_samples(samples, samples[-1][0])
+    found = timeline.take(START_US, samples[-1][0])
+    assert found.mean_pct == pytest.approx(75)
+    assert (found.max_pct, found.zero_ratio, found.unsampled_ratio) == (100, 0, 0)
+    assert found.coverage_ratio == pytest.approx(1, abs=1e-5)
+
+
+@given(
+    values=st.lists(st.integers(0, 100), min_size=80, max_size=200),
+    drains=st.lists(st.integers(5, 35), min_size=40, max_size=40),
+    cut=st.floats(0.1, 0.9),
+)
+def test_how_it_is_drained_and_cut_changes_nothing(values: list[int], drains: list[int], cut: float) -> None:
+    samples = entries(values)
+    end_us = samples[-1][0]
+    timeline = Timeline()
+    timeline.begin(START_US)
+    left = samples
+    for count in itertools.chain(drains, itertools.repeat(1000)):
+        part, left = left[:count], left[count:]
+        if not part:
+            break
+        timeline.add_samples(part, part[-1][0])
+    middle_us = START_US + round((end_us - START_US) * cut)
+    first, second = timeline.take(START_US, middle_us), timeline.take(middle_us, end_us)
+    assert first.mean_pct is not None
+    assert second.mean_pct is not None
+    whole = (first.mean_pct * (middle_us - START_US) + second.mean_pct * (end_us - middle_us)) / (end_us - START_US)
+    assert whole == pytest.approx(sum(values) / len(values), abs=1e-3)
+    assert first.coverage_ratio == pytest.approx(1, abs=1e-4)
+    assert second.coverage_ratio == pytest.approx(1, abs=1e-4)
+
+
+def test_entries_that_an_idle_gpu_never_made_are_zero_and_marked() -> None:
+    samples = entries([80] * 10) + entries([80] * 10, START_US + 20 * PERIOD_US)
+    timeline = Timeline()
+    timeline.begin(START_US)
+    timeline.add_samples(samples, samples[-1][0])
+    found = timeline.take(START_US, START_US + 30 * PERIOD_US)
+    assert found.mean_pct == pytest.approx(80 * 20 / 30, abs=0.01)
+    assert found.zero_ratio == pytest.approx(1 / 3, abs=1e-3)
+    assert found.unsampled_ratio == pytest.approx(1 / 3, abs=1e-3)
+    assert found.coverage_ratio == pytest.approx(1, abs=1e-4)
+
+
+def test_a_ring_drained_too_late_leaves_a_gap_that_is_unknown_not_zero() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    late = entries([60] * 72, START_US + 2 * RING_US)
+    timeline.add_samples(late, late[-1][0])
+    found = timeline.take(START_US, late[-1][0])
+    assert found.mean_pct == pytest.approx(60)
+    assert found.unsampled_ratio == 0
+    assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.001)
+
+
+def test_an_idle_answer_after_a_long_pause_says_nothing_of_the_time_before_the_ring() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    timeline.add_idle(START_US + 3 * RING_US)
+    found = timeline.take(START_US, START_US + 3 * RING_US)
+    assert found.mean_pct == 0
+    assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_nothing_known_is_none_and_never_zero() -> None:
+    found = Timeline().take(START_US, START_US + RING_US)
+    assert (found.mean_pct, found.max_pct, found.zero_ratio) == (None, None, None)
+    assert found.coverage_ratio == 0
+
+
+def test_impossible_samples_are_dropped() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    good = entries([40] * 5)
+    timeline.add_samples([*good, (0, 50), (good[-1][0] + 1, 4_000_000_000), (good[-1][0] + 2, 101)], good[-1][0])
+    assert timeline.take(START_US, good[-1][0]).max_pct == 40
+
+
+def test_a_bare_rate_covers_a_sixth_of_a_second_and_no_more() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    for second in range(1, 11):
+        timeline.add_rate(50, START_US + second * 1_000_000)
+    found = timeline.take(START_US, START_US + RING_US)
+    assert found.mean_pct == 50
+    assert found.coverage_ratio == pytest.approx(1 / 6, abs=0.001)
+
+
+@pytest.mark.parametrize("offset_us", [-START_US + 5_000_000_000, 3_600_000_000])
+def test_a_driver_that_stamps_with_another_clock_is_brought_home(offset_us: int) -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    for first in range(0, 144, 24):
+        part = [(stamp + offset_us, value) for stamp, value in entries([70] * 144)[first : first + 24]]
+        timeline.add_samples(part, part[-1][0] - offset_us + 20_000)
+    found = timeline.take(START_US + RING_US // 2, START_US + RING_US)
+    assert found.mean_pct == pytest.approx(70)
+    assert found.coverage_ratio == pytest.approx(1, abs=0.001)
+
+
+def test_no_moment_counts_twice_when_a_rate_and_samples_overlap() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    timeline.add_idle(START_US + 2_000_000)
+    timeline.add_samples(entries([100] * 20), START_US + 20 * PERIOD_US)
+    found = timeline.take(START_US, START_US + 20 * PERIOD_US)
+    assert found.coverage_ratio <= 1

@@ -1,0 +1,64 @@
+"""What every test may use: a lake in a temporary folder, and the command as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from hypothesis import settings
+
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# how long an example takes says more about the machine than about the code
+settings.register_profile("fallow", deadline=None)
+settings.load_profile("fallow")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class RunFallow(Protocol):
+    """Runs `fallow` with these arguments and returns what it printed and its exit code."""
+
+    def __call__(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]: ...
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without any setting of fallow's, so that no test sees the machine's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FALLOW_", "PYTHON"))}
+    return kept | {"PYTHONPATH": str(REPOSITORY)} | dict(extra or {})
+
+
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs this Python with warnings as errors, from the checkout, in a clean environment."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=REPOSITORY,
+        env=clean_environment(environment),
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake that does not exist yet."""
+    return Lake.at(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def run_fallow() -> RunFallow:
+    """The command in a process of its own: keyword arguments become environment variables."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return run_python("-m", "fallow", *arguments, **environment)
+
+    return run

@@ -1,0 +1,92 @@
+"""Writes what docs/ generates from the code: docs/schema.md, and the table of settings in docs/configuration.md.
+
+`make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from fallow.config import SETTINGS, Setting
+from fallow.schema import SCHEMA_VERSION, TABLES, Table
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BEGIN = "<!-- settings: written by `make docs` -->"
+END = "<!-- settings end -->"
+
+
+def schema_page() -> str:
+    """All of docs/schema.md."""
+    head = [
+        "# The lake's tables",
+        "",
+        "<!-- written by `make docs` from fallow/schema -->",
+        "",
+        f"Schema version {SCHEMA_VERSION}. `fallow schema` prints the same in a terminal and `fallow schema --json` for",
+        "machines. Files lie at `<lake>/<table>/date=YYYY-MM-DD/host=H/<first>-<last>.parquet`, so that every reader of",
+        "Parquet also finds `date` and `host`. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.",
+        "A column in **bold** belongs to the key: what tells two rows apart.",
+        "",
+        "| table | one row is | |",
+        "|---|---|---|",
+        *[f"| [{each.name}](#{each.name}) | {each.row} | {_kind(each)} |" for each in TABLES],
+    ]
+    return "\n".join([*head, *[line for each in TABLES for line in _table(each)], ""])
+
+
+def settings_table() -> str:
+    """The sections of docs/configuration.md that list the settings."""
+    lines: list[str] = []
+    for section, settings in groupby(SETTINGS, key=lambda setting: setting.section):
+        lines += [
+            "",
+            f"### [{section}]",
+            "",
+            "| key | variable | default | meaning | reason |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [_setting(each) for each in settings]
+    return "\n".join([BEGIN, *lines, "", END])
+
+
+def configuration_page(current: str) -> str:
+    """docs/configuration.md with the settings as they are now."""
+    before, _, rest = current.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + settings_table() + after
+
+
+def _kind(table: Table) -> str:
+    return "derived" if table.derived else "observed"
+
+
+def _table(table: Table) -> list[str]:
+    lines = ["", f"## {table.name}", "", f"{_kind(table).capitalize()}: {table.row}.", ""]
+    lines += ["| column | type | unit | step | meaning | source |", "|---|---|---|---|---|---|"]
+    for column in table.columns:
+        name = f"**{column.name}**" if column.key else column.name
+        unit = "" if column.unit == "1" else column.unit
+        cells = (name, column.type.value, unit, column.resolution, column.meaning, column.source)
+        lines.append(_line(*cells))
+    return lines
+
+
+def _setting(setting: Setting) -> str:
+    default = f"`{setting.default}`" if setting.default else ""
+    return _line(f"`{setting.key}`", f"`{setting.variable}`", default, setting.meaning, setting.reason)
+
+
+def _line(*cells: str) -> str:
+    return "|" + "|".join(f" {cell.replace('|', '&#124;')} " if cell else " " for cell in cells) + "|"
+
+
+def main() -> None:
+    """Writes both pages."""
+    (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
+    configuration = DOCS / "configuration.md"
+    configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The one command, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fallow
+from fallow import cli
+from fallow.cli import COMMANDS, Command
+from fallow.errors import EmptyLakeError, MissingExtraError, UsageError
+from tests.conftest import REPOSITORY, clean_environment, run_python
+
+if TYPE_CHECKING:
+    from tests.conftest import RunFallow
+
+HEAVY = ("pyarrow", "duckdb", "polars", "numpy", "dash", "plotly", "psutil", "pynvml", "rich", "sqlite3", "asyncio")
+
+
+def test_without_arguments_it_shows_the_commands_and_fails_as_wrong_use(run_fallow: RunFallow) -> None:
+    done = run_fallow()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout == run_fallow("--help").stdout
+    for command in COMMANDS:
+        assert f"  {command.name} " in done.stdout
+        assert command.summary in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_done(run_fallow: RunFallow, flag: str) -> None:
+    assert run_fallow(flag).returncode == 0
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version(run_fallow: RunFallow, flag: str) -> None:
+    done = run_fallow(flag)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"fallow {fallow.__version__}\n", "")
+
+
+def test_an_unknown_command_names_the_nearest(run_fallow: RunFallow) -> None:
+    done = run_fallow("ledgr")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "fallow: there is no command 'ledgr'; did you mean 'ledger'?\n"
+    assert run_fallow("zzz").stderr == "fallow: there is no command 'zzz'; `fallow --help` lists the commands\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_shows_an_example(run_fallow: RunFallow, command: Command) -> None:
+    done = run_fallow(command.name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"usage: fallow {command.name}" in done.stdout
+    assert f"example: {command.example}" in done.stdout
+    assert command.example.startswith(f"fallow {command.name}")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_refuses_a_flag_that_it_lacks(run_fallow: RunFallow, command: Command) -> None:
+    done = run_fallow(command.name, "--no-such-flag")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_flag_cannot_be_shortened(run_fallow: RunFallow) -> None:
+    done = run_fallow("schema", "--jso")
+    assert done.returncode == 2
+    assert "unrecognized arguments: --jso" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(EmptyLakeError("the lake is empty", "fill it"), 1), (UsageError("that is wrong", "write it right"), 2)],
+)
+def test_an_error_is_one_sentence_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, code: int
+) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main([]) == code
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"fallow: {error}\n")
+
+
+def test_an_interrupt_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupt)
+    assert cli.main([]) == 130
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    command = Command("ledger", "", "", "a_module_that_nobody_has.at_all", "analytics")
+    with pytest.raises(MissingExtraError) as error:
+        cli.load(command)
+    assert str(error.value) == (
+        "`fallow ledger` needs the package a_module_that_nobody_has, which the base install leaves out; "
+        "install it with: pip install 'fallow[analytics]'"
+    )
+
+
+@pytest.mark.parametrize("module", ["fallow.no_such_module", "agent.no_such_module"])
+def test_a_package_of_fallow_that_is_missing_is_no_missing_extra(module: str) -> None:
+    with pytest.raises(ModuleNotFoundError):
+        cli.load(Command("x", "", "", module, "analytics"))
+    with pytest.raises(ModuleNotFoundError):
+        cli.load(Command("x", "", "", "a_module_that_nobody_has"))
+
+
+@pytest.mark.parametrize("arguments", [["schema"], ["--version"], ["schema", "--help"]])
+def test_a_reader_that_goes_away_is_no_failure(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # gone before the first byte
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "fallow", *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+            cwd=REPOSITORY,
+            env=clean_environment(),
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_command_itself_loads_nothing_heavy() -> None:
+    code = "import json, sys, fallow.cli, fallow.schema.command, fallow.lake, fallow.config; print(json.dumps(list(sys.modules)))"
+    done = run_python("-c", code)
+    assert done.stderr == ""
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert loaded.isdisjoint(HEAVY), loaded & set(HEAVY)

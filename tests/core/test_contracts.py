@@ -1,0 +1,66 @@
+"""The import contracts: they hold, and a violation is really found."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, clean_environment
+
+CONTRACTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=folder,
+        env=clean_environment({"PYTHONPATH": str(folder)}),
+    )
+
+
+@pytest.fixture
+def skeleton(tmp_path: Path) -> Path:
+    """The four packages with nothing in them, under this project's contracts."""
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    for package in CONTRACTS["root_packages"]:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    return tmp_path
+
+
+def test_the_packages_are_those_that_are_shipped() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == CONTRACTS["root_packages"]
+
+
+def test_what_the_design_allows_passes(skeleton: Path) -> None:
+    (skeleton / "agent/a.py").write_text("import fallow\n")
+    (skeleton / "analytics/a.py").write_text("import fallow\n")
+    (skeleton / "dashboard/a.py").write_text("import analytics\nimport fallow\n")
+    done = lint_imports(skeleton)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("fallow", "agent"), ("fallow", "analytics"), ("fallow", "dashboard"), ("agent", "analytics"),
+        ("analytics", "agent"), ("agent", "dashboard"), ("analytics", "dashboard"), ("dashboard", "agent"),
+    ],
+)  # fmt: skip
+def test_every_import_against_the_design_is_found(skeleton: Path, importer: str, imported: str) -> None:
+    # inside a function, as it would be hidden in practice
+    (skeleton / importer / "a.py").write_text(f"def f() -> None:\n    import {imported}.b\n")
+    (skeleton / imported / "b.py").touch()
+    done = lint_imports(skeleton)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{importer}.a -> {imported}.b" in done.stdout

@@ -1,0 +1,255 @@
+"""The lake's layout and its local store, on real folders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.errors import EmptyLakeError, LakeError, UsageError
+from fallow.lake import Lake, LakeFile, visible
+from fallow.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATE = "2026-11-20"
+NOBODY = 65534
+
+
+def a_file(first: int, last: int, host: str = "gn001", table: str = "gpu", date: str = DATE) -> LakeFile:
+    return LakeFile(table, date, host, first, last)
+
+
+def names(files: list[LakeFile]) -> list[tuple[int, int]]:
+    return [(file.first_seq, file.last_seq) for file in files]
+
+
+def test_a_published_file_lies_where_the_layout_says(lake: Lake) -> None:
+    put = lake.put(a_file(0, 9), b"rows")
+    assert put.url == f"{lake.root}/gpu/date=2026-11-20/host=gn001/0-9.parquet"
+    assert Path(put.url).read_bytes() == b"rows"
+    assert lake.files("gpu") == [put]
+    assert put.size_bytes == 4
+
+
+def test_publishing_again_replaces(lake: Lake) -> None:
+    lake.put(a_file(0, 9), b"rows")
+    lake.put(a_file(0, 9), b"rows!")
+    [file] = lake.files("gpu")
+    assert Path(file.url).read_bytes() == b"rows!"
+
+
+def test_a_missing_lake_and_an_empty_one_differ(lake: Lake) -> None:
+    with pytest.raises(LakeError, match="there is no lake at") as missing:
+        lake.require_files("gpu")
+    assert not isinstance(missing.value, EmptyLakeError)
+    lake.put(a_file(0, 9), b"rows")
+    with pytest.raises(EmptyLakeError, match="holds no process rows yet"):
+        lake.require_files("process")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["gn001", "gn 01", "a/b", "..", "host=x", "rack%2F1", "größe.example", "日本", "a'b\"c", "*?[x]", "x\ny", "."],
+)
+def test_any_host_name_comes_back(lake: Lake, host: str) -> None:
+    lake.put(a_file(0, 9, host), b"rows")
+    [file] = lake.files("gpu", hosts=[host])
+    assert file.host == host
+    assert Path(file.url).resolve().is_relative_to(Path(lake.root, "gpu", f"date={DATE}").resolve())
+    assert lake.files("gpu", hosts=["other"]) == []
+
+
+def test_files_are_chosen_by_host_and_date(lake: Lake) -> None:
+    for host in ("gn001", "gn002"):
+        for date in ("2026-11-19", "2026-11-20"):
+            lake.put(a_file(0, 9, host, date=date), b"rows")
+    assert [(file.host, file.date) for file in lake.files("gpu")] == [
+        ("gn001", "2026-11-19"), ("gn002", "2026-11-19"), ("gn001", "2026-11-20"), ("gn002", "2026-11-20"),
+    ]  # fmt: skip
+    assert [file.date for file in lake.files("gpu", hosts=["gn002"])] == ["2026-11-19", "2026-11-20"]
+    assert [file.host for file in lake.files("gpu", dates=[DATE])] == ["gn001", "gn002"]
+    assert lake.files("gpu", hosts=[]) == []
+
+
+def test_a_wider_file_hides_narrower_ones(lake: Lake) -> None:
+    for first, last in ((0, 9), (10, 19), (0, 19), (20, 29)):
+        lake.put(a_file(first, last), b"rows")
+    lake.put(a_file(0, 9, host="gn002"), b"rows")
+    assert names(lake.files("gpu", hosts=["gn001"])) == [(0, 19), (20, 29)]
+    assert names(lake.files("gpu", hosts=["gn002"])) == [(0, 9)]
+    assert len(lake.all_files("gpu")) == 5
+
+
+def test_deleting_the_wider_file_shows_the_narrower_again_and_twice_is_no_error(lake: Lake) -> None:
+    lake.put(a_file(0, 9), b"rows")
+    wide = lake.put(a_file(0, 19), b"rows")
+    lake.delete(wide)
+    lake.delete(wide)
+    assert names(lake.files("gpu")) == [(0, 9)]
+
+
+@given(st.sets(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 30), st.integers(0, 30)), max_size=20))
+def test_a_file_is_visible_exactly_when_no_other_covers_it(ranges: set[tuple[str, int, int]]) -> None:
+    files = [a_file(first, first + length, host) for host, first, length in ranges]
+    expected = [file for file in files if not any(other != file and other.covers(file) for other in files)]
+    assert sorted(visible(files)) == sorted(expected)
+
+
+def test_foreign_files_are_passed_over(lake: Lake) -> None:
+    put = lake.put(a_file(0, 9), b"rows")
+    folder = Path(put.url).parent
+    for name in ("README", "x-y.parquet", ".0-9.parquet.1.ab.part", "0-9.parquet.tmp", "10.parquet"):
+        (folder / name).write_bytes(b"other")
+    (folder / "20-29.parquet").symlink_to("gone")
+    assert lake.files("gpu") == [put]
+
+
+def test_an_unknown_scheme_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="no store for s3://"):
+        Lake.at("s3://bucket/lake")
+
+
+def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
+    assert Lake.at(f"file://{tmp_path}").root == str(tmp_path)
+
+
+def test_a_target_that_cannot_be_written_is_one_sentence(lake: Lake) -> None:
+    Path(lake.root).write_text("a file where the folder should be")
+    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: File exists; free some space"):
+        lake.put(a_file(0, 9), b"rows")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(lake: Lake) -> None:
+    Path(lake.root).mkdir()
+    loop = Path(lake.root, "gpu")
+    loop.symlink_to(loop)
+    with pytest.raises(LakeError, match=f"cannot list {loop}: Too many levels of symbolic links"):
+        lake.files("gpu")
+
+
+@contextmanager
+def a_folder_of_nobodys() -> Iterator[Path]:
+    """A folder in which this process has no more rights than its owner, also where the tests run as root."""
+    with tempfile.TemporaryDirectory() as name:
+        user = os.geteuid()
+        folder = Path(name)
+        if user == 0:
+            os.chown(folder, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield folder
+        finally:
+            if user == 0:
+                os.seteuid(user)
+            for found in folder.rglob("*"):
+                if found.is_dir():
+                    found.chmod(0o700)
+
+
+def test_missing_permissions_are_named() -> None:
+    with a_folder_of_nobodys() as folder:
+        lake = Lake.at(str(folder / "lake"))
+        put = lake.put(a_file(0, 9), b"rows")
+        partition = Path(put.url).parent
+        partition.chmod(0o500)
+        with pytest.raises(LakeError, match=r"cannot write .*Permission denied; free some space or check the folder's"):
+            lake.put(a_file(10, 19), b"rows")
+        with pytest.raises(LakeError, match=r"cannot remove .*Permission denied"):
+            lake.delete(put)
+        assert names(lake.files("gpu")) == [(0, 9)]
+        partition.chmod(0)
+        with pytest.raises(LakeError, match=f"cannot list {partition}: Permission denied; check its permissions"):
+            lake.files("gpu")
+        partition.chmod(0o700)
+        Path(lake.root).chmod(0)
+        with pytest.raises(LakeError, match=r"cannot look at .*Permission denied"):
+            Lake.at(f"{lake.root}/inner").require()
+        Path(lake.root).chmod(0o700)
+
+
+KILLED_WRITER = """
+import os, signal, sys
+from fallow.lake import Lake, LakeFile
+
+lake = Lake.at(sys.argv[1])
+original = os.fsync
+def die(descriptor):  # the whole file is written and about to become durable
+    os.kill(os.getpid(), signal.SIGKILL) if os.stat(descriptor).st_size >= 1_000_000 else original(descriptor)
+os.fsync = die
+lake.put(LakeFile("gpu", "2026-11-20", "gn001", 0, 9), b"x" * 1_000_000)
+"""
+
+
+def test_a_writer_killed_in_the_middle_leaves_nothing_to_see(lake: Lake) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_WRITER, lake.root], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    left = [path.name for path in Path(lake.root).rglob("*") if path.is_file()]
+    assert len(left) == 1
+    assert left[0].endswith(".part")
+    assert lake.files("gpu") == []
+    lake.put(a_file(0, 9), b"rows")
+    assert names(lake.files("gpu")) == [(0, 9)]
+
+
+REPLACING_WRITER = """
+import sys
+from fallow.lake import Lake, LakeFile
+
+lake = Lake.at(sys.argv[1])
+print("ready", flush=True)
+while True:
+    for letter in (b"a", b"b"):
+        lake.put(LakeFile("gpu", "2026-11-20", "gn001", 0, 9), letter * 500_000)
+"""
+
+
+def test_a_reader_sees_the_old_file_or_the_new_one_and_never_a_mixture(lake: Lake) -> None:
+    lake.put(a_file(0, 9), b"a" * 500_000)
+    with subprocess.Popen([sys.executable, "-c", REPLACING_WRITER, lake.root], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        try:
+            seen = set()
+            for _ in range(200):
+                [file] = lake.files("gpu")
+                content = Path(file.url).read_bytes()
+                assert len(content) == 500_000
+                assert content in (b"a" * 500_000, b"b" * 500_000)
+                seen.add(content[:1])
+        finally:
+            writer.kill()
+    assert seen == {b"a", b"b"}
+
+
+def test_a_failed_write_leaves_no_partial_file(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    lake.put(a_file(0, 9), b"rows")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LakeError, match="No space left on device"):
+        lake.put(a_file(10, 19), b"rows")
+    assert [path.name for path in Path(lake.root).rglob("*") if path.is_file()] == ["0-9.parquet"]
+
+
+def test_listing_ignores_a_file_that_vanishes_meanwhile(lake: Lake) -> None:
+    lake.put(a_file(0, 9), b"rows")
+    lake.put(a_file(10, 19), b"rows")
+    store = LocalStore(lake.root)
+    listing = store.list("gpu")
+    first = next(listing)
+    for file in lake.files("gpu"):
+        if not file.url.endswith(first.key):
+            lake.delete(file)
+    assert list(listing) == []

@@ -1,0 +1,115 @@
+"""The schema as data, the command that prints it and the page that lists it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fallow import schema
+from fallow.errors import UsageError
+from fallow.schema import STATES, TABLES, UNAVAILABLE_HEALTH, Column, Table, Type
+from tests.core import pages
+
+if TYPE_CHECKING:
+    from tests.conftest import RunFallow
+
+SUFFIXES = {
+    "bytes": "_bytes", "bytes/s": "_bytes_per_s", "W": "_w", "mJ": "_mj", "kWh": "_kwh", "degC": "_c", "MHz": "_mhz",
+    "ms": "_ms", "s": "_s", "h": "_hours", "%": "_pct",
+}  # fmt: skip
+COLUMNS = [
+    pytest.param(table, column, id=f"{table.name}.{column.name}") for table in TABLES for column in table.columns
+]
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_every_column_says_what_it_means_and_where_it_is_from(table: Table, column: Column) -> None:
+    assert column.meaning, table.name
+    assert column.source, table.name
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", column.name)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_names_carry_their_unit_and_only_theirs(table: Table, column: Column) -> None:
+    if suffix := SUFFIXES.get(column.unit):
+        assert column.name.endswith(suffix), table.name
+    else:
+        assert column.unit in ("", "1", "UTC"), column.unit
+        assert not column.name.endswith(tuple(SUFFIXES.values())), table.name
+    if column.name.endswith("_ratio"):
+        assert column.unit == "1"
+    assert (column.unit == "UTC") == (column.type is Type.TIMESTAMP)
+
+
+def test_tables_and_columns_have_names_of_their_own() -> None:
+    assert len({table.name for table in TABLES}) == len(TABLES)
+    for table in TABLES:
+        assert len(set(table.names)) == len(table.names)
+        assert "date" not in table.names, "a Hive partition's name"
+        assert table.keys[0] == "time"
+        assert table.row
+
+
+def test_derived_tables_are_computed_and_the_others_observed() -> None:
+    assert [table.name for table in TABLES if table.derived] == ["ledger", "spell", "hourly", "finding"]
+
+
+def test_states_and_health_are_named_where_they_are_stored() -> None:
+    meaning = schema.LEDGER.column("state").meaning
+    assert all(state in meaning for state in STATES)
+    assert all(health in schema.GPU.column("health").meaning for health in UNAVAILABLE_HEALTH)
+
+
+def test_tables_and_columns_are_found_by_name() -> None:
+    assert schema.table("gpu") is schema.GPU
+    assert schema.GPU.column("power_w").unit == "W"
+    with pytest.raises(KeyError):
+        schema.GPU.column("watts")
+    with pytest.raises(UsageError, match=r"there is no table 'ledgr'; did you mean 'ledger'\?"):
+        schema.table("ledgr")
+    with pytest.raises(UsageError, match="there is no table 'zzz'; the tables are gpu, process,"):
+        schema.table("zzz")
+
+
+def test_the_command_prints_every_column_within_a_terminal(run_fallow: RunFallow) -> None:
+    done = run_fallow("schema")
+    assert (done.returncode, done.stderr) == (0, "")
+    for table in TABLES:
+        for column in table.columns:
+            assert f" {column.name}  [{column.type.value}" in done.stdout
+    indented = [line for line in done.stdout.splitlines() if line.startswith("      ")]
+    assert max(map(len, indented)) <= 100
+
+
+def test_the_command_prints_one_table_for_machines(run_fallow: RunFallow) -> None:
+    done = run_fallow("schema", "gpu", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = json.loads(done.stdout)
+    assert printed["schema_version"] == schema.SCHEMA_VERSION
+    [table] = printed["tables"]
+    assert (table["name"], table["derived"]) == ("gpu", False)
+    assert [column["name"] for column in table["columns"]] == list(schema.GPU.names)
+    power = next(column for column in table["columns"] if column["name"] == "power_w")
+    assert power == {
+        "name": "power_w", "type": "float", "unit": "W", "resolution": "0.1 W", "key": False, "dictionary": False,
+        "meaning": schema.GPU.column("power_w").meaning, "source": "nvmlDeviceGetPowerUsage",
+    }  # fmt: skip
+
+
+def test_an_unknown_table_is_wrong_use(run_fallow: RunFallow) -> None:
+    done = run_fallow("schema", "gpus")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "fallow: there is no table 'gpus'; did you mean 'gpu'?\n"
+
+
+def test_the_page_is_current() -> None:
+    assert (pages.DOCS / "schema.md").read_text(encoding="utf-8") == pages.schema_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_the_page_lists_every_column(table: Table, column: Column) -> None:
+    section = pages.schema_page().split(f"\n## {table.name}\n")[1].split("\n## ")[0]
+    assert re.search(rf"^\| (\*\*)?{column.name}(\*\*)? \|", section, re.MULTILINE)

@@ -1,0 +1,92 @@
+"""The import command in this process, and what a DuckDB user sees in the lake afterwards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from fallow.cli import main
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+START = datetime(2026, 11, 20, 10)  # noqa: DTZ001 (nvidia-smi writes local time)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def published(self) -> dict[str, tuple[int, int, int]]:
+        return {
+            each["table"]: (each["new"], each["already_there"], each["replaced"]) for each in self.summary["tables"]
+        }
+
+    def dropped(self, file: int = 0) -> dict[str, int]:
+        return {each["reason"]: each["count"] for each in self.summary["files"][file]["dropped"]}
+
+    def nulled(self, file: int = 0) -> dict[tuple[str, str], int]:
+        return {(each["column"], each["reason"]): each["count"] for each in self.summary["files"][file]["nulled"]}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def fallow_import(place: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    def run(*arguments: object, lake: str = place, as_json: bool = True) -> Outcome:
+        extra = ["--json"] if as_json else []
+        code = main(["import", *map(str, arguments), "--lake", lake, *extra])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def query(place: str, sql: str, table: str = "gpu") -> list[tuple[Any, ...]]:
+    """Rows of SQL over `lake`, the files of a table that a reader sees."""
+    files = [file.url for file in Lake.at(place).files(table)]
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        connection.read_parquet(files, hive_partitioning=True).create_view("lake")
+        return connection.sql(sql).fetchall()
+
+
+def files(place: str) -> list[str]:
+    return [file.key for table in ("gpu", "device") for file in Lake.at(place).all_files(table)]
+
+
+def at(seconds: float, start: datetime = START) -> str:
+    return (start + timedelta(seconds=seconds)).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+
+
+@pytest.fixture
+def smi(fallow_import: Callable, tmp_path: Path) -> Callable:
+    """Imports texts, one file each, from the host gn001."""
+
+    def run(*texts: str | bytes, flags: tuple[str, ...] = (), as_json: bool = True) -> object:
+        paths = []
+        for number, text in enumerate(texts):
+            paths.append(tmp_path / f"{number}.csv")
+            paths[-1].write_bytes(text.encode() if isinstance(text, str) else text)
+        return fallow_import("nvidia-smi", *paths, "--host", "gn001", *flags, as_json=as_json)
+
+    return run

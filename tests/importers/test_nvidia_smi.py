@@ -1,0 +1,244 @@
+"""`fallow import nvidia-smi`: what nvidia-smi writes, and what crashes, editors and log rotation make of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analytics.importers.nvidia_smi import Settings, read_file
+from fallow.errors import FallowError
+from importers.conftest import START, at, files, query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FULL = (
+    "timestamp, index, uuid, name, pci.bus_id, driver_version, pstate, memory.total [MiB], memory.used [MiB], "
+    "utilization.gpu [%], utilization.memory [%], power.draw [W], enforced.power.limit [W], clocks.current.sm [MHz], "
+    "clocks.current.memory [MHz], temperature.gpu, clocks_event_reasons.active"
+)
+
+
+def test_every_field_reaches_its_column(smi: Callable, place: str) -> None:
+    row = (
+        "{time}, 3, GPU-abc, NVIDIA H100 80GB HBM3, 00000000:3B:00.0, 550.54.15, P0, 81559 MiB, 1024 MiB, 43 %, 7 %, "
+        "345.67 W, 700.00 W, 1980 MHz, 2619 MHz, 45, 0x0000000000000004\n"
+    )
+    done = smi(FULL + "\n" + row.format(time=at(0.25)) + row.format(time=at(10.257)))
+    assert done.published == {"device": (1, 0, 0), "gpu": (2, 0, 0)}
+    assert query(
+        place,
+        "select gpu, strftime(time, '%H:%M:%S'), offset_ms, interval_ms, health, util_source, gpu_util_pct, mem_util_pct, "
+        "mem_used_bytes, round(power_w::double, 2), temperature_c, sm_clock_mhz, mem_clock_mhz, throttle_reasons "
+        "from lake order by time",
+    ) == [
+        ("GPU-abc", clock, offset, 10_000, "ok", "import", 43, 7, 2**30, 345.67, 45, 1980, 2619, 4)
+        for clock, offset in (("10:00:00", 250), ("10:00:10", 257))
+    ]
+    assert query(
+        place,
+        "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version, source, "
+        "strftime(time, '%H:%M:%S') from lake",
+        "device",
+    ) == [
+        (
+            "GPU-abc",
+            3,
+            "NVIDIA H100 80GB HBM3",
+            81_559 * 2**20,
+            700,
+            "00000000:3B:00.0",
+            "550.54.15",
+            "import",
+            "10:00:00",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "timestamp, index, memory.used [MiB], utilization.gpu [%]\n{0}, 0, 512, 9\n{1}, 0, 513, 0\n",  # nounits
+        "utilization.gpu [%], timestamp, memory.used [MiB], index\n9 %, {0}, 512 MiB, 0\n0 %, {1}, 513 MiB, 0\n",
+        "\ufeffTimestamp,Index,memory.used,utilization.gpu\r\n{0},0,512 MiB,9 %\r\n\r\n{1},0,0.5009765625 GiB,0 %\r\n",
+        (
+            "timestamp, index, fan.speed [%], memory.used [MiB], utilization.gpu [%]\n{0}, 0, 30 %, 512 MiB, 9 %\n"
+            "timestamp, memory.used [MiB], index, utilization.gpu [%]\n{1}, 513 MiB, 0, 0 %\n"
+        ),  # other fields mid-file
+        (
+            "timestamp, index, memory.used [MiB], utilization.gpu [%]\n{0}, 0, 512 MiB, 9 %\n\x00\x00\x00\x00"
+            "timestamp, index, memory.used [MiB], utilization.gpu [%]\n{1}, 0, 513 MiB, 0 %"
+        ),
+    ],
+)
+def test_fields_in_any_order_with_and_without_units(smi: Callable, place: str, text: str) -> None:
+    done = smi(text.format(at(0), at(10)))
+    assert done.code == 0, done.err
+    assert query(place, "select gpu, gpu_util_pct, mem_used_bytes from lake order by time") == [
+        ("gn001/0", 9, 512 * 2**20),
+        ("gn001/0", 0, 513 * 2**20),
+    ]
+
+
+def test_files_without_a_header_need_fields(smi: Callable, place: str) -> None:
+    text = f"{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
+    failed = smi(text)
+    assert (failed.code, files(place)) == (2, [])
+    assert "--fields timestamp,index" in failed.err
+    assert smi(text, flags=("--fields", "timestamp,index,utilization.gpu")).published["gpu"] == (2, 0, 0)
+    assert "did you mean utilization.gpu" in smi(text, flags=("--fields", "timestamp,index,utilisation.gpu")).err
+    assert smi(text, flags=("--fields", "index,utilization.gpu")).code == 2
+
+
+def test_what_nvidia_smi_does_not_know_is_null_and_never_zero(smi: Callable, place: str) -> None:
+    unknown = [
+        "[N/A]",
+        "[Not Supported]",
+        "[Unknown Error]",
+        "ERR!",
+        "N/A",
+        "",
+        "[Insufficient Permissions]",
+        "12q %",
+        "101 %",
+    ]
+    lines = [f"{at(10 * number)}, 0, {value}, 5 W" for number, value in enumerate(unknown)]
+    done = smi("timestamp, index, utilization.gpu [%], power.draw [W]\n" + "\n".join(lines) + "\n")
+    assert query(place, "select count(*), count(gpu_util_pct), count(power_w) from lake") == [(9, 0, 9)]
+    assert {reason: count for (column, reason), count in done.nulled().items() if column == "gpu_util_pct"} == {
+        "[N/A]": 1, "[Not Supported]": 1, "[Unknown Error]": 1, "ERR!": 1, "N/A": 1, "empty": 1,
+        "[Insufficient Permissions]": 1, "not a number": 1, "outside 0..100: value dropped": 1,
+    }  # fmt: skip
+
+
+def test_a_lost_gpu_sets_health_and_messages_are_no_samples(smi: Callable, place: str) -> None:
+    done = smi(
+        "timestamp, index, uuid, utilization.gpu [%]\n"
+        f"{at(0)}, 0, GPU-a, 5 %\n"
+        f"{at(10)}, 0, [GPU is lost], [GPU is lost]\n"
+        f"{at(20)}, 0, GPU-a, [GPU requires reset]\n"
+        "Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system\n"
+        "Failed to initialize NVML: Driver/library version mismatch\n"
+    )
+    assert query(place, "select gpu, health, gpu_util_pct from lake order by time") == [
+        ("GPU-a", "ok", 5),
+        ("GPU-a", "lost", None),
+        ("GPU-a", "reset_required", None),
+    ]
+    assert done.dropped() == {"a message of nvidia-smi, not a sample": 2}
+
+
+def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Callable, place: str) -> None:
+    head = "timestamp, index, utilization.gpu [%]\n"
+    done = smi(
+        f"{head}{at(0)}, 0, 5 %\n{at(10)}, 0, 4{head}{at(20)}, 0, 6 %\n{at(30)}, 0, 7{at(40)}, 0, 8 %\n{at(50)}, 0, 9 %\n"
+    )
+    assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (6,), (9,)]
+    assert done.dropped() == {"wrong number of fields: cut off or mixed lines": 2}
+
+
+@pytest.mark.parametrize(("ending", "kept"), [("6 %", 6), ("6", None), ("[N/A]", None)])
+def test_a_last_value_without_line_end_is_doubted(smi: Callable, place: str, ending: str, kept: int | None) -> None:
+    smi(f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, {ending}")
+    assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (kept,)]
+
+
+def test_a_last_name_without_line_end_is_doubted(smi: Callable, place: str) -> None:
+    done = smi(f"timestamp, utilization.gpu [%], index\n{at(0)}, 5 %, 10\n{at(10)}, 5 %, 10\n{at(20)}, 6 %, 1")
+    assert query(place, "select distinct gpu from lake") == [("gn001/10",)]
+    assert done.dropped() == {"last line cut off": 1}
+
+
+def test_a_damaged_header_costs_only_its_own_lines(smi: Callable, place: str) -> None:
+    good = "timestamp, index, utilization.gpu [%]\n"
+    done = smi(f"{good}{at(0)}, 0, 5 %\n{good[4:]}{at(10)}, 0, 6 %\n{good}{at(20)}, 0, 7 %\n")
+    assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (7,)]
+    assert done.dropped() == {"below a header line that names no timestamp": 1}
+
+
+def test_windows_bytes_gzip_and_several_files(smi: Callable, place: str) -> None:
+    head = "timestamp, index, name, utilization.gpu [%]\n"
+    one = f"{head}{at(0)}, 0, GeForce\xae, 5 %\n{at(10)}, 0, GeForce\xae, 6 %\n".encode("cp1252")
+    two = gzip.compress(f"{head}{at(10)}, 0, GeForce®, 6 %\n{at(20)}, 0, GeForce®, 7 %\n".encode())
+    done = smi(one, two)
+    assert done.summary["notes"] == ["1 rows repeat a GPU and time: first non-null values kept"]
+    assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (6,), (7,)]
+    assert query(place, "select model from lake", "device") == [("GeForce®",)]
+
+
+def test_two_samples_in_one_slot_are_both_kept(smi: Callable, place: str) -> None:
+    smi(f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(9.9)}, 0, 6 %\n", flags=("--interval", "10s"))
+    assert query(place, "select offset_ms, gpu_util_pct from lake order by 1") == [(0, 5), (9900, 6)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 1), ("index, utilization.gpu [%]\n0, 5 %\n", 1), ("timestamp, index, utilization.gpu [%]\n", 1),
+        ("timestamp, index\nnonsense\n", 1), ("some, other, csv\n1, 2, 3\n", 2), ("PAR1xxxx", 1), ("No devices were found\n", 2),
+    ],
+)  # fmt: skip
+def test_a_useless_file_is_named_and_nothing_is_written(smi: Callable, place: str, text: str, code: int) -> None:
+    good = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, 5 %\n"
+    done = smi(good, text)
+    assert (done.code, files(place)) == (code, [])
+    assert "1.csv" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_summary_for_people(smi: Callable) -> None:
+    text = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, [N/A]\n{at(20)}, 0\n"
+    done = smi(text, as_json=False)
+    lines = done.out.splitlines()
+    assert lines[0].endswith("0.csv: 4 lines read, 2 rows kept")
+    assert lines[1:8] == [
+        "  1 dropped: wrong number of fields: cut off or mixed lines",
+        "  1 values of gpu_util_pct unknown: [N/A]",
+        "window    2026-11-20T10:00:00Z to 2026-11-20T10:00:20Z",
+        "GPUs      1 on host gn001",
+        "interval  10s (inferred: median distance between samples of a GPU)",
+        "time zone UTC (assumed)",
+        lines[7],
+    ]
+    assert lines[8:] == [
+        "  device: 1 rows new, 0 already there, 0 replaced; 1 file written",
+        "  gpu: 2 rows new, 0 already there, 0 replaced; 1 file written",
+    ]
+    assert done.err == ""
+    assert smi(text, as_json=False).out.splitlines()[-1] == "  gpu: already there: 2 rows"
+
+
+WHOLE = "".join(
+    f"timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], power.draw [W]\n{at(0, day)}, 0, GPU-a, A, 5 %, 7 MiB, 9.5 W\n"
+    f"{at(0.01, day)}, 1, GPU-b, A, [N/A], 7 MiB, ERR!\n{at(10, day)}, 0, GPU-a, A, 100 %, 7 MiB, 9.5 W\n"
+    for day in (START, START + timedelta(days=1))
+).encode()
+DAMAGE = st.lists(
+    st.tuples(st.integers(0, len(WHOLE)), st.integers(0, 40), st.binary(max_size=12) | st.sampled_from([b"\x00" * 9, b"\n", b", "])),
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(damage=DAMAGE)
+def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path, damage: list) -> None:
+    text = WHOLE
+    for start, length, instead in damage:
+        text = text[:start] + instead + text[start + length :]
+    path = tmp_path / "damaged.csv"
+    path.write_bytes(text)
+    with contextlib.suppress(FallowError):
+        frame, report = read_file(str(path), Settings("h", "UTC", None, None))
+        assert report.rows_kept == frame.height
+        for name, top in (("gpu_util_pct", 100), ("mem_used_bytes", 2**63 - 1), ("power_w", 1e38)):
+            assert name not in frame.columns or frame[name].drop_nulls().is_between(0, top).all()

@@ -1,0 +1,247 @@
+"""`fallow import series`: joins, times, values, errors."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from importers.conftest import files, query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NOON = 1_795_176_000  # 2026-11-20T12:00:00Z
+KEYS = ("series", "--time", "t", "--gpu", "g")
+
+
+@pytest.fixture
+def one(fallow_import: Callable, tmp_path: Path) -> Callable:
+    """Imports one CSV text into one column and returns the outcome."""
+
+    def run(text: str | bytes, *more: str, column: str = "gpu_util_pct", interval: str = "10s") -> object:
+        path = tmp_path / "in.csv"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return fallow_import(*KEYS, "--interval", interval, "--column", f"{column}={path}:v", *more)
+
+    return run
+
+
+def test_files_are_joined_and_nothing_is_lost_for_lack_of_a_partner(
+    fallow_import: Callable, place: str, tmp_path: Path
+) -> None:
+    util, memory = tmp_path / "util.parquet", tmp_path / "memory.csv"  # names say nothing: the bytes do
+    util.write_bytes(gzip.compress(f"t,g,v\n{NOON},a,50\n{NOON + 10},a,60\n{NOON},b,0\n".encode()))
+    pl.DataFrame({"g": ["a", "c"], "t": [NOON, NOON], "v": [2**40 + 1, 7]}).write_parquet(memory)
+    done = fallow_import(
+        *KEYS, "--interval", "10s", "--column", f"gpu_util_pct={util}:v", "--column", f"mem_used_bytes={memory}:v",
+        "--model", "NVIDIA A10", "--mem-total", "24GiB", "--host", "pod/1",
+    )  # fmt: skip
+    assert done.summary["notes"] == [
+        "1 of 4 rows have a partner in every file",
+        f"2 rows are in {util} only",
+        f"1 rows are in {memory} only",
+    ]
+    assert query(place, "select gpu, epoch(time)::bigint, gpu_util_pct, mem_used_bytes, interval_ms, offset_ms, "
+                 "health, util_source, host from lake order by all") == [
+        ("a", NOON, 50, 2**40 + 1, 10_000, 0, "ok", "import", "pod/1"),
+        ("a", NOON + 10, 60, None, 10_000, 0, "ok", "import", "pod/1"),
+        ("b", NOON, 0, None, 10_000, 0, "ok", "import", "pod/1"),
+        ("c", NOON, None, 7, 10_000, 0, "ok", "import", "pod/1"),
+    ]  # fmt: skip
+    assert query(place, "select gpu, model, mem_total_bytes, source from lake order by all", "device") == [
+        (gpu, "NVIDIA A10", 24 * 2**30, "import") for gpu in "abc"
+    ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1795176000", "1795176000.0", "1795176000000", "1795176000000000", "1795176000000000000", "1.795176e9",
+        "2026-11-20T12:00:00Z", "2026-11-20 12:00:00", "2026/11/20 12:00", "2026-11-20T13:00:00.000+01:00",
+        "2026-11-20T07:00:00-0500", "2026-11-20T12:00:00.000000",
+    ],
+)  # fmt: skip
+def test_a_time_is_read_as_it_is_written(one: Callable, place: str, written: str) -> None:
+    assert one(f"t,g,v\n{written},a,1\n").code == 0
+    assert query(place, "select epoch_ms(time), offset_ms from lake") == [(NOON * 1000, 0)]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pl.Series([NOON]), pl.Series([NOON * 1000.0]), pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]),
+        pl.Series([datetime(2026, 11, 20, 12)]), pl.Series([datetime(2026, 11, 20, 12)]).cast(pl.Datetime("ns")),  # noqa: DTZ001
+        pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]).dt.convert_time_zone("Asia/Tokyo"),
+    ],
+)  # fmt: skip
+def test_parquet_times(fallow_import: Callable, place: str, tmp_path: Path, times: pl.Series) -> None:
+    path = tmp_path / "x"
+    pl.DataFrame({"t": times, "g": [7], "v": [1.5]}).write_parquet(path)
+    assert fallow_import(*KEYS, "--interval", "10s", "--column", f"gpu_util_pct={path}:v").code == 0
+    assert query(place, "select epoch_ms(time), gpu, gpu_util_pct from lake") == [(NOON * 1000, "7", 1.5)]
+
+
+def test_local_times_and_the_grid(one: Callable, place: str) -> None:
+    done = one("t,g,v\n2026-11-20T13:00:03.250,a,1\n2026-11-20T13:00:09,a,2\n", "--tz", "Europe/Paris")
+    assert done.summary["timezone"] == "Europe/Paris (given) for times without an offset"
+    assert query(place, "select epoch_ms(time), offset_ms, gpu_util_pct from lake order by all") == [
+        (NOON * 1000, 3250, 1),
+        (NOON * 1000, 9000, 2),
+    ]
+
+
+def test_local_times_in_the_repeated_hour_among_others(one: Callable, place: str) -> None:
+    text = "t,g,v\n2026-10-25T02:30:00+01:00,a,1\n2026-10-25T02:40:00,a,2\nsoon,a,3\n2026-10-25T03:00:00,a,4\n"
+    done = one(text, "--tz", "Europe/Paris")
+    assert query(place, "select strftime(time, '%H:%M') from lake order by time") == [
+        ("01:30",),
+        ("01:40",),
+        ("02:00",),
+    ]
+    assert "1 rows of 2026-10-25 02:40-02:40" in done.summary["files"][0]["notes"][0]
+
+
+def test_ugly_values_become_null_with_their_reason(one: Callable, place: str) -> None:
+    values = ["0", "100", "100.5", "-1", "nan", "inf", "x", "", '" 42 "']
+    done = one("t,g,v\n" + "".join(f"{NOON + 10 * at},a,{value}\n" for at, value in enumerate(values)))
+    assert [row[0] for row in query(place, "select gpu_util_pct from lake order by time")] == [
+        0, 100, None, None, None, None, None, None, 42,
+    ]  # fmt: skip
+    assert done.nulled() == {
+        ("gpu_util_pct", "outside 0..100: value dropped"): 2,
+        ("gpu_util_pct", "NaN"): 1,
+        ("gpu_util_pct", "infinite"): 1,
+        ("gpu_util_pct", "not a number"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "stored"),
+    [
+        ("energy_mj", "9007199254740993", 2**53 + 1), ("mem_used_bytes", "21619802112.0", 21_619_802_112),
+        ("mem_used_bytes", "-5", None), ("temperature_c", "-5", -5), ("temperature_c", "40000", None),
+        ("power_w", "-0.1", None), ("gpu_util_zero_ratio", "1.1", None), ("energy_mj", "1e30", None),
+        ("health", "lost", "lost"), ("health", "fine", "ok"), ("sm_clock_mhz", "1410.6", 1411),
+    ],
+)  # fmt: skip
+def test_each_column_keeps_what_it_can_be(one: Callable, place: str, column: str, value: str, stored: object) -> None:
+    assert one(f"t,g,v\n{NOON},a,{value}\n", column=column).code == 0
+    assert query(place, f"from lake select {column}") == [(stored,)]
+
+
+def test_rows_without_time_or_gpu_and_repeated_keys(one: Callable, place: str) -> None:
+    done = one(f"t,g,v\n,a,1\nsoon,a,1\n{NOON},,1\n-5,a,1\n{NOON},a,\n{NOON},a,3\n{NOON},a,4\n\n{NOON},b")
+    assert query(place, "select gpu, gpu_util_pct from lake order by gpu") == [("a", 3), ("b", None)]
+    assert done.dropped() == {
+        "no time": 1,
+        "time unreadable or skipped by the zone": 1,
+        "no GPU": 1,
+        "time before 1970 or after 5138": 1,
+        "same GPU and time again: first non-null value kept": 2,
+    }
+    assert "no line end" in done.summary["files"][0]["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbft,g,v\r\n1795176000,GPU-\xe9,5\r\n", b"t;g;v\n1795176000;GPU-\xc3\xa9;5\n",
+        b"\n\nt\tg\tv\n1795176000\tGPU-\xe9\t5\n\x00\x00\x00", "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16"),
+        b't, g ,"v"\n1795176000, GPU-\xe9 , 5\n',
+    ],
+)  # fmt: skip
+def test_encodings_and_separators(one: Callable, place: str, text: bytes) -> None:
+    done = one(text)
+    assert done.code == 0, done.err
+    assert query(place, "select gpu, gpu_util_pct from lake") == [("GPU-é", 5)]
+
+
+def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(one: Callable, place: str) -> None:
+    rows = "".join(f"{NOON + 10 * at},a,{at * 7919 % 100}.{at * 104729 % 1000}\n" for at in range(5000))
+    done = one(gzip.compress(f"t,g,v\n{rows}".encode())[:-3000])
+    assert "ends early" in done.summary["files"][0]["notes"][0]
+    assert 0 < query(place, "select count(*) from lake")[0][0] < 5000
+
+
+def test_the_interval_is_inferred_per_gpu(fallow_import: Callable, place: str, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    rows = [(NOON + 10.003 * at, "a") for at in range(20)] + [(NOON + 60 * at, "b") for at in range(3)] + [(NOON, "c")]
+    path.write_text("t,g,v\n" + "".join(f"{moment},{gpu},1\n" for moment, gpu in rows))
+    done = fallow_import(*KEYS, "--column", f"gpu_util_pct={path}:v")
+    assert done.summary["interval"].startswith("10s, 1min (inferred")
+    assert query(place, "select distinct gpu, interval_ms from lake order by 1")[:2] == [("a", 10_000), ("b", 60_000)]
+    path.write_text(f"t,g,v\n{NOON},a,1\n")
+    failed = fallow_import(*KEYS, "--column", f"gpu_util_pct={path}:v")
+    assert failed.code == 1
+    assert "--interval" in failed.err
+
+
+def test_ratios_are_noticed(one: Callable) -> None:
+    done = one(f"t,g,v\n{NOON},a,0.5\n")
+    assert "ratios" in done.summary["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome"),
+    [
+        ("gpu_util={path}:v", (2, "did you mean gpu_util_pct?")), ("time={path}:v", (2, "--time")),
+        ("interval_ms={path}:v", (2, "--interval")), ("gpu_util_pct", (2, "NAME=FILE:COLUMN")),
+        ("gpu_util_pct={path}:vv", (1, "did you mean 'v'?")),
+        ("gpu_util_pct={path}.gone:v", (1, "there is no file")), ("gpu_util_pct={folder}:v", (1, "is a folder")),
+    ],
+)  # fmt: skip
+def test_wrong_columns(
+    fallow_import: Callable, place: str, tmp_path: Path, flag: str, outcome: tuple[int, str]
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(f"t,g,v\n{NOON},a,1\n")
+    done = fallow_import(
+        *KEYS, "--interval", "10s", "--column", f"mem_used_bytes={path}:v",
+        "--column", flag.format(path=path, folder=tmp_path),
+    )  # fmt: skip
+    assert (done.code, files(place)) == (outcome[0], [])
+    assert outcome[1] in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\n\n", b"t,g,v\n", b"t,g,v\nx,y,z\n", b"PAR1 and then nothing", b"\x1f\x8bnot really gzip", b"BZh91AY",
+        bytes(range(256)) * 20, gzip.compress(b""), b"one line of prose", b'{"t": 1}',
+    ],
+)  # fmt: skip
+def test_a_useless_file_is_named_and_nothing_is_written(
+    fallow_import: Callable, place: str, tmp_path: Path, content: bytes
+) -> None:
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text(f"t,g,v\n{NOON},a,1\n")
+    bad.write_bytes(content)
+    done = fallow_import(
+        *KEYS, "--interval", "10s", "--column", f"gpu_util_pct={good}:v", "--column", f"mem_used_bytes={bad}:v"
+    )
+    assert (done.code, files(place)) == (1, [])
+    assert str(bad) in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_flags_that_are_wrong(one: Callable) -> None:
+    text = f"t,g,v\n{NOON},a,1\n"
+    assert one(text, "--tz", "Europe/Pari").err.endswith("did you mean Europe/Paris?\n")
+    assert one(text, "--host", " ").code == 2
+    assert one(text, interval="10").code == 2
+    assert one(text, interval="2d").code == 2
+    assert one(text, "--mem-total", "big").code == 2
+
+
+def test_lists_are_no_numbers(fallow_import: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"t": [NOON], "g": ["a"], "v": [[1]]}).write_parquet(path)
+    done = fallow_import(*KEYS, "--interval", "10s", "--column", f"gpu_util_pct={path}:v")
+    assert done.code == 1
+    assert "List" in done.err
