@@ -6,6 +6,7 @@ that GPU's state and nobody else's, and no error ever becomes a number.
 
 from __future__ import annotations
 
+import struct
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -171,7 +172,7 @@ class Driver:
             self._judge(gpu, key, error)
             return None
         gpu.strikes.pop(key, None)
-        return [(sample.timeStamp, sample.sampleValue.uiVal) for sample in samples]
+        return _pairs(samples)
 
     def supports(self, gpu: Gpu, key: str) -> bool:
         """Whether the call has not been switched off for the GPU."""
@@ -200,3 +201,14 @@ class Driver:
         finally:
             self.costs.add(call.__name__, time.perf_counter() - begun)
             self._announce("", "")
+
+
+_SAMPLE = struct.Struct("=QI4x")  # nvmlSample_t: a time stamp in us, and a union whose first half is the percentage
+
+
+def _pairs(samples: list[Any]) -> list[tuple[int, int]]:
+    """The samples as plain numbers; copying the array behind them at once costs a tenth of asking each structure."""
+    if not samples:
+        return []
+    whole = bytes(samples[0]._b_base_)
+    return list(_SAMPLE.iter_unpack(whole[: len(samples) * _SAMPLE.size]))

@@ -30,6 +30,7 @@ class Fleet:
         self._worker: WorkerClient | None = None
         self._stuck: list[tuple[WorkerClient, str]] = []
         self._incidents: list[dict[str, Any]] = []
+        self._devices: list[dict[str, Any]] = []
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
@@ -38,8 +39,8 @@ class Fleet:
         """Health of the GPUs that no worker watches."""
         self.drain_every_s = 4.0
 
-    def start(self) -> list[dict[str, Any]]:
-        """Starts the first worker and returns the inventory; raises DriverError where the driver cannot be used."""
+    def start(self) -> None:
+        """Starts the first worker; raises DriverError where the driver cannot be used."""
         worker = WorkerClient()
         try:
             answer = worker.request("open", self._timeout_s)
@@ -58,8 +59,7 @@ class Fleet:
         if not self.uuids:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU")
-        devices: list[dict[str, Any]] = answer["devices"]
-        return devices
+        self._devices += answer["devices"]
 
     def drain(self) -> None:
         """Lets the worker take new samples; trouble is noted and dealt with, never raised."""
@@ -68,8 +68,11 @@ class Fleet:
             if answer is not None:
                 self.drain_every_s = answer["drain_every_s"]
 
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, look_at_devices: bool) -> dict[str, Any]:
-        """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none."""
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str) -> dict[str, Any]:
+        """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none.
+
+        `devices` says which inventory entries to look at: all, changed or none.
+        """
         self._welcome_back()
         if self._worker is None:
             self._try_again()
@@ -81,11 +84,12 @@ class Fleet:
             start_ms=start_ms,
             end_ms=end_ms,
             list_processes=list_processes,
-            look_at_devices=look_at_devices,
+            devices=devices,
         )
         if answer is None:
             raise DriverDownError("no answer for this interval")
         self.drain_every_s = answer["drain_every_s"]
+        self._devices += answer["devices"]
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
@@ -106,6 +110,11 @@ class Fleet:
         """What happened since the last call, as columns of the `event` table without a time."""
         incidents, self._incidents = self._incidents, []
         return incidents
+
+    def take_devices(self) -> list[dict[str, Any]]:
+        """Inventory entries since the last call, as columns of the `device` table without a time."""
+        devices, self._devices = self._devices, []
+        return devices
 
     def close(self) -> None:
         """Ends every worker."""
@@ -185,6 +194,7 @@ class Fleet:
             self._retry_in = self._backoff
             return
         self._backoff = 1
+        self._devices += answer["devices"]  # a new driver is a change
         if "driver_down" in self.down.values():
             self._note("driver_up", "the driver answers again")
         self.uuids = tuple(sorted({*wedged, *answer["gpus"]}))

@@ -51,7 +51,7 @@ def look_once(timeout_s: float, host: str) -> Look:
                 start_ms=start_ms,
                 end_ms=start_ms + SPAN_MS,
                 list_processes=True,
-                look_at_devices=False,
+                devices="none",
             )
         )
     except WorkerHungError as hung:

@@ -26,14 +26,9 @@ SAME_CLOCK_US = 12_000_000
 """A newest sample no older than the ring says that the driver stamps with the wall clock; other clocks are days off."""
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A span of time at one utilization; `sampled` is false where the driver had taken no sample."""
-
-    start_us: int
-    end_us: int
-    value: int
-    sampled: bool
+Segment = tuple[int, int, int, bool]
+"""Start and end in us, percent, and whether the driver sampled it (false: it took no sample). A plain tuple, because
+hundreds are made in every interval."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class Timeline:
 
     def add_rate(self, value: int, now_us: int) -> None:
         """Adds one read of the driver's own average, which surely covers its shortest period and nothing more."""
-        self._append(Segment(now_us - SHORTEST_PERIOD_US, now_us, value, sampled=True))
+        self._append(now_us - SHORTEST_PERIOD_US, now_us, value, sampled=True)
         self._last_drain_us = now_us
 
     def begin(self, now_us: int) -> None:
@@ -96,16 +91,16 @@ class Timeline:
         """The interval's utilization; forgets everything before its end."""
         total = weighted = zero = unsampled = 0
         largest: int | None = None
-        for segment in self._segments:
-            span = min(segment.end_us, end_us) - max(segment.start_us, start_us)
+        for segment_start_us, segment_end_us, value, sampled in self._segments:
+            span = min(segment_end_us, end_us) - max(segment_start_us, start_us)
             if span <= 0:
                 continue
             total += span
-            weighted += span * segment.value
-            zero += span if segment.value == 0 else 0
-            unsampled += 0 if segment.sampled else span
-            largest = segment.value if largest is None else max(largest, segment.value)
-        self._segments = [segment for segment in self._segments if segment.end_us > end_us]
+            weighted += span * value
+            zero += span if value == 0 else 0
+            unsampled += 0 if sampled else span
+            largest = value if largest is None else max(largest, value)
+        self._segments = [segment for segment in self._segments if segment[1] > end_us]
         length = end_us - start_us
         if total == 0:
             return Utilization(None, None, None, 0.0, 0.0)
@@ -129,20 +124,28 @@ class Timeline:
         known = self._known_until_us
         start_us = end_us - self._period_us
         if known is not None and known < start_us:
-            idle_before = bool(self._segments) and not self._segments[-1].sampled
+            idle_before = bool(self._segments) and not self._segments[-1][3]
             if start_us - known <= self._period_us // 2 and not idle_before:
                 start_us = known  # jitter
             elif in_time:
                 self._zero_until(start_us)
-        self._append(Segment(start_us, end_us, value, sampled=True))
+        self._append(start_us, end_us, value, sampled=True)
 
     def _zero_until(self, end_us: int) -> None:
         if self._known_until_us is not None:
-            self._append(Segment(self._known_until_us, end_us, 0, sampled=False))
+            self._append(self._known_until_us, end_us, 0, sampled=False)
 
-    def _append(self, segment: Segment) -> None:
-        """Appends what lies after the known past: no moment counts twice."""
-        start_us = max(segment.start_us, self._known_until_us or segment.start_us)
-        if start_us < segment.end_us:
-            self._segments.append(Segment(start_us, segment.end_us, segment.value, segment.sampled))
-            self._known_until_us = segment.end_us
+    def _append(self, start_us: int, end_us: int, value: int, *, sampled: bool) -> None:
+        """Appends what lies after the known past: no moment counts twice. Equal neighbours become one."""
+        if self._known_until_us is not None and start_us < self._known_until_us:
+            start_us = self._known_until_us
+        if start_us >= end_us:
+            return
+        if self._segments:
+            before_start_us, before_end_us, before_value, before_sampled = self._segments[-1]
+            if before_end_us == start_us and before_value == value and before_sampled == sampled:
+                self._segments[-1] = (before_start_us, end_us, value, sampled)
+                self._known_until_us = end_us
+                return
+        self._segments.append((start_us, end_us, value, sampled))
+        self._known_until_us = end_us

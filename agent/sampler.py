@@ -42,19 +42,19 @@ class Sampler:
         self._now_us = now_us or (lambda: time.time_ns() // 1000)
         self.watched = [Watched(gpu) for gpu in gpus]
 
-    def devices(self) -> list[Row]:
-        """Inventory entries that are new or have changed since the last call."""
-        changed = []
+    def devices(self, *, all_of_them: bool) -> list[Row]:
+        """Inventory entries: all of them, or those that are new or have changed since the last call."""
+        found = []
         for each in self._reachable():
             try:
                 entry = read_device(self.driver, each.gpu)
             except GpuGoneError as gone:
                 self._lose(each, gone)
                 continue
-            if entry != each.device:
-                each.device = entry
-                changed.append(entry)
-        return changed
+            if all_of_them or entry != each.device:
+                found.append(entry)
+            each.device = entry
+        return found
 
     def drain(self) -> None:
         """Takes the new samples of every GPU that can be reached."""

@@ -18,7 +18,7 @@ from agent.fleet import DriverDownError, Fleet
 from agent.owners import Owners
 from agent.publishing import Publishing
 from fallow import __version__
-from fallow.clock import DAY_MS, Clock, SystemClock, floor_ms, format_ms
+from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, format_ms
 
 if TYPE_CHECKING:
     from agent.spool import Spool
@@ -61,7 +61,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._missed = 0
         self._cpu_s = time.process_time()
-        self._last_device_day = -1
+        self._inventory_hour = self._clock.now_ms() // HOUR_MS
 
     def stop(self) -> None:
         """Asks the run to end after what it is doing; safe from a signal handler."""
@@ -70,9 +70,9 @@ class Supervisor:
     def run(self) -> None:
         """Samples until the time is over or `stop` is called; raises DriverError if the driver cannot be used at first."""
         self._note_killed()
-        devices = self._fleet.start()
+        self._fleet.start()
         settings = self._settings
-        self._begin(devices)
+        self._begin()
         start_ms = floor_ms(self._clock.now_ms(), settings.interval_ms) + settings.interval_ms
         left = math.inf if settings.run_for_ms is None else math.ceil(settings.run_for_ms / settings.interval_ms)
         try:
@@ -91,9 +91,8 @@ class Supervisor:
             until = "before its first row" if last is None else f"after its row of {format_ms(int(last))}"
             self._event("agent_killed", f"the agent before this one ended without notice {until}")
 
-    def _begin(self, devices: list[dict[str, Any]]) -> None:
-        rows = {"device": self._device_rows(devices)}
-        self._spool.append(rows, {"running": "yes"})
+    def _begin(self) -> None:
+        self._spool.append({"device": self._device_rows()}, {"running": "yes"})
         self._event("agent_start", f"fallow {__version__} watches {len(self._fleet.uuids)} GPUs every "
                     f"{self._settings.interval_ms} ms")  # fmt: skip
         self._spool_incidents()
@@ -129,7 +128,7 @@ class Supervisor:
                 start_ms,
                 start_ms + settings.interval_ms,
                 list_processes=start_ms % settings.process_interval_ms < settings.interval_ms,
-                look_at_devices=start_ms // DAY_MS != self._last_device_day,
+                devices=self._inventory_due(start_ms),
             )
         except DriverDownError as down:
             log.warning("%s", down)
@@ -138,9 +137,9 @@ class Supervisor:
         if answer is not None:
             described = self._owners.describe(answer["process"])
             rows["process"] = [row | {"interval_ms": settings.process_interval_ms} for row in described]
-            rows["device"] = self._device_rows(answer["devices"])
         else:
             self._missed += 0 if rows["gpu"] else 1
+        rows["device"] = self._device_rows()
         rows["agent"] = [self._agent_row(start_ms, answer)]
         rows["event"] = self._incident_rows()
         self._spool.append(rows, {"last_row_ms": str(start_ms)})
@@ -171,9 +170,17 @@ class Supervisor:
             }
         return row
 
-    def _device_rows(self, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _inventory_due(self, start_ms: int) -> str:
+        """All entries once a day, so that no day's partition lacks them; changed ones are looked for every hour."""
+        hour, before = start_ms // HOUR_MS, self._inventory_hour
+        if hour == before:
+            return "none"
+        self._inventory_hour = hour
+        return "all" if hour * HOUR_MS // DAY_MS != before * HOUR_MS // DAY_MS else "changed"
+
+    def _device_rows(self) -> list[dict[str, Any]]:
         now_ms = self._clock.now_ms()
-        self._last_device_day = now_ms // DAY_MS
+        devices = self._fleet.take_devices()
         return [{"time": now_ms, "pool": self._settings.pool or None} | device for device in devices]
 
     def _incident_rows(self) -> list[dict[str, Any]]:

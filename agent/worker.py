@@ -47,7 +47,7 @@ class Worker:
 
     def _open(self, _: dict[str, Any]) -> dict[str, Any]:
         self._sampler = Sampler(self._driver, self._driver.open(self._skip))
-        devices = self._sampler.devices()
+        devices = self._sampler.devices(all_of_them=True)
         self._sampler.drain()  # from here on nothing of the ring is missed
         return {"devices": devices, "gpus": [each.gpu.uuid for each in self._sampler.watched]}
 
@@ -63,7 +63,7 @@ class Worker:
         return {
             "gpu": rows,
             "process": processes,
-            "devices": sampler.devices() if request["look_at_devices"] else [],
+            "devices": _devices(sampler, request["devices"]),
             "drain_every_s": sampler.drain_every_s,
             "costs": asdict(costs),
             "cpu_s": time.process_time(),
@@ -74,6 +74,11 @@ class Worker:
         if self._sampler is None:
             raise RuntimeError("the first request has to be `open`")
         return self._sampler
+
+
+def _devices(sampler: Sampler, which: str) -> list[dict[str, Any]]:
+    """The inventory as asked for: `all`, `changed` or `none`."""
+    return [] if which == "none" else sampler.devices(all_of_them=which == "all")
 
 
 def main() -> None:

@@ -137,11 +137,12 @@ def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa
 
 def open_file(file: LakeFile) -> pq.ParquetFile:
     """The file, checked to be whole and of a schema version that this fallow knows."""
+    version = 0
     try:
         opened = pq.ParquetFile(file.url)
+        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1"))
     except FileNotFoundError as error:
         raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error
-        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1"))
     except _UNREADABLE as error:
         raise _broken(file, error) from error
     if version > SCHEMA_VERSION:
@@ -161,6 +162,6 @@ def metadata(file: LakeFile) -> dict[str, str]:
 def _broken(file: LakeFile, error: Exception) -> BrokenFileError:
     reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     return BrokenFileError(
-        f"{file.url} is not a whole Parquet file of this lake ({reason})",
+        f"{file.url} is not a whole Parquet file ({reason})",
         "move it out of the lake (the agent's spool or the importer writes it again if it still has the rows)",
     )

@@ -126,7 +126,7 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 
 def test_a_target_that_cannot_be_written_is_one_sentence(lake: Lake) -> None:
     Path(lake.root).write_text("a file where the folder should be")
-    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: File exists; free some space"):
+    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: File exists; check that the lake is a folder"):
         lake.put(a_file(0, 9), b"rows")
 
 
@@ -163,7 +163,7 @@ def test_missing_permissions_are_named() -> None:
         put = lake.put(a_file(0, 9), b"rows")
         partition = Path(put.url).parent
         partition.chmod(0o500)
-        with pytest.raises(LakeError, match=r"cannot write .*Permission denied; free some space or check the folder's"):
+        with pytest.raises(LakeError, match=r"cannot write .*Permission denied; check that the lake is a folder"):
             lake.put(a_file(10, 19), b"rows")
         with pytest.raises(LakeError, match=r"cannot remove .*Permission denied"):
             lake.delete(put)

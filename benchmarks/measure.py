@@ -1,0 +1,54 @@
+"""Figures with their units, and the machine that they were taken on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number: what it is, its unit, and how it was made."""
+
+    name: str
+    value: float
+    unit: str
+    how: str
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of its children that have ended: steadier than wall time on a shared machine."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def timed(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
+    """Median CPU seconds and median wall seconds of some work."""
+    cpu, wall = [], []
+    for _ in range(repeats):
+        before_cpu, before_wall = cpu_s(), time.perf_counter()
+        work()
+        cpu.append(cpu_s() - before_cpu)
+        wall.append(time.perf_counter() - before_wall)
+    return statistics.median(cpu), statistics.median(wall)
+
+
+def machine() -> dict[str, object]:
+    """What a reader needs to compare."""
+    return {
+        "processors": os.cpu_count(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {
+            name: version(name) for name in ("fallow", "duckdb", "polars", "pyarrow", "psutil", "nvidia-ml-py")
+        },
+    }
