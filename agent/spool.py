@@ -47,15 +47,15 @@ class Spool:
     """The spool in a folder; the file is made where there is none."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock_fd = os.open(self._folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SpoolError(
                 f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
             ) from error
-        self._file = self._folder / "spool.sqlite"
+        self._file = self.folder / "spool.sqlite"
         self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -86,7 +86,7 @@ class Spool:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise SpoolError(
-                f"another agent runs on the spool {self._folder}", "stop it, or give this one another --spool"
+                f"another agent runs on the spool {self.folder}", "stop it, or give this one another --spool"
             ) from error
 
     def append(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], facts: Mapping[str, str] | None = None) -> None:

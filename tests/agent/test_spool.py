@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +13,7 @@ from agent import publisher
 from agent.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError, SpoolError
+from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,3 +134,30 @@ def test_a_broken_spool_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "spool.sqlite").write_text("this is no database, and long enough to be read as one" * 10)
     with pytest.raises(SpoolError, match="cannot open the spool"):
         Spool(str(tmp_path))
+
+
+def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool: Spool, lake: Lake) -> None:
+    days, per_day = 12, 400
+    written = 0
+    for attempt in range(12):
+        # every attempt finds new rows beside those that the one before it may or may not have published
+        spool.append(
+            {"gpu": [row for day in range(days) for row in ticks(written, per_day, MIDNIGHT_MS + day * DAY_MS)]}
+        )
+        written += per_day
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agent.publisher", str(spool.folder), lake.root, "h"],
+            cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL,
+        )
+        if attempt < 11:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2 + 0.05 * attempt)
+            process.kill()
+        process.wait()
+    rows = parquet.read(lake.files("gpu"), schema.GPU, ["time", "gpu"])
+    found = rows.column("time").cast("int64").to_pylist()
+    assert sorted(found) == sorted(
+        MIDNIGHT_MS + day * DAY_MS + number * 10_000 for day in range(days) for number in range(written)
+    )
+    assert spool.count() == 0

@@ -1,0 +1,112 @@
+"""What every chart has: a title, the question that it answers, its finding in words, a name, and its numbers as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dashboard.palette import Palette
+
+GRAPH_CONFIG = {
+    # plotly's own menu would upload the chart to a cloud service
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "displaylogo": False,
+    "displayModeBar": False,
+    "responsive": True,
+    "scrollZoom": False,
+}
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif'
+
+
+def panel(
+    *, name: str, title: str, question: str, finding: str, body: Iterable[Any], wide: bool = False
+) -> html.Section:
+    """A card with a heading, the question and the answer in one line, and the body below."""
+    return html.Section(
+        [
+            html.H2(title, id=f"{name}-title"),
+            html.P(question, className="question"),
+            html.P(finding, className="finding"),
+            *body,
+        ],
+        className="panel wide" if wide else "panel",
+        **{"aria-labelledby": f"{name}-title"},
+    )
+
+
+def graph(name: str, figure: Any, label: str, height_px: int) -> html.Div:
+    """The chart with its accessible name; the height is reserved before it is drawn."""
+    return html.Div(
+        dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height_px}px"}, responsive=True),
+        role="img",
+        className="chart",
+        style={"minHeight": f"{height_px}px"},
+        **{"aria-label": label},
+    )
+
+
+def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> html.Details:
+    """The chart's numbers as a table, folded away. The first column names the row."""
+    return html.Details(
+        [
+            html.Summary("The numbers"),
+            html.Div(
+                html.Table(
+                    [
+                        html.Thead(html.Tr([html.Th(each, scope="col") for each in header])),
+                        html.Tbody(
+                            [
+                                html.Tr([html.Th(row[0], scope="row"), *(html.Td(cell) for cell in row[1:])])
+                                for row in rows
+                            ]
+                        ),
+                    ],
+                    className="numbers",
+                ),
+                className="scroll",
+                tabIndex="0",
+            ),
+        ]
+    )
+
+
+def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
+    """What all figures share: fonts, colours, margins; `more` adds to it or replaces it."""
+    axis = {
+        "gridcolor": colours.grid,
+        "linecolor": colours.grid,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
+    base: dict[str, Any] = {
+        "template": "none",
+        "height": height_px,
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": colours.text},
+        "hoverlabel": {"bgcolor": colours.card, "bordercolor": colours.grid, "font": {"color": colours.text}},
+        "xaxis": axis,
+        "yaxis": axis,
+        "showlegend": False,
+        "dragmode": False,
+    }
+    for name, value in more.items():
+        base[name] = base[name] | value if name in ("xaxis", "yaxis", "margin") else value
+    return base
+
+
+def legend(colours: Palette, states: Iterable[str]) -> html.Ul:
+    """The states' colours with their names."""
+    items = [
+        html.Li([html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), state])
+        for state in states
+    ]
+    return html.Ul(items, className="legend", **{"aria-label": "Colours"})

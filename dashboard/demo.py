@@ -1,0 +1,108 @@
+"""`fallow demo`: a simulated fleet, the report on it, and its pages."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analytics.inputs import Inputs, load_window_ledger
+from analytics.report.command import write_whole
+from analytics.report.formats import FORMATS
+from analytics.report.model import build_report
+from analytics.simulation import Fleet
+from dashboard import own_gpus
+from dashboard.demo_lake import DemoFolder
+from fallow import config
+from fallow.clock import DAY_MS, SystemClock, Window, floor_ms
+from fallow.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
+
+_SUFFIX = {"text": "txt"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the simulated lake and the report")
+    parser.add_argument("--gpus", type=int, default=64, metavar="N", help="GPUs in the fleet (default 64)")
+    parser.add_argument("--days", type=int, default=14, metavar="N", help="days up to last midnight, UTC (default 14)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, another fleet (default 1)")
+    parser.add_argument("--no-serve", action="store_true", help="end after the report instead of serving the pages")
+    parser.add_argument(
+        "--port", type=int, default=8050, metavar="N",
+        help="port of the pages (default 8050, the next free one where it is taken; 0: any)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the lake and the report, prints the report, and serves the pages until Ctrl-C."""
+    until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
+    fleet = Fleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed)
+    folder = DemoFolder(Path(args.out))
+    with own_gpus.looking() as look:  # takes a second where there is a driver: meanwhile the fleet is made
+        folder.prepare(fleet)
+        print(own_gpus.text(look))
+    inputs = _inputs(folder)
+    written = _report(inputs, folder)
+    print(_epilogue(folder, written))
+    if args.no_serve:
+        return 0
+    sys.stdout.flush()
+    serving = _serving()
+    return int(serving.serve(serving.app_of(lambda: inputs), port=args.port, next_free=True))
+
+
+def _inputs(folder: DemoFolder) -> Inputs:
+    settings = config.load({"lake.path": str(folder.lake.root)})
+    return Inputs(folder.lake, Window(), settings)
+
+
+def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
+    """Prints the report and writes it in every format; returns the files."""
+    report = build_report(inputs, load_window_ledger(inputs))
+    written = []
+    for each in FORMATS:
+        text = each.render(report)
+        target = folder.path / f"report.{_SUFFIX.get(each.name, each.name)}"
+        write_whole(target, text)
+        written.append(target)
+        if each.name == "text":
+            print(text)
+    return written
+
+
+def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
+    lake = shlex.quote(str(folder.path / "lake"))
+    commands = {
+        f"fallow findings --lake {lake}": "every finding with its evidence",
+        f"fallow ledger --lake {lake} --since 7d": "GPU-hours by state",
+        f"fallow dashboard --lake {lake}": "the pages (needs fallow[dashboard])",
+        "fallow agent once": "this machine's own GPUs",
+    }
+    width = max(map(len, commands))
+    return "\n".join(
+        [
+            f"The simulated lake is in {folder.path / 'lake'}, this report in {', '.join(map(str, written))}.",
+            "Next:",
+            *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),
+        ]
+    )
+
+
+def _serving() -> ModuleType:
+    """The serving module, loaded only here: everything above works without dash."""
+    try:
+        return importlib.import_module("dashboard.serving")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("fallow", "analytics", "dashboard", ""):
+            raise
+        raise MissingExtraError(
+            f"serving the pages needs the package {missing}, which is not installed; the report above is complete",
+            "install it with: pip install 'fallow[dashboard]', or give --no-serve",
+        ) from error

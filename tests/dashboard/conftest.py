@@ -1,0 +1,77 @@
+"""A small simulated lake, and the pages over it without a browser."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.inputs import Inputs, open_inputs
+from analytics.simulation import Fleet, write_fleet
+from dashboard.app import build_app
+from dashboard.source import Source
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+UNTIL_MS = 1_763_596_800_000
+"""2025-11-20T00:00Z, a midnight."""
+
+
+def inputs_of(lake: Lake, since: str | None = None, until: str | None = None) -> Inputs:
+    return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
+
+
+@pytest.fixture(scope="session")
+def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Ten GPUs over two days; tests read it and never write to it."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("fleet") / "lake"))
+    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3))
+    return lake
+
+
+@pytest.fixture(scope="session")
+def client(fleet_lake: Lake) -> FlaskClient:
+    return build_app(Source(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
+
+
+def page(client: FlaskClient, path: str = "/", scheme: str = "light") -> Any:
+    """The page's components as the browser gets them."""
+    answer = client.post("/_dash-update-component", json={
+        "output": "page.children",
+        "outputs": {"id": "page", "property": "children"},
+        "inputs": [{"id": "scheme", "property": "data", "value": scheme}],
+        "changedPropIds": ["scheme.data"],
+        "state": [{"id": "url", "property": "pathname", "value": path}],
+    })  # fmt: skip
+    assert answer.status_code == 200, answer.text
+    return answer.get_json()["response"]["page"]["children"]
+
+
+def components(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every component of a tree, as {type, props}."""
+    if isinstance(tree, list):
+        for each in tree:
+            yield from components(each)
+    elif isinstance(tree, dict) and "props" in tree:
+        yield tree
+        yield from components(tree["props"].get("children"))
+
+
+def words(tree: Any) -> str:
+    """All text of a tree."""
+    if isinstance(tree, list):
+        return " ".join(words(each) for each in tree)
+    if isinstance(tree, dict):
+        return words(tree["props"].get("children"))
+    return "" if tree is None else str(tree)
+
+
+def empty_folder(path: Path) -> Lake:
+    path.mkdir()
+    return Lake.at(str(path))

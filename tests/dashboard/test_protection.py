@@ -1,0 +1,77 @@
+"""The pages stay on this machine: headers, hosts and addresses."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dashboard.charts.panel import GRAPH_CONFIG
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
+
+@pytest.mark.parametrize("path", ["/", "/_dash-layout", "/_dash-dependencies", "/assets/style.css", "/nowhere"])
+def test_every_answer_carries_the_headers(client: FlaskClient, path: str) -> None:
+    with client.get(path) as answer:
+        headers = answer.headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    assert "http" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_inline_scripts_are_named_in_the_policy(client: FlaskClient) -> None:
+    answer = client.get("/")
+    inline = re.findall(r"<script(?![^>]*\bsrc=)(?![^>]*application/json)[^>]*>", answer.text)
+    assert len(inline) == answer.headers["Content-Security-Policy"].count("'sha256-")
+
+
+def test_no_script_or_style_comes_from_elsewhere(client: FlaskClient) -> None:
+    index = client.get("/").text
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', index)
+    assert addresses
+    assert all(address.startswith(("/assets/", "/_dash-component-suites/", "data:")) for address in addresses)
+
+
+def test_nothing_can_be_sent_to_a_cloud() -> None:
+    assert GRAPH_CONFIG["showSendToCloud"] is False
+    assert GRAPH_CONFIG["plotlyServerURL"] == ""
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8050", "127.0.0.1:1", "[::1]:8050"])
+def test_this_machine_is_answered(client: FlaskClient, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8050", "localhost.evil.example:80", "10.0.0.1:8050"])
+@pytest.mark.parametrize("path", ["/", "/_dash-layout", "/assets/style.css"])
+def test_a_foreign_name_is_refused(client: FlaskClient, host: str, path: str) -> None:
+    answer = client.get(path, headers={"Host": host})
+    assert answer.status_code == 403
+    assert "localhost only" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/_mcp"])
+def test_no_mcp_endpoint(client: FlaskClient, path: str) -> None:
+    for answer in (client.get(path), client.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})):
+        assert "jsonrpc" not in answer.text
+
+
+def test_long_answers_are_compressed_for_those_who_take_it(client: FlaskClient) -> None:
+    with client.get("/assets/style.css") as plain:
+        assert "Content-Encoding" not in plain.headers
+        with client.get("/assets/style.css", headers={"Accept-Encoding": "gzip"}) as packed:
+            assert packed.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(packed.data) == plain.data
+
+
+def test_pages_are_not_kept_by_caches(client: FlaskClient) -> None:
+    assert client.get("/_dash-layout").headers["Cache-Control"] == "no-store"
