@@ -60,6 +60,11 @@ def load_window_ledger(inputs: Inputs) -> WindowLedger:
     """The ledger of the window; EmptyLakeError where the lake has no rows in it."""
     with bar("ledger") as progress:
         whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress)
+    if whole.stretches.is_empty():
+        raise EmptyLakeError(
+            f"the gpu files of the lake at {inputs.lake.root} hold no rows",
+            "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
+        )
     inside = clip(whole, inputs.window)
     if inside.stretches.is_empty():
         everything = summarise(whole, Window())

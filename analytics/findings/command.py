@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from analytics.findings.find import find_all
 from analytics.findings.text import findings_text
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
+from analytics.ledger.text import count, moment
 from fallow.clock import format_ms
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.csv:
         write_csv(findings)
     else:
+        totals, summary = ledger.summary.totals, ledger.summary
+        span = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
+        print(f"{count(len(findings), 'finding')} over {count(totals.gpus, 'GPU')}, {span}\n")
         print(findings_text(findings))
     return 0
 

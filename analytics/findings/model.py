@@ -32,7 +32,11 @@ class FindingSettings:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may look at. `inside` is the ledger cut to the window, `whole` all that the lake knows."""
+    """What a rule may look at: nothing that came after the window, so that a report on last month stays the same.
+
+    `inside` is the ledger cut to the window, `whole` all that was known at its end; `latest` says whether the lake
+    knows nothing newer, so that processes may still be there.
+    """
 
     whole: Ledger
     inside: Ledger
@@ -40,6 +44,7 @@ class Context:
     inventory: Inventory
     holders: Holders
     settings: FindingSettings
+    latest: bool
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about."""
+    """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
+
+    `subject` tells it from the rule's other findings on the host and is the same next week: a holder, a GPU or nothing.
+    """
 
     rule: str
     sentence: str
+    subject: str
     gpus: tuple[str, ...]
     host: str
     holder: str | None
@@ -83,9 +92,8 @@ class Finding:
 
     @property
     def finding_id(self) -> str:
-        """Stable over weeks: from rule, host and holder, or the GPUs where no holder is known."""
-        whom = self.holder if self.holder is not None else "+".join(sorted(self.gpus))
-        return "F-" + hashlib.sha256(f"{self.rule}\0{self.host}\0{whom}".encode()).hexdigest()[:10]
+        """Stable over weeks: from rule, host and subject."""
+        return "F-" + hashlib.sha256(f"{self.rule}\0{self.host}\0{self.subject}".encode()).hexdigest()[:10]
 
     @property
     def gpu_hours(self) -> float:

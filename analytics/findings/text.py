@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import moment, percent
+from analytics.ledger.text import count, moment, percent, plain, wrap
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.model import Finding
+
+ENDED = "nothing to take back now, it has ended"
+_WIDTH = 98
+"""100 columns less the report's indent."""
+_INNER = _WIDTH - 14
 
 
 def findings_text(findings: Sequence[Finding], limit: int | None = None) -> str:
@@ -29,21 +34,20 @@ def findings_text(findings: Sequence[Finding], limit: int | None = None) -> str:
 
 
 def _block(finding: Finding) -> str:
-    count = f"{len(finding.gpus)} GPU{'' if len(finding.gpus) == 1 else 's'}"
     simulated = " (simulated)" if finding.simulated else ""
     energy = "" if finding.energy_kwh is None else f", {finding.energy_kwh:,.1f} kWh"
+    holder = plain(finding.holder) if finding.holder else "not known"
+    gpus, host = count(len(finding.gpus), "GPU"), plain(finding.host)
+    headline = f"{finding.gpu_hours:,.1f} GPU-hours{energy}: {gpus} on {host} {finding.sentence}{simulated}"
     lines = [
-        f"{finding.finding_id}  {finding.gpu_hours:,.1f} GPU-hours{energy}: {count} on {finding.host} {finding.sentence}{simulated}",
-        f"  holder      {finding.holder or 'not known'}, since {moment(finding.since_ms)}",
-        f"  gpus        {_gpus(finding)}",
+        *wrap(headline, _WIDTH, f"{finding.finding_id}  ", "  "),
+        *_labelled("holder", wrap(f"{holder}, since {moment(finding.since_ms)}", _INNER)),
+        *_labelled("gpus", wrap(_gpus(finding), _INNER)),
         f"  confidence  {finding.confidence.grade}" + ("" if not finding.confidence.failed else ":"),
-        *(f"              - {failure}" for failure in finding.confidence.failed),
-        *_labelled("evidence", evidence_lines(finding)),
+        *(line for each in finding.confidence.failed for line in wrap(each, _WIDTH, f"{'':14}- ", f"{'':16}")),
+        *_labelled("evidence", wrap(evidence(finding), _INNER)),
+        f"  next        {finding.next_command or ENDED}",
     ]
-    if finding.next_command:
-        lines.append(f"  next        {finding.next_command}")
-    else:
-        lines.append("  next        nothing to take back now: it has ended")
     return "\n".join(lines)
 
 
@@ -52,29 +56,45 @@ def _labelled(label: str, lines: list[str]) -> list[str]:
 
 
 def _gpus(finding: Finding) -> str:
-    most = 2
+    most = 4
     rest = len(finding.gpus) - most
-    return ", ".join(finding.gpus[:most]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(map(plain, finding.gpus[:most])) + (f" and {rest} more" if rest > 0 else "")
 
 
-def evidence_lines(finding: Finding) -> list[str]:
-    """The known numbers of the evidence in words, wrapped to 86 columns."""
+def evidence(finding: Finding) -> str:
+    """The known numbers of the evidence in words."""
     known = {name: value for name, value in finding.evidence.numbers.items() if value is not None}
-    return textwrap.wrap("; ".join(_words(name, value) for name, value in known.items()), 86)
+    held = {found[1]: known.pop(name) for name in list(known) if (found := _HELD.fullmatch(name))}
+    parts = [_words(name, value) for name, value in known.items()]
+    if held:
+        shown = " / ".join(f"{float(value):,.1f}" for value in held.values())
+        parts.insert(0, f"{shown} GPU-hours in stretches of at least {' / '.join(held)} min")
+    return "; ".join(parts)
 
 
-_UNITS = (("_pct", " %"), ("_w", " W"), ("_h", " h"))
+_WORDS = {
+    "holder_source": "holder known by {}",
+    "gpus_held_now": "{} of the GPUs held at the end",
+    "stretch_count": "stretches {}",
+    "longest_h": "longest {} h",
+    "mem_used_max_bytes": "memory in use up to {}",
+    "power_mean_w": "mean power {} W",
+    "gpu_util_max_pct": "highest utilization {} %",
+    "sample_count": "samples {}",
+    "coverage": "observed {}",
+    "observed_gpu_hours": "{} GPU-hours observed",
+    "reserved_gpu_hours": "{} GPU-hours reserved",
+}
+_HELD = re.compile(r"held_gpu_hours_in_stretches_of_(\d+)_min")
 
 
 def _words(name: str, value: float | str) -> str:
     if isinstance(value, str):
-        return f"{name.replace('_', ' ')} {value}"
-    if name == "coverage":
-        return f"coverage {percent(value)}"
-    if name.endswith("_bytes"):
-        return f"{name.removesuffix('_bytes').replace('_', ' ')} {format_bytes(value)}"
-    shown = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
-    for suffix, unit in _UNITS:
-        if name.endswith(suffix):
-            return f"{name.removesuffix(suffix).replace('_', ' ')} {shown}{unit}"
-    return f"{name.replace('_', ' ')} {shown}"
+        shown = plain(value)
+    elif name == "coverage":
+        shown = percent(value)
+    elif name.endswith("_bytes"):
+        shown = format_bytes(value)
+    else:
+        shown = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+    return _WORDS.get(name, name.replace("_", " ") + " {}").format(shown)

@@ -7,15 +7,17 @@ import json
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.ledger.claims import flatten
+from analytics.ledger.claims import CLAIM_COLUMNS, flatten
 from analytics.ledger.runs import GPU_COLUMNS, PROCESS_COLUMNS, Runs, find_runs
 from analytics.ledger.stretches import HostLedger, join_runs
 from fallow import parquet, schema
-from fallow.clock import DAY_MS, from_ms
+from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.settings import LedgerSettings
 
-METHOD = 1
+METHOD = 2
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 _CHUNK_BYTES = 48 * 2**20  # of Parquet, a few million rows: bounds memory, keeps the number of chunks small
@@ -83,14 +85,13 @@ def load_ledger(
 
 def build_host(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings) -> HostLedger:
     """One host's ledger from its `gpu`, `process` and `claim` files, in chunks of days."""
-    claims = flatten(_frame(files.get("claim", ()), schema.CLAIM, ("time", "gpu", "end", "user")))
+    claims = flatten(_frame(files.get("claim", ()), schema.CLAIM, CLAIM_COLUMNS))
     by_day: dict[str, list[LakeFile]] = defaultdict(list)
     for file in files.get("process", ()):
         by_day[file.date].append(file)
     chunks: list[Runs] = []
     for chunk in _chunks(files["gpu"]):
-        days = sorted({file.date for file in chunk})
-        processes = [file for day in days for file in by_day.get(day, ())]
+        processes = [file for day in _with_neighbours({file.date for file in chunk}) for file in by_day.get(day, ())]
         chunks.append(
             find_runs(
                 _frame(chunk, schema.GPU, GPU_COLUMNS),
@@ -100,6 +101,12 @@ def build_host(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings
             )
         )
     return join_runs(chunks, settings)
+
+
+def _with_neighbours(days: Iterable[str]) -> list[str]:
+    """The days and those beside them: a row just after midnight goes by the list from just before it."""
+    near = {date.fromisoformat(day) + timedelta(days=step) for day in days for step in (-1, 0, 1)}
+    return [day.isoformat() for day in sorted(near)]
 
 
 def _sources(lake: Lake) -> dict[str, dict[str, list[LakeFile]]]:
@@ -144,9 +151,17 @@ def milliseconds(data: pa.Table) -> pl.DataFrame:
 
 def _fingerprint(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings) -> str:
     """Changes whenever the ledger would: with the source files, the settings or the method."""
-    sources = sorted((file.key, file.size_bytes) for table in files.values() for file in table)
+    sources = sorted((file.key, file.size_bytes, _written_ns(file)) for table in files.values() for file in table)
     content = json.dumps([METHOD, schema.SCHEMA_VERSION, asdict(settings), sources])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def _written_ns(file: LakeFile) -> int:
+    """When the file was written: corrected rows may come to the very size of those that they replace."""
+    try:
+        return Path(file.url).stat().st_mtime_ns
+    except OSError:
+        return 0  # it has just vanished; reading it says so
 
 
 def _kept_files(lake: Lake) -> dict[str, list[LakeFile]]:
@@ -159,31 +174,36 @@ def _kept_files(lake: Lake) -> dict[str, list[LakeFile]]:
 
 def _read_kept(files: Sequence[LakeFile], fingerprint: str) -> HostLedger | None:
     """The kept ledger of a host if it is whole and current, else None."""
-    frames: dict[str, pl.DataFrame] = {}
-    for table in _KEPT:
-        own = [file for file in files if file.table == table.name]
-        try:
-            facts = [parquet.metadata(file) for file in own]
-            expected = {(fact.get("fingerprint"), fact.get("parts")) for fact in facts}
-            if expected != {(fingerprint, str(len(own)))} and (own or table is not schema.SPELL):
-                return None
-            frames[table.name] = _frame(own, table, table.names)
-        except LakeError:
-            return None  # half-written or from a newer version: derived data is simply built again
-    return HostLedger(frames["ledger"], frames["spell"])
+    own = {table: [file for file in files if file.table == table.name] for table in _KEPT}
+    parts = _parts(len(own[table]) for table in _KEPT)
+    try:
+        facts = [parquet.metadata(file) for file in files]
+        if {(fact.get("fingerprint"), fact.get("parts")) for fact in facts} != {(fingerprint, parts)}:
+            return None
+        frames = [_frame(own[table], table, table.names) for table in _KEPT]
+    except LakeError:
+        return None  # half-written or from a newer version: derived data is simply built again
+    return HostLedger(*frames)
+
+
+def _parts(counts: Iterable[int]) -> str:
+    """How many files of each kept table make up one whole ledger; every one of them says so."""
+    return "+".join(map(str, counts))
 
 
 def _keep(lake: Lake, host: str, gpu_files: Sequence[LakeFile], part: HostLedger, fingerprint: str) -> None:
     """Writes the host's ledger and spells, one file a UTC day, then removes what they replace."""
     first = min(file.first_seq for file in gpu_files)
     last = max(file.last_seq for file in gpu_files)
-    for table, frame in ((schema.LEDGER, part.ledger), (schema.SPELL, part.spells)):
-        days = frame.with_columns(day=pl.col("time") // DAY_MS).partition_by("day", as_dict=True, include_key=False)
-        facts = {"fingerprint": fingerprint, "parts": str(len(days))}
+    by_day = {
+        table: frame.with_columns(day=pl.col("time") // DAY_MS).partition_by("day", as_dict=True, include_key=False)
+        for table, frame in zip(_KEPT, (part.ledger, part.spells), strict=True)
+    }
+    facts = {"fingerprint": fingerprint, "parts": _parts(len(by_day[table]) for table in _KEPT)}
+    for table, days in by_day.items():
         written = set()
         for (day,), rows in sorted(days.items()):
-            date = from_ms(int(day) * DAY_MS).strftime("%Y-%m-%d")
-            file = LakeFile(table.name, date, host, first, last)
+            file = LakeFile(table.name, utc_day(int(day) * DAY_MS), host, first, last)
             lake.put(file, parquet.encode(table, arrow(rows, table), facts))
             written.add(file.key)
         for stale in lake.all_files(table.name, hosts=[host]):

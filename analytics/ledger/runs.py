@@ -1,7 +1,7 @@
 """First half of the ledger: from the rows of one host over some days to runs.
 
-A run is a series of rows of one GPU, one after the other without a gap, that are alike in what the states depend on:
-what the GPU was for (`kind`), who held it, and whether utilization was measured and zero. Runs are few, can be
+A run is a series of rows of one GPU and one UTC day, one after the other without a gap, that are alike in what the
+states depend on: what the GPU was for (`kind`), who held it, and whether utilization was measured and zero. Runs are few, can be
 computed for any chunk of days on its own, and carry all sums that the ledger needs, so that the second half
 (`stretches`) can put chunks together exactly.
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.settings import GAP_INTERVALS
+from fallow.clock import DAY_MS
 from fallow.schema import UNAVAILABLE_HEALTH
 
 if TYPE_CHECKING:
@@ -54,17 +55,35 @@ def find_runs(samples: pl.DataFrame, processes: pl.DataFrame, claims: pl.DataFra
         claims: spans (gpu, start, end, holder) that do not overlap, see `claims.flatten`.
         settings: the thresholds.
     """
-    timed = samples.with_columns(start=pl.col("time") + pl.col("offset_ms").fill_null(0))
+    # GPU names as numbers: sorting, joining and comparing strings is most of the work otherwise
+    names = pl.Enum(samples["gpu"].unique().sort())
+    # a row without an interval stands for no time, and NaN is no measurement
+    timed = samples.filter(pl.col("interval_ms") > 0).with_columns(
+        pl.col("gpu").cast(names),
+        pl.col("gpu_util_pct", "gpu_util_max_pct", "gpu_util_coverage_ratio", "power_w").fill_nan(None),
+        start=pl.col("time") + pl.col("offset_ms").fill_null(0),
+    )
     seen = timed.group_by("gpu").agg(
         first_seen=pl.col("start").min(), last_seen=(pl.col("start") + pl.col("interval_ms")).max()
     )
-    rows = (
-        timed.filter(_usable())
-        .sort("gpu", "start", "health", "gpu_util_pct", "process_count", "mem_used_bytes", "power_w")
-        .unique(("gpu", "start"), keep="first", maintain_order=True)
+    rows = _in_order(timed.filter(_usable()))
+    lists, spans = (
+        frame.filter(pl.col("gpu").is_in(names.categories.to_list())).with_columns(pl.col("gpu").cast(names))
+        for frame in (processes, claims)
     )
-    described = _describe(_with_claims(_with_holders(rows, processes), claims), settings)
-    return Runs(_collapse(_weigh(described)), seen)
+    described = _describe(_with_claims(_with_holders(rows, lists), spans), settings)
+    plain = pl.col("gpu").cast(pl.String)
+    return Runs(_collapse(_weigh(described)).with_columns(plain), seen.with_columns(plain))
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows by GPU and time, each moment of a GPU once; which of several stays does not depend on their order."""
+    ordered = rows.sort("gpu", "start")
+    again = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("start") == pl.col("start").shift(1))
+    if not ordered.select(again.any()).item():
+        return ordered
+    ties = [name for name in GPU_COLUMNS if name != "gpu"]
+    return rows.sort("gpu", "start", *ties).unique(("gpu", "start"), keep="first", maintain_order=True)
 
 
 def _usable() -> pl.Expr:
@@ -158,7 +177,9 @@ def _weigh(rows: pl.DataFrame) -> pl.DataFrame:
 def _collapse(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per run, sorted by GPU and start."""
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in RUN_KEY)
-    begins = ~same | (pl.col("end").shift(1) != pl.col("start"))
+    # a run ends with the day, so that what a day's stretches rest on is that day's own
+    day = pl.col("start") // DAY_MS
+    begins = ~same | (pl.col("end").shift(1) != pl.col("start")) | (day != day.shift(1))
     runs = rows.with_columns(run=begins.fill_null(value=True).cum_sum())
     return (
         runs.group_by("run", maintain_order=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.settings import GAP_INTERVALS
+from fallow import schema
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def join_runs(chunks: Sequence[Runs], settings: LedgerSettings) -> HostLedger:
     )
     labelled = _label(runs, settings)
     stretches = pl.concat([labelled, _gaps(labelled, seen)], how="diagonal").sort("gpu", "start")
-    return HostLedger(_ledger(stretches, settings), _spells(runs))
+    # in the tables' own column order, as a ledger that was kept comes back
+    return HostLedger(
+        _ledger(stretches, settings).select(schema.LEDGER.names), _spells(runs).select(schema.SPELL.names)
+    )
 
 
 def _close(runs: pl.DataFrame) -> pl.DataFrame:
@@ -145,7 +149,7 @@ def _evidence() -> list[pl.Expr]:
 def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows cut at every UTC midnight, with `day` (days since the epoch); sums are shared by time.
 
-    Only the last row of a run can reach over midnight, by less than three intervals, so that sharing sums by time
+    Only the last row of a run can reach over midnight, by at most three intervals, so that sharing sums by time
     moves at most that much evidence to the other side of the cut; durations are exact, and so is the stretch's total.
     """
     scaled = [

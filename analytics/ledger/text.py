@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import TYPE_CHECKING
 
 from fallow.clock import HOUR_MS, from_ms
@@ -29,6 +31,24 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "unknown" if share is None else f"{100 * share:.{digits}f} %"
 
 
+def count(number: int, thing: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def plain(text: str, most: int = 80) -> str:
+    """A name on one line: names are other people's, so control and direction marks become `?` and long ones end in `…`."""
+    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together."""
+    joined = re.sub(r"(?<=\d) (?=%|GPU|kWh|h\b|W\b|days\b|[KMGT]?i?B\b|>=)", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
 def hours(milliseconds: int) -> str:
     """GPU-hours with one decimal and thousands separators."""
     return f"{milliseconds / HOUR_MS:,.1f}"
@@ -42,9 +62,8 @@ def moment(moment_ms: int) -> str:
 def summary_text(summary: Summary) -> str:
     """The window's numbers on about fifteen lines of at most 100 columns."""
     totals = summary.totals
-    count = f"{totals.gpus:,} GPU{'' if totals.gpus == 1 else 's'}"
     lines = [
-        f"{count}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
         "",
         *state_lines(totals),
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -44,13 +45,20 @@ def format_named(name: str) -> Format:
 
 
 def write_whole(target: Path, text: str) -> None:
-    """Writes the file in one step, so that a fault leaves the old one; raises FallowError."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+    """Writes the file in one step, so that a fault leaves the old one; raises FallowError.
+
+    What is there and is no file, such as /dev/stdout or a pipe, is written to and never replaced.
+    """
+    partial = target.parent / f".fallow-report.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise FallowError(
             f"cannot write {target}: {error.strerror}", "check that the folder exists and is writable"
         ) from error

@@ -12,7 +12,7 @@ from analytics.findings.find import find_all
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.report.quality import Remark, data_quality
 from fallow import __version__
-from fallow.clock import DAY_MS, Window
+from fallow.clock import DAY_MS, SystemClock, Window
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
@@ -52,7 +52,9 @@ class Report:
             return (
                 "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
             )
-        return f"{self.simulated_gpus} of {self.summary.totals.gpus} GPUs are SIMULATED: their figures are no measurements."
+        verb, whose = ("is", "its") if self.simulated_gpus == 1 else ("are", "their")
+        some = f"{self.simulated_gpus} of {self.summary.totals.gpus} GPUs"
+        return f"{some} {verb} SIMULATED: {whose} figures are no measurements."
 
 
 def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
@@ -70,8 +72,13 @@ def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
         summary=ledger.summary,
         sections=_sections(spans, inventory),
         findings=find_all(inputs, ledger, inventory),
-        quality=data_quality(ledger.inside, Window(ledger.summary.since_ms, ledger.summary.until_ms), inventory),
+        quality=data_quality(ledger.inside, _until_now(ledger.summary), inventory),
     )
+
+
+def _until_now(summary: Summary) -> Window:
+    """The window as far as it has passed: nobody is silent in the future."""
+    return Window(summary.since_ms, min(summary.until_ms, SystemClock().now_ms()))
 
 
 def _sections(spans: pl.DataFrame, inventory: Inventory) -> tuple[Section, ...]:

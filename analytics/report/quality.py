@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.ledger.text import hours, moment, percent
+from analytics.ledger.text import count, hours, moment, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,22 +60,35 @@ def _unobserved(spans: pl.DataFrame) -> Iterator[Remark]:
         )
     if len(hosts) > _MOST:
         rest = int(hosts["unknown_ms"][_MOST:].sum())
-        yield Remark("unobserved", f"{len(hosts) - _MOST} more hosts: nobody looked for {hours(rest)} GPU-hours")
+        more = count(len(hosts) - _MOST, "more host")
+        yield Remark("unobserved", f"{more}: nobody looked for {hours(rest)} GPU-hours")
 
 
 def _silent(spans: pl.DataFrame, window: Window) -> Iterator[Remark]:
-    last = spans.group_by("host").agg(last=pl.col("end").max()).sort("last", "host")
-    for row in last.iter_rows(named=True):
-        if window.until_ms is not None and window.until_ms - row["last"] > SILENT_AFTER_MS:
-            yield Remark(
-                "silent", f"{row['host']}: silent since {moment(row['last'])}; time after that is not in any sum"
-            )
+    until_ms = window.until_ms or 0
+    gpus = spans.group_by("host", "gpu").agg(last=pl.col("end").max())
+    hosts = gpus.group_by("host").agg(last=pl.col("last").max()).sort("last", "host")
+    silent = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
+    for row in silent.head(_MOST).iter_rows(named=True):
+        yield Remark("silent", f"{row['host']}: silent since {moment(row['last'])}; time after that is not in any sum")
+    if len(silent) > _MOST:
+        more = count(len(silent) - _MOST, "more host")
+        yield Remark("silent", f"{more} silent at the end of the window; time after that is not in any sum")
+    alone = gpus.join(hosts.select("host", host_last="last"), on="host")
+    gone = alone.filter(pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS)
+    if len(gone):
+        where = count(gone["host"].n_unique(), "host")
+        yield Remark(
+            "gone",
+            f"{count(len(gone), 'GPU')} on {where} stopped reporting before the host did; time after that is not in any sum",
+        )
 
 
 def _unmeasured(spans: pl.DataFrame) -> Iterator[Remark]:
     never = spans.group_by("gpu", "host").agg(pl.col("util_ms").sum()).filter(pl.col("util_ms") == 0)
     if len(never):
-        yield Remark("unmeasured", f"{len(never)} GPUs never gave a utilization: their use is unknown, not zero")
+        use = "its use is" if len(never) == 1 else "their use is"
+        yield Remark("unmeasured", f"{count(len(never), 'GPU')} never gave a utilization: {use} unknown, not zero")
 
 
 def _by_memory(spans: pl.DataFrame) -> Iterator[Remark]:
@@ -97,5 +110,6 @@ def _unlisted(spans: pl.DataFrame, inventory: Inventory) -> Iterator[Remark]:
     unlisted = [gpu for gpu in spans["gpu"].unique() if inventory.devices.get(gpu) is None]
     if unlisted:
         yield Remark(
-            "no_inventory", f"{len(unlisted)} GPUs have no inventory entry: model, memory and pool are unknown"
+            "no_inventory",
+            f"{count(len(unlisted), 'GPU')} without an inventory entry: model, memory and pool are unknown",
         )

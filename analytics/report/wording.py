@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import hours, moment, percent
+from analytics.ledger.text import count, hours, moment, percent
 from fallow.clock import format_duration
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.ledger.summary import Totals
+    from analytics.report.model import Report, Section
 
 TITLE = "GPU waste report"
 WASTE_STATES = ("free", "reserved", "held")
@@ -17,8 +18,7 @@ WASTE_STATES = ("free", "reserved", "held")
 def header(report: Report) -> list[str]:
     """Window, extent and coverage."""
     summary, totals = report.summary, report.summary.totals
-    gpus = f"{totals.gpus:,} GPU{'' if totals.gpus == 1 else 's'}"
-    hosts = f"{report.hosts:,} host{'' if report.hosts == 1 else 's'}"
+    gpus, hosts = count(totals.gpus, "GPU"), count(report.hosts, "host")
     return [
         f"{moment(summary.since_ms)} to {moment(summary.until_ms)}",
         f"{gpus} on {hosts}, {percent(totals.coverage)} of their time observed",
@@ -45,7 +45,29 @@ def reclaimable(report: Report) -> str:
         gpu for finding in report.findings
         if finding.reclaimable and finding.confidence.grade == "high" for gpu in finding.gpus
     }  # fmt: skip
-    return f"{len(now)} GPUs could be taken back at the end of the window, {len(sure)} of them with high confidence."
+    if not now:
+        return "No GPU could be taken back at the end of the window."
+    return f"{count(len(now), 'GPU')} could be taken back at the end of the window, {len(sure)} with high confidence."
+
+
+_MOST_GROUPS = {"holder": 10}
+
+
+def shown_groups(section: Section) -> tuple[list[tuple[str, Totals]], str]:
+    """The groups that are listed, and a line that counts the others; the most GPU time first, days in their order.
+
+    Left out: what would show as 0.0 GPU-hours, such as the 20 ms by which a last interval reaches into a day.
+    """
+    groups = list(section.groups.items())
+    if section.name != "day":
+        groups.sort(key=lambda item: -item[1].total_ms)
+    sizeable = [item for item in groups if hours(item[1].total_ms) != "0.0"] or groups
+    most = _MOST_GROUPS.get(section.name, 40)
+    shown = sizeable[-most:] if section.name == "day" else sizeable[:most]
+    if len(shown) == len(groups):
+        return shown, ""
+    rest_ms = sum(totals.total_ms for _, totals in groups) - sum(totals.total_ms for _, totals in shown)
+    return shown, f"and {len(groups) - len(shown)} more with {hours(rest_ms)} GPU-hours"
 
 
 def how_made(report: Report) -> list[str]:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.confidence import grade, known_holder, lasting, observe, watched_enough
+from analytics.findings.confidence import alone, grade, known_holder, lasting, observe, watched_enough
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.model import Context, Evidence, Finding, Number, energy_kwh
 from analytics.ledger.summary import SILENT_AFTER_MS, ratio
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 THRESHOLDS_MIN = (30, 60, 120)
 """Printed beside the headline, because the choice of threshold moves it several times over."""
@@ -33,19 +33,25 @@ class Held:
             whom=pl.coalesce("holder", "gpu"),
         )
         long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
+        idle = frozenset(_current(context, long))
         for _, stretches in long.group_by("host", "whom", maintain_order=True):
             shorter = held.join(stretches.select("host", "whom").unique(), on=("host", "whom"), how="semi")
-            yield self._finding(context, stretches, shorter)
+            yield self._finding(context, stretches, shorter, idle)
 
-    def _finding(self, context: Context, stretches: pl.DataFrame, all_held: pl.DataFrame) -> Finding:
+    def _finding(
+        self, context: Context, stretches: pl.DataFrame, all_held: pl.DataFrame, idle: frozenset[str]
+    ) -> Finding:
         first = stretches.row(0, named=True)
         gpus = tuple(sorted(stretches["gpu"].unique()))
         seen = observe(context, gpus, stretches)
         longest_ms = _integer(stretches, pl.col("spell_ms").max())
         current = _current(context, stretches)
+        others = [gpu for gpu in context.holders.beyond(current) if gpu not in idle]
+        source = _source(stretches)
         return Finding(
             rule=self.name,
             sentence=self.sentence,
+            subject=first["whom"],
             gpus=gpus,
             host=first["host"],
             holder=first["holder"],
@@ -53,9 +59,12 @@ class Held:
             gpu_ms=_held_ms(stretches),
             energy_kwh=energy_kwh(stretches["energy_mj"]),
             confidence=grade(
-                watched_enough(seen), known_holder(first["holder_source"], first["holder"]), lasting(longest_ms)
+                watched_enough(seen),
+                known_holder(source, first["holder"]),
+                lasting(longest_ms),
+                alone(len(others)),
             ),
-            reclaimable=bool(current),
+            reclaimable=bool(current) and not others,
             evidence=_evidence(
                 context,
                 stretches,
@@ -63,10 +72,17 @@ class Held:
                 current=current,
                 coverage=seen.coverage,
                 longest_ms=longest_ms,
+                source=source,
             ),
-            next_command=_command(context, first["host"], first["holder_source"], current),
+            next_command=_command(context, first["host"], source, current, others),
             simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
         )
+
+
+def _source(stretches: pl.DataFrame) -> str | None:
+    """How the newest of the stretches knows its holder."""
+    source = stretches.sort("time", "gpu")["holder_source"][-1]
+    return None if source is None else str(source)
 
 
 def _held_ms(stretches: pl.DataFrame) -> int:
@@ -94,6 +110,7 @@ def _evidence(
     current: tuple[str, ...],
     coverage: float | None,
     longest_ms: int,
+    source: str | None,
 ) -> Evidence:
     numbers: dict[str, Number] = {
         f"held_gpu_hours_in_stretches_of_{minutes}_min": _held_ms(
@@ -108,7 +125,7 @@ def _evidence(
     power = powered.select((duration * pl.col("power_mean_w")).sum()).item()
     processes = context.holders.of(current) if current else ()
     numbers |= {
-        "holder_source": stretches["holder_source"][0],
+        "holder_source": source,
         "gpus_held_now": len(current),
         "stretch_count": stretches.select("gpu", "stretch_start").n_unique(),
         "longest_h": longest_ms / HOUR_MS,
@@ -122,7 +139,10 @@ def _evidence(
     return Evidence(_integer(stretches, pl.col("time").min()), _integer(stretches, pl.col("end").max()), numbers)
 
 
-def _command(context: Context, host: str, source: str | None, current: tuple[str, ...]) -> str:
+def _command(context: Context, host: str, source: str | None, current: tuple[str, ...], others: Sequence[str]) -> str:
     if not current:
         return ""  # nothing to take back: the holder has gone or works again
-    return release_command(host, context.holders.of(current)) if source == "process" else look_command(host)
+    # what ran at the end of a past window may be somebody else's by now, and what also works elsewhere must not be ended
+    if source != "process" or not context.latest or others:
+        return look_command(host)
+    return release_command(host, context.holders.of(current))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.findings.confidence import grade, observe, watched_enough
+from analytics.findings.holders import watch_command
 from analytics.findings.model import Context, Evidence, Finding, energy_kwh
+from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -27,10 +28,16 @@ class NeverUsed:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         span = pl.col("end") - pl.col("time")
-        history = context.whole.stretches.group_by("host", "gpu").agg(
-            used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
-            unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
-            measured_ms=pl.col("util_ms").sum(),
+        # over all hosts: a card that moved has been used if it was used anywhere; it belongs to where it was seen last
+        history = (
+            context.whole.stretches.sort("end", "host")
+            .group_by("gpu", maintain_order=True)
+            .agg(
+                pl.col("host").last(),
+                used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
+                unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+                measured_ms=pl.col("util_ms").sum(),
+            )
         )
         never = history.filter(
             # a GPU whose utilization nobody could measure is unknown, not unused
@@ -54,6 +61,7 @@ class NeverUsed:
         return Finding(
             rule=self.name,
             sentence=self.sentence,
+            subject="",
             gpus=gpus,
             host=host,
             holder="+".join(holders) or None,
@@ -61,7 +69,7 @@ class NeverUsed:
             gpu_ms=int(stretches.select(span.sum()).item()),
             energy_kwh=energy_kwh(stretches["energy_mj"]),
             confidence=grade(watched_enough(seen)),
-            reclaimable=True,
+            reclaimable=_still_there(context, gpus),
             evidence=Evidence(
                 first_seen,
                 int(whole.select(pl.col("end").max()).item()),
@@ -75,6 +83,14 @@ class NeverUsed:
                     "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
                 },
             ),
-            next_command=f"ssh {shlex.quote(host)} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv",
+            next_command=watch_command(host),
             simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
         )
+
+
+def _still_there(context: Context, gpus: tuple[str, ...]) -> bool:
+    """Whether any of the GPUs was in order at the end of the window: a lost or silent one is nothing to hand out."""
+    spans = context.inside.stretches
+    last = spans.filter(pl.col("gpu").is_in(gpus)).sort("end").group_by("gpu").agg(pl.col("end", "state").last())
+    newest_ms = spans.select(pl.col("end").max()).item()
+    return not last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > newest_ms - SILENT_AFTER_MS)).is_empty()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from analytics.findings.text import evidence_lines
-from analytics.ledger.text import MEANING, hours, moment, percent
-from analytics.report.wording import TITLE, header, headline, how_made, reclaimable
+from analytics.findings.text import ENDED, evidence
+from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
+from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from analytics.report.model import Report, Section
 
 _TOP = 10
-_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#"})
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
+_LINK = re.compile(r"(://|www\.)", re.IGNORECASE)
+"""What GitHub's Markdown turns into a link although nobody asked for one."""
 
 
 class MarkdownFormat:
@@ -52,7 +55,19 @@ class MarkdownFormat:
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is: names come from users and may hold markup."""
-    return " ".join(text.split()).translate(_SPECIAL)
+    literal = plain(text, 400).translate(_SPECIAL)
+    return _LINK.sub(lambda found: found[0][:-1] + "\\" + found[0][-1], literal)
+
+
+def _name(text: str) -> str:
+    return escape(plain(text))
+
+
+def code(text: str) -> str:
+    """Text as a code span, in a fence longer than any run of backticks in it."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def _states(report: Report) -> list[str]:
@@ -77,20 +92,21 @@ def _section(section: Section) -> list[str]:
         f"| {section.name} | GPUs | GPU-hours | observed | {' | '.join(shown)} |",
         "|---|---:|---:|---:|" + "---:|" * len(shown),
     ]
-    for name, totals in section.groups.items():
+    groups, rest = shown_groups(section)
+    for name, totals in groups:
         shares = " | ".join(percent(totals.share(state)) for state in shown)
         lines.append(
-            f"| {escape(name)} | {totals.gpus} | {hours(totals.total_ms)} | {percent(totals.coverage)} | {shares} |"
+            f"| {_name(name)} | {totals.gpus} | {hours(totals.total_ms)} | {percent(totals.coverage)} | {shares} |"
         )
-    return lines
+    return [*lines, "", f"{rest[0].upper()}{rest[1:]}."] if rest else lines
 
 
 def _finding(finding: Finding) -> str:
-    holder = escape(finding.holder) if finding.holder else "not known"
-    count = f"{len(finding.gpus)} GPU{'' if len(finding.gpus) == 1 else 's'}"
+    holder = _name(finding.holder) if finding.holder else "not known"
+    gpus = count(len(finding.gpus), "GPU")
     lines = [
         (
-            f"### {finding.finding_id}: {finding.gpu_hours:,.1f} GPU-hours, {count} on {escape(finding.host)} "
+            f"### {finding.finding_id}: {finding.gpu_hours:,.1f} GPU-hours, {gpus} on {_name(finding.host)} "
             f"{finding.sentence}{' (simulated)' if finding.simulated else ''}"
         ),
         "",
@@ -99,11 +115,9 @@ def _finding(finding: Finding) -> str:
             f"- confidence: {finding.confidence.grade}{' (' if finding.confidence.failed else ''}"
             f"{escape('; '.join(finding.confidence.failed))}{')' if finding.confidence.failed else ''}"
         ),
-        f"- evidence: {escape(' '.join(evidence_lines(finding)))}",
+        f"- evidence: {escape(evidence(finding))}",
+        f"- next: {code(finding.next_command) if finding.next_command else ENDED}",
     ]
-    lines.append(
-        f"- next: `{finding.next_command}`" if finding.next_command else "- nothing to take back now: it has ended"
-    )
     return "\n".join(lines)
 
 

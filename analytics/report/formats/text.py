@@ -6,9 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from analytics.findings.text import findings_text
-from analytics.ledger.text import hours, percent, state_lines
-from analytics.report.wording import TITLE, header, headline, how_made, reclaimable
-from fallow.clock import HOUR_MS
+from analytics.ledger.text import hours, percent, plain, state_lines, wrap
+from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
 
 if TYPE_CHECKING:
     from analytics.report.model import Report, Section
@@ -27,14 +26,19 @@ class TextFormat:
         """The whole document."""
         blocks = [
             "\n".join([f"{TITLE} (fallow {report.version})", *header(report)]),
-            *([report.simulated] if report.simulated else []),
-            "\n".join([*textwrap.wrap(headline(report), _WIDTH), reclaimable(report)]),
+            *(["\n".join(wrap(report.simulated, _WIDTH))] if report.simulated else []),
+            "\n".join([*wrap(headline(report), _WIDTH), reclaimable(report)]),
             "\n".join(["WHERE THE TIME WENT", *state_lines(report.summary.totals)]),
             "\n".join(_idle(report)),
             *("\n".join(_section(section)) for section in report.sections if section.groups),
             "FINDINGS, MOST GPU-HOURS FIRST\n" + textwrap.indent(findings_text(report.findings, _TOP), "  "),
             "\n".join(["DATA QUALITY", *_remarks(report)]),
-            "\n".join(["HOW EACH FIGURE IS MADE", *(f"  {line}" for line in how_made(report))]),
+            "\n".join(
+                [
+                    "HOW EACH FIGURE IS MADE",
+                    *(line for each in how_made(report) for line in wrap(each, _WIDTH, "  ", "    ")),
+                ]
+            ),
         ]
         return "\n\n".join(blocks) + "\n"
 
@@ -44,39 +48,30 @@ def _idle(report: Report) -> list[str]:
     shares = [percent(spell / observed if observed else None) for spell in (idle.zero_ms, *idle.spell_ms.values())]
     names = ["in all", *(f">= {name}" for name in idle.spell_ms)]
     return [
-        "AT ZERO UTILIZATION, WHOEVER HOLDS THE GPU (share of observed time; the threshold makes the headline)",
+        "AT ZERO UTILIZATION, WHOEVER HOLDS THE GPU (of observed time; the threshold makes the headline)",
         "  " + "".join(f"{name:>12}" for name in names),
         "  " + "".join(f"{share:>12}" for share in shares),
     ]
 
 
 def _section(section: Section) -> list[str]:
-    groups = sorted(section.groups.items(), key=lambda item: -item[1].total_ms)
-    if section.name == "day":
-        groups = list(section.groups.items())
-    shown = groups[: _TOP if section.name == "holder" else 40]
-    width = max(24, *(len(name) for name, _ in shown))
+    shown, rest = shown_groups(section)
+    width = 24
     lines = [
         f"BY {section.name.upper()} (GPU-hours; share of the observed time)",
         f"  {section.name:<{width}} {'GPUs':>5} {'GPU-hours':>11} {'observed':>9}"
         + "".join(f"{state:>9}" for state in _SHOWN),
     ]
-    for name, totals in shown:
+    for full_name, totals in shown:
+        name = plain(full_name, width)
         shares = "".join(f"{percent(totals.share(state)):>9}" for state in _SHOWN)
         lines.append(
             f"  {name:<{width}} {totals.gpus:>5} {hours(totals.total_ms):>11} {percent(totals.coverage):>9}{shares}"
         )
-    if len(groups) > len(shown):
-        rest = sum(totals.total_ms for _, totals in groups[len(shown) :])
-        lines.append(f"  and {len(groups) - len(shown)} more with {rest / HOUR_MS:,.1f} GPU-hours")
-    return lines
+    return [*lines, f"  {rest}"] if rest else lines
 
 
 def _remarks(report: Report) -> list[str]:
     if not report.quality:
         return ["  nothing to remark"]
-    return [
-        line
-        for remark in report.quality
-        for line in textwrap.wrap(remark.sentence, _WIDTH - 4, initial_indent="  - ", subsequent_indent="    ")
-    ]
+    return [line for remark in report.quality for line in wrap(plain(remark.sentence, 400), _WIDTH, "  - ", "    ")]

@@ -1,0 +1,41 @@
+"""Findings of a lake as the commands make them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.findings.find import find_all
+from analytics.inputs import load_window_ledger, open_inputs
+from analytics.simulation import Fleet, FleetSummary, write_fleet
+from fallow.clock import DAY_MS
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+
+HOUR, DAY = 3600, 86_400
+HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+FREE: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 0, "gpu_util_coverage_ratio": 1.0}
+
+
+def findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
+    """The findings of a window, the most GPU-hours first."""
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
+    return find_all(inputs, load_window_ledger(inputs))
+
+
+def only(lake: Lake, since: str | None = None, until: str | None = None) -> Finding:
+    """The one finding that there is."""
+    (found,) = findings(lake, since, until)
+    return found
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
+    """A small simulated fleet with one of each planted situation; 2026-11-20 is its end."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("simulated")))
+    return lake, write_fleet(lake, Fleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS))

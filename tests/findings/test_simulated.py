@@ -1,0 +1,107 @@
+"""A simulated fleet in which situations were planted: every one is found and attributed, and nothing is made up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from fallow.clock import HOUR_MS
+from tests.findings.conftest import findings
+from tests.ledger.rows import load
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+    from analytics.ledger.build import Ledger
+    from analytics.simulation import FleetSummary, Planted
+    from fallow.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def found(simulated: tuple[Lake, FleetSummary]) -> tuple[Finding, ...]:
+    return findings(simulated[0])
+
+
+@pytest.fixture(scope="module")
+def ledger(simulated: tuple[Lake, FleetSummary]) -> Ledger:
+    return load(simulated[0])
+
+
+def planted(simulated: tuple[Lake, FleetSummary], kind: str) -> Planted:
+    (situation,) = (each for each in simulated[1].planted if each.kind == kind)
+    return situation
+
+
+def during(ledger: Ledger, situation: Planted) -> pl.DataFrame:
+    return ledger.stretches.filter(
+        pl.col("gpu").is_in(situation.gpus) & (pl.col("end") > situation.start_ms) & (pl.col("time") < situation.end_ms)
+    )
+
+
+def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:
+    (never,) = (each for each in found if each.rule == "never_used")
+    block = planted(simulated, "never_used")
+    assert (never.host, set(never.gpus), never.holder) == (block.host, set(block.gpus), None)
+    assert never.gpu_hours == pytest.approx(len(block.gpus) * (block.end_ms - block.start_ms) / HOUR_MS, rel=1e-3)
+    assert never.confidence.failed == ("8.0 days of history, 14 are wanted",)
+
+
+def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:
+    notebook = planted(simulated, "held_notebook")
+    (held,) = (each for each in found if each.rule == "held" and set(each.gpus) & set(notebook.gpus))
+    assert (held.host, held.holder, held.reclaimable) == (notebook.host, notebook.holder, True)
+    # it may have paused for the last time a little before it was left for good
+    assert notebook.start_ms - HOUR_MS <= held.since_ms <= notebook.start_ms + 10 * 60_000
+    assert held.gpu_hours == pytest.approx((notebook.end_ms - notebook.start_ms) / HOUR_MS, rel=0.01)
+    assert held.next_command.startswith(f"ssh {notebook.host} kill ")
+
+
+def test_the_block_that_is_reserved_and_empty(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
+    block = planted(simulated, "reserved_block")
+    inside = during(ledger, block)
+    reserved = inside.filter(pl.col("state") == "reserved")
+    assert reserved["holder"].unique().to_list() == [block.holder]
+    outage = planted(simulated, "agent_outage")
+    watched = (block.end_ms - block.start_ms) * len(block.gpus)
+    if block.host == outage.host:
+        watched -= (outage.end_ms - outage.start_ms) * len(block.gpus)
+    assert reserved.select((pl.col("end") - pl.col("time")).sum()).item() == pytest.approx(watched, rel=0.01)
+
+
+def test_the_lost_gpu_is_unavailable_from_then_on(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
+    lost = planted(simulated, "lost_gpu")
+    after = during(ledger, lost).filter(pl.col("time") >= lost.start_ms)
+    assert after["state"].unique().to_list() == ["unavailable"]
+
+
+def test_the_outage_is_unknown(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
+    outage = planted(simulated, "agent_outage")
+    unknown = ledger.stretches.filter(pl.col("state") == "unknown")
+    assert set(unknown["host"]) == {outage.host}
+    per_gpu = unknown.group_by("gpu").agg(ms=(pl.col("end") - pl.col("time")).sum())
+    lasted = outage.end_ms - outage.start_ms
+    assert set(per_gpu["gpu"]) == set(outage.gpus)
+    assert all(lasted - 180_000 <= each <= lasted for each in per_gpu["ms"])
+
+
+def test_no_finding_says_never_used_of_a_gpu_that_was_used(found: tuple[Finding, ...], ledger: Ledger) -> None:
+    used = set(ledger.stretches.filter(pl.col("state").is_in(["held", "low", "active"]))["gpu"])
+    never = {gpu for each in found if each.rule == "never_used" for gpu in each.gpus}
+    assert never
+    assert not never & used
+    assert never | used == set(ledger.stretches["gpu"])
+
+
+def test_every_held_finding_rests_on_held_stretches_of_its_holder(found: tuple[Finding, ...], ledger: Ledger) -> None:
+    spans = ledger.stretches.with_columns(ms=pl.col("end") - pl.col("time"))
+    long = spans.filter((pl.col("state") == "held") & (pl.col("stretch_end") - pl.col("stretch_start") >= HOUR_MS))
+    for each in (one for one in found if one.rule == "held"):
+        own = long.filter((pl.col("host") == each.host) & pl.col("holder").eq_missing(pl.lit(each.holder)))
+        assert (own["ms"].sum(), set(own["gpu"])) == (each.gpu_ms, set(each.gpus))
+    assert sum(each.gpu_ms for each in found if each.rule == "held") == long["ms"].sum()
+
+
+def test_every_finding_says_that_it_is_simulated(found: tuple[Finding, ...]) -> None:
+    assert found
+    assert all(each.simulated for each in found)

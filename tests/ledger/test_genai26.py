@@ -1,0 +1,106 @@
+"""The published figures of a real trace, from its files to `fallow ledger --json`, and once more by DuckDB alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from tests.conftest import REPOSITORY, run_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRACES = REPOSITORY.parent / "shared" / "traces" / "genai26"
+
+pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)")
+
+STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("genai26") / "lake"
+    done = run_python(
+        "-m", "fallow", "import", "series", "--time", "timestamp_anon", "--gpu", "container_ip", "--interval", "57s",
+        "--column", f"gpu_util_pct={TRACES / 'duty.csv.gz'}:value",
+        "--column", f"mem_used_bytes={TRACES / 'memory.csv.gz'}:value", "--lake", str(lake),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return lake
+
+
+@pytest.fixture(scope="module")
+def printed(lake: Path) -> dict[str, Any]:
+    done = run_python("-m", "fallow", "ledger", "--lake", str(lake), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_shape_is_the_promised_one(printed: dict[str, Any]) -> None:
+    assert list(printed) == ["window", "gpus", "coverage", "gpu_hours", "idle"]
+    assert printed["window"] == {"since": "2022-09-11T01:12:00Z", "until": "2022-09-12T00:00:57Z"}
+    assert list(printed["gpu_hours"]) == ["total", *STATES]
+    assert list(printed["idle"]) == ["share", "spells"]
+    assert list(printed["idle"]["spells"]) == ["5m", "30m", "60m", "120m"]
+    assert isinstance(printed["gpus"], int)
+
+
+def test_every_published_figure_comes_out_to_the_printed_digits(printed: dict[str, Any]) -> None:
+    hours = printed["gpu_hours"]
+    observed = hours["total"] - hours["unknown"]
+    assert f"{observed:,.2f}" == "2,553.44"
+    assert f"{100 * printed['idle']['share']:.2f}" == "67.41"
+    spells = [f"{100 * share:.2f}" for share in printed["idle"]["spells"].values()]
+    assert spells == ["55.53", "31.50", "19.23", "13.09"]
+    assert sum(hours[state] for state in STATES) == pytest.approx(hours["total"], abs=1e-9)
+    assert printed["coverage"] == pytest.approx(observed / hours["total"], abs=1e-12)
+
+
+def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> None:
+    done = run_python("-m", "fallow", "report", "--lake", str(lake))
+    assert done.returncode == 0, done.stderr
+    assert "GPU-hours count as in use because memory was allocated; no process list says by whom" in done.stdout
+    assert "- no process list: memory in use stands for a holder" in done.stdout
+
+
+SECOND_ENGINE = """
+with row as (
+    select gpu, gpu_util_pct = 0 as zero, epoch_ms("time") as start_ms, interval_ms,
+           lead(epoch_ms("time")) over (partition by gpu order by "time") as next_ms
+    from read_parquet('{lake}/gpu/**/*.parquet', hive_partitioning = true)
+    where gpu_util_pct is not null
+),
+span as (
+    select *, case when next_ms is null then start_ms + interval_ms
+                   else least(next_ms, start_ms + 3 * interval_ms) end as end_ms
+    from row
+),
+marked as (
+    select *, zero and lag(zero, 1, false) over by_gpu and lag(end_ms) over by_gpu = start_ms as goes_on
+    from span window by_gpu as (partition by gpu order by start_ms)
+),
+numbered as (
+    select *, count(*) filter (not coalesce(goes_on, false)) over (partition by gpu order by start_ms) as spell from marked
+),
+spells as (select sum(end_ms - start_ms) as spell_ms from numbered where zero group by gpu, spell)
+select (select sum(end_ms - start_ms)::bigint from span),
+       sum(spell_ms)::bigint,
+       sum(spell_ms) filter (spell_ms >= 300000)::bigint,
+       sum(spell_ms) filter (spell_ms >= 1800000)::bigint,
+       sum(spell_ms) filter (spell_ms >= 3600000)::bigint,
+       sum(spell_ms) filter (spell_ms >= 7200000)::bigint
+from spells
+"""
+
+
+def test_duckdb_alone_finds_the_same(lake: Path, printed: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        observed_ms, *idle_ms = connection.sql(SECOND_ENGINE.format(lake=lake)).fetchall()[0]
+    hours = printed["gpu_hours"]
+    assert observed_ms == round(3_600_000 * (hours["total"] - hours["unknown"]))
+    found = [printed["idle"]["share"], *printed["idle"]["spells"].values()]
+    assert [part / observed_ms for part in idle_ms] == found

@@ -1,0 +1,154 @@
+"""What goes wrong is one sentence that names the file and the remedy, and nothing is lost or half-written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fallow import parquet, schema
+from tests.ledger.rows import device, fill, processes, samples, snapshot
+from tests.report.conftest import HELD, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.conftest import RunFallow
+    from tests.report.conftest import Outcome
+
+COMMANDS = ("ledger", "findings", "report")
+
+
+@pytest.fixture
+def small(lake: Lake) -> Lake:
+    return fill(lake, samples("GPU-0", 0, 2 * HOUR, **HELD), processes("GPU-0", *range(0, 2 * HOUR, 300), every_s=300))
+
+
+def one_sentence(done: Outcome, *parts: str) -> None:
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("fallow: ")
+    assert done.err.count("\n") == 1
+    assert "Traceback" not in done.err
+    for part in parts:
+        assert part in done.err
+
+
+def test_out_writes_the_file_and_prints_nothing(small: Lake, report: Callable[..., Outcome], tmp_path: Path) -> None:
+    shown = report(small).out
+    target = tmp_path / "report.txt"
+    target.write_text("an old one")
+    assert report(small, "--out", str(target)) == type(report(small))(0, "", "")
+    assert target.read_text(encoding="utf-8") == shown
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["report.txt"]
+
+
+@pytest.mark.parametrize("place", ["missing/report.md", "file/report.md", ".", "n" * 300])
+def test_out_that_cannot_be_written_leaves_nothing(
+    small: Lake, report: Callable[..., Outcome], tmp_path: Path, place: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "file").write_text("not a folder")
+    one_sentence(report(small, "--format", "md", "--out", str(out / place)), "cannot write", str(out))
+    assert [path.name for path in out.rglob("*")] == ["file"]
+    assert (out / "file").read_text() == "not a folder"
+
+
+def test_out_to_a_pipe_or_device_writes_into_it_and_never_replaces_it(
+    small: Lake, report: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """`--out /dev/stdout` as root must not put a file in the device's place."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert report(small, "--out", str(pipe)).code == 0
+        assert os.read(reader, 1 << 16).decode().startswith("GPU waste report")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_an_unknown_format_is_wrong_use(small: Lake, report: Callable[..., Outcome]) -> None:
+    done = report(small, "--format", "pdf")
+    assert (done.code, done.out) == (2, "")
+    assert "invalid choice: 'pdf'" in done.err
+    assert all(name in done.err for name in ("text", "md", "json"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "arguments",
+    [["--since", "yesterday"], ["--since", "2026-11-21", "--until", "2026-11-20"], ["--nonsense"], ["--config", "/no/file"]],
+)  # fmt: skip
+def test_wrong_arguments_are_wrong_use(
+    small: Lake, report: Callable[..., Outcome], command: str, arguments: list[str]
+) -> None:
+    done = report(small, *arguments, command=command)
+    assert (done.code, done.out) == (2, "")
+    assert done.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_lake_named(run_fallow: RunFallow, command: str) -> None:
+    done = run_fallow(command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "fallow: --lake is missing; give --lake, set FALLOW_LAKE_PATH or lake.path in the config file\n"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_and_an_empty_lake(report: Callable[..., Outcome], tmp_path: Path, command: str) -> None:
+    one_sentence(report(str(tmp_path / "no"), command=command), f"there is no lake at {tmp_path / 'no'}")
+    assert not (tmp_path / "no").exists()
+    (tmp_path / "empty").mkdir()
+    one_sentence(report(str(tmp_path / "empty"), command=command), "holds no gpu rows yet", "fallow import")
+    assert list((tmp_path / "empty").iterdir()) == []
+    (tmp_path / "file").write_text("x")
+    one_sentence(report(str(tmp_path / "file"), command=command), "there is no lake at")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("table", ["gpu", "process"])
+def test_a_half_written_file(small: Lake, report: Callable[..., Outcome], command: str, table: str) -> None:
+    victim = Path(small.files(table)[0].url)
+    victim.write_bytes(victim.read_bytes()[:-100])
+    before = snapshot(small)
+    one_sentence(report(small, command=command), str(victim), "not a whole Parquet file", "move it out of the lake")
+    assert snapshot(small) == before
+
+
+@pytest.mark.parametrize("command", ["findings", "report"])
+def test_a_half_written_inventory(small: Lake, report: Callable[..., Outcome], command: str) -> None:
+    fill(small, [], devices=[device("GPU-0")])
+    victim = Path(small.files("device")[0].url)
+    victim.write_bytes(b"")
+    one_sentence(report(small, command=command), str(victim))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_newer_schema_version(small: Lake, report: Callable[..., Outcome], command: str) -> None:
+    (file,) = small.files("gpu")
+    newer = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, []), {"fallow_schema_version": "99"})
+    Path(file.url).write_bytes(newer)
+    before = snapshot(small)
+    one_sentence(report(small, command=command), file.url, "schema version 99", "upgrade fallow")
+    assert snapshot(small) == before
+
+
+def test_the_rows_of_the_lake_are_never_touched(small: Lake, report: Callable[..., Outcome]) -> None:
+    before = snapshot(small, "gpu", "process")
+    for command in COMMANDS:
+        assert report(small, command=command).code == 0
+    assert snapshot(small, "gpu", "process") == before
+
+
+def test_in_a_process_of_its_own_without_a_warning(small: Lake, run_fallow: RunFallow) -> None:
+    for command in COMMANDS:
+        done = run_fallow(command, "--lake", small.root)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert run_fallow("report", FALLOW_LAKE_PATH=small.root).returncode == 0
