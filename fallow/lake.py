@@ -8,7 +8,7 @@ table, date and host is hidden: that is how a wider file replaces narrower ones 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -32,6 +32,7 @@ class LakeFile:
     last_seq: int
     url: str = ""
     size_bytes: int = 0
+    version: str = field(default="", compare=False)
 
     @property
     def key(self) -> str:
@@ -94,7 +95,11 @@ class Lake:
             host = unquote(match[3])
             if (wanted_hosts is None or host in wanted_hosts) and (wanted_dates is None or match[2] in wanted_dates):
                 url = self.store.url(stored.key)
-                found.append(LakeFile(match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes))
+                found.append(
+                    LakeFile(
+                        match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes, stored.version
+                    )
+                )
         return sorted(found)
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:

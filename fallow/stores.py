@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stored:
-    """One file in a store: its key (the path below the store's root, with `/`) and its size."""
+    """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
+
+    The version is another text whenever the content may have changed.
+    """
 
     key: str
     size_bytes: int
+    version: str
 
 
 class Store(Protocol):
@@ -81,7 +85,8 @@ class LocalStore:
                 continue
             # a file may be compacted away between the listing and the look at its size
             with contextlib.suppress(FileNotFoundError):
-                yield Stored(entry.path[len(self.root) + 1 :], entry.stat().st_size)
+                facts = entry.stat()
+                yield Stored(entry.path[len(self.root) + 1 :], facts.st_size, str(facts.st_mtime_ns))
 
     def put(self, key: str, data: bytes) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""

@@ -50,13 +50,14 @@ def write_csv(findings: Sequence[Finding]) -> None:
     """The findings as CSV on standard output; lists are joined by a space, evidence is JSON in one field."""
     names = (
         "finding_id", "rule", "sentence", "gpus", "host", "holder", "since", "gpu_hours", "energy_kwh", "cost",
-        "confidence", "failed_conditions", "reclaimable", "evidence", "next_command", "simulated",
+        "confidence", "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence", "next_command", "simulated",
     )  # fmt: skip
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     writer.writeheader()
     for finding in findings:
         row = finding.as_json()
         row["gpus"] = " ".join(finding.gpus)
+        row["reclaimable_gpus"] = " ".join(finding.reclaimable_gpus)
         row["failed_conditions"] = "; ".join(finding.confidence.failed)
         row["evidence"] = json.dumps(row["evidence"])
         writer.writerow(row)

@@ -79,12 +79,14 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
     return [] if holder is not None else ["the holder is not known"]
 
 
-def lasting(longest_ms: int) -> list[str]:
-    """Failure to have lasted."""
-    if longest_ms >= SPELL_MIN_MS:
+def lasting(longest_ms: int, so_far_ms: int | None) -> list[str]:
+    """Failure to have lasted: the spell that still runs, where one does, else the longest that there was."""
+    judged_ms = longest_ms if so_far_ms is None else so_far_ms
+    if judged_ms >= SPELL_MIN_MS:
         return []
-    longest = format_duration(longest_ms - longest_ms % MINUTE_MS)
-    return [f"the longest idle spell is {longest}, {format_duration(SPELL_MIN_MS)} are wanted"]
+    shown = format_duration(judged_ms - judged_ms % MINUTE_MS)
+    which = "longest idle spell is" if so_far_ms is None else "idle spell so far is"
+    return [f"the {which} {shown}, {format_duration(SPELL_MIN_MS)} are wanted"]
 
 
 def alone(others: int) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_all(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None) -> tuple[Finding, ...]:
-    """Every finding of the window, the most GPU-hours first."""
+    """Every finding of the window: what can be taken back before what has ended, then the most GPU-hours first."""
     settings = FindingSettings(
         inputs.settings.integer("findings.held_min"), inputs.settings.integer("findings.never_used_min")
     )
@@ -31,4 +31,4 @@ def find_all(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None =
         latest=all(end_ms <= until_ms for end_ms in ledger.whole.stretches["end"].top_k(1)),
     )
     found = [finding for rule in RULES for finding in rule.find(context)]
-    return tuple(sorted(found, key=lambda finding: (-finding.gpu_ms, finding.finding_id)))
+    return tuple(sorted(found, key=lambda finding: (not finding.reclaimable, -finding.gpu_ms, finding.finding_id)))

@@ -85,7 +85,7 @@ class Finding:
     gpu_ms: int
     energy_kwh: float | None
     confidence: Confidence
-    reclaimable: bool
+    reclaimable_gpus: tuple[str, ...]
     evidence: Evidence
     next_command: str
     simulated: bool
@@ -94,6 +94,11 @@ class Finding:
     def finding_id(self) -> str:
         """Stable over weeks: from rule, host and subject."""
         return "F-" + hashlib.sha256(f"{self.rule}\0{self.host}\0{self.subject}".encode()).hexdigest()[:10]
+
+    @property
+    def reclaimable(self) -> bool:
+        """Whether anything of it can be taken back at the end of the window."""
+        return bool(self.reclaimable_gpus)
 
     @property
     def gpu_hours(self) -> float:
@@ -116,6 +121,7 @@ class Finding:
             "confidence": self.confidence.grade,
             "failed_conditions": list(self.confidence.failed),
             "reclaimable": self.reclaimable,
+            "reclaimable_gpus": list(self.reclaimable_gpus),
             "evidence": {
                 "since": format_ms(self.evidence.since_ms),
                 "until": format_ms(self.evidence.until_ms),

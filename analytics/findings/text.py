@@ -20,7 +20,7 @@ _INNER = _WIDTH - 14
 
 
 def findings_text(findings: Sequence[Finding], limit: int | None = None) -> str:
-    """A block of a few lines per finding, the most GPU-hours first; `limit` shortens the list and says so."""
+    """A block of a few lines per finding, in their order; `limit` shortens the list and says so."""
     if not findings:
         return "no findings: no GPU was held for long without a kernel, and none went unused"
     shown = findings[:limit]

@@ -8,7 +8,6 @@ import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -151,17 +150,9 @@ def milliseconds(data: pa.Table) -> pl.DataFrame:
 
 def _fingerprint(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings) -> str:
     """Changes whenever the ledger would: with the source files, the settings or the method."""
-    sources = sorted((file.key, file.size_bytes, _written_ns(file)) for table in files.values() for file in table)
+    sources = sorted((file.key, file.size_bytes, file.version) for table in files.values() for file in table)
     content = json.dumps([METHOD, schema.SCHEMA_VERSION, asdict(settings), sources])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
-
-
-def _written_ns(file: LakeFile) -> int:
-    """When the file was written: corrected rows may come to the very size of those that they replace."""
-    try:
-        return Path(file.url).stat().st_mtime_ns
-    except OSError:
-        return 0  # it has just vanished; reading it says so
 
 
 def _kept_files(lake: Lake) -> dict[str, list[LakeFile]]:

@@ -40,10 +40,9 @@ def headline(report: Report) -> str:
 
 def reclaimable(report: Report) -> str:
     """What the findings add up to. A GPU in two findings counts once."""
-    now = {gpu for finding in report.findings if finding.reclaimable for gpu in finding.gpus}
+    now = {gpu for finding in report.findings for gpu in finding.reclaimable_gpus}
     sure = {
-        gpu for finding in report.findings
-        if finding.reclaimable and finding.confidence.grade == "high" for gpu in finding.gpus
+        gpu for finding in report.findings if finding.confidence.grade == "high" for gpu in finding.reclaimable_gpus
     }  # fmt: skip
     if not now:
         return "No GPU could be taken back at the end of the window."

@@ -27,7 +27,7 @@ def findings(view: View) -> html.Section:
     return panel(
         name="findings",
         title="Findings",
-        question="What can be taken back, from whom, and what to type? Most GPU-hours first.",
+        question="What can be taken back, from whom, and what to type? What can be taken back first, then by GPU-hours.",
         finding=_words(len(found), len(shown)),
         body=_tables(shown),
         wide=True,

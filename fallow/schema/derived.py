@@ -74,7 +74,7 @@ FINDING = Table(
     columns=(
         Column("time", Type.TIMESTAMP, "end of the window that the finding was computed over", "analytics", "UTC", "1 ms",
                key=True),
-        Column("finding_id", Type.STRING, "stable over weeks: from rule, GPU and holder", "analytics.findings", key=True),
+        Column("finding_id", Type.STRING, "stable over weeks: from rule, host and subject (a holder or a GPU)", "analytics.findings", key=True),
         Column("rule", Type.STRING, "the rule that fired", "analytics.rules", dictionary=True),
         Column("gpus", Type.STRING_LIST, "UUIDs of the GPUs", "ledger"),
         Column("host", Type.STRING, "host of the GPUs", "ledger", dictionary=True),
@@ -86,7 +86,8 @@ FINDING = Table(
         Column("confidence", Type.STRING, "high, medium or low", "analytics.findings", dictionary=True),
         Column("failed_conditions", Type.STRING_LIST, "each condition for high confidence that failed, in words",
                "analytics.findings"),
-        Column("reclaimable", Type.BOOL, "whether the GPUs could be given to somebody else", "rule"),
+        Column("reclaimable_gpus", Type.STRING_LIST, "UUIDs of the GPUs that could be given to somebody else at the end",
+               "rule"),
         Column("evidence", Type.STRING, "the numbers and the interval that they cover, as JSON", "rule"),
         Column("next_command", Type.STRING, "what to type next; fallow never runs it", "rule"),
         Column("status", Type.STRING, "new, notified, acknowledged, suppressed, closed or reversed", "analytics.findings",

@@ -23,7 +23,7 @@ FREE: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 0, "gpu_util_cover
 
 
 def findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a window, the most GPU-hours first."""
+    """The findings of a window in their order."""
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
     return find_all(inputs, load_window_ledger(inputs))
 

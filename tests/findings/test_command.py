@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = [
     "finding_id", "rule", "sentence", "gpus", "host", "holder", "since", "gpu_hours", "energy_kwh", "cost", "confidence",
-    "failed_conditions", "reclaimable", "evidence", "next_command", "simulated",
+    "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence", "next_command", "simulated",
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def seen(**changes: Any) -> list[str]:
 
 def test_a_well_watched_gpu_fails_nothing() -> None:
     assert seen() == []
-    assert grade(seen(), known_holder("process", "ann"), lasting(2 * HOUR_MS), alone(0)).grade == "high"
+    assert grade(seen(), known_holder("process", "ann"), lasting(2 * HOUR_MS, None), alone(0)).grade == "high"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     ],
 )
 def test_how_long_it_lasted(longest_ms: int, failed: list[str]) -> None:
-    assert lasting(longest_ms) == failed
+    assert lasting(longest_ms, None) == failed
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, "high"), (1, "medium"), (2, "low"), (5, "low")])
@@ -134,3 +134,8 @@ def test_through_the_rule_one_condition_at_a_time(
     found = only(fleet(lake, days, gap_s=gap_s, **changes))
     assert found.confidence.failed == (failed,)
     assert found.confidence.grade == "medium"
+
+
+def test_a_spell_that_still_runs_is_judged_by_itself_and_not_by_the_longest_before_it() -> None:
+    assert lasting(10 * HOUR_MS, 70 * MINUTE_MS) == ["the idle spell so far is 1h 10min, 2h are wanted"]
+    assert lasting(10 * HOUR_MS, 120 * MINUTE_MS) == []

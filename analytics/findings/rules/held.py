@@ -61,10 +61,10 @@ class Held:
             confidence=grade(
                 watched_enough(seen),
                 known_holder(source, first["holder"]),
-                lasting(longest_ms),
+                lasting(longest_ms, _spell_so_far_ms(stretches, current)),
                 alone(len(others)),
             ),
-            reclaimable=bool(current) and not others,
+            reclaimable_gpus=() if others else current,
             evidence=_evidence(
                 context,
                 stretches,
@@ -100,6 +100,14 @@ def _current(context: Context, stretches: pl.DataFrame) -> tuple[str, ...]:
     alive = last_seen.filter(pl.col("last_seen") > newest_ms - SILENT_AFTER_MS)
     ongoing = stretches.join(alive, on="gpu").filter(pl.col("end") == pl.col("last_seen"))
     return tuple(sorted(ongoing["gpu"].unique()))
+
+
+def _spell_so_far_ms(stretches: pl.DataFrame, current: tuple[str, ...]) -> int | None:
+    """The shortest of the spells that still run; None where none does."""
+    if not current:
+        return None
+    newest = stretches.filter(pl.col("gpu").is_in(current)).sort("time").group_by("gpu").agg(pl.col("spell_ms").last())
+    return _integer(newest, pl.col("spell_ms").min())
 
 
 def _evidence(

@@ -69,7 +69,7 @@ class NeverUsed:
             gpu_ms=int(stretches.select(span.sum()).item()),
             energy_kwh=energy_kwh(stretches["energy_mj"]),
             confidence=grade(watched_enough(seen)),
-            reclaimable=_still_there(context, gpus),
+            reclaimable_gpus=_still_there(context, gpus),
             evidence=Evidence(
                 first_seen,
                 int(whole.select(pl.col("end").max()).item()),
@@ -88,9 +88,10 @@ class NeverUsed:
         )
 
 
-def _still_there(context: Context, gpus: tuple[str, ...]) -> bool:
-    """Whether any of the GPUs was in order at the end of the window: a lost or silent one is nothing to hand out."""
+def _still_there(context: Context, gpus: tuple[str, ...]) -> tuple[str, ...]:
+    """The GPUs that were in order at the end of the window: a lost or silent one is nothing to hand out."""
     spans = context.inside.stretches
     last = spans.filter(pl.col("gpu").is_in(gpus)).sort("end").group_by("gpu").agg(pl.col("end", "state").last())
     newest_ms = spans.select(pl.col("end").max()).item()
-    return not last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > newest_ms - SILENT_AFTER_MS)).is_empty()
+    there = last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > newest_ms - SILENT_AFTER_MS))
+    return tuple(sorted(there["gpu"]))

@@ -41,7 +41,7 @@ class MarkdownFormat:
                 for section in report.sections
                 if section.groups
             ),
-            "## Findings, most GPU-hours first",
+            "## Findings: what can be taken back first, then by GPU-hours",
             *(_finding(finding) for finding in report.findings[:_TOP]),
             *_rest(report),
             "## Data quality",

@@ -31,7 +31,8 @@ class TextFormat:
             "\n".join(["WHERE THE TIME WENT", *state_lines(report.summary.totals)]),
             "\n".join(_idle(report)),
             *("\n".join(_section(section)) for section in report.sections if section.groups),
-            "FINDINGS, MOST GPU-HOURS FIRST\n" + textwrap.indent(findings_text(report.findings, _TOP), "  "),
+            "FINDINGS: WHAT CAN BE TAKEN BACK FIRST, THEN BY GPU-HOURS\n"
+            + textwrap.indent(findings_text(report.findings, _TOP), "  "),
             "\n".join(["DATA QUALITY", *_remarks(report)]),
             "\n".join(
                 [
