@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,12 +78,12 @@ def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
 
 
 def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
-    lake = shlex.quote(str(folder.path / "lake"))
+    lake, fallow = shlex.quote(str(folder.path / "lake")), _command_name()
     commands = {
-        f"fallow findings --lake {lake}": "every finding with its evidence",
-        f"fallow ledger --lake {lake} --since 7d": "GPU-hours by state",
-        f"fallow dashboard --lake {lake}": "the pages (needs fallow[dashboard])",
-        "fallow agent once": "this machine's own GPUs",
+        f"{fallow} findings --lake {lake}": "every finding with its evidence",
+        f"{fallow} ledger --lake {lake} --since 7d": "GPU-hours by state",
+        f"{fallow} dashboard --lake {lake}": "the pages (needs fallow[dashboard])",
+        f"{fallow} agent once": "this machine's own GPUs",
     }
     width = max(map(len, commands))
     return "\n".join(
@@ -92,6 +93,14 @@ def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
             *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),
         ]
     )
+
+
+def _command_name() -> str:
+    """How this command can be typed again: by its name where that is on the PATH, else by the path that it was called by."""
+    called = Path(sys.argv[0])
+    if called.name != "fallow" or shutil.which("fallow") is not None:
+        return "fallow"
+    return shlex.quote(str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called))
 
 
 def _serving() -> ModuleType:

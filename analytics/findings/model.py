@@ -96,6 +96,11 @@ class Finding:
         return "F-" + hashlib.sha256(f"{self.rule}\0{self.host}\0{self.subject}".encode()).hexdigest()[:10]
 
     @property
+    def without_holder(self) -> str:
+        """What stands for the holder where there is no name: nobody at all, or somebody unknown."""
+        return "nobody" if self.evidence.numbers.get("holder_source", "") == "" else "not known"
+
+    @property
     def reclaimable(self) -> bool:
         """Whether anything of it can be taken back at the end of the window."""
         return bool(self.reclaimable_gpus)

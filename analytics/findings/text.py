@@ -36,7 +36,7 @@ def findings_text(findings: Sequence[Finding], limit: int | None = None) -> str:
 def _block(finding: Finding) -> str:
     simulated = " (simulated)" if finding.simulated else ""
     energy = "" if finding.energy_kwh is None else f", {finding.energy_kwh:,.1f} kWh"
-    holder = plain(finding.holder) if finding.holder else "not known"
+    holder = plain(finding.holder) if finding.holder else finding.without_holder
     gpus, host = count(len(finding.gpus), "GPU"), plain(finding.host)
     headline = f"{finding.gpu_hours:,.1f} GPU-hours{energy}: {gpus} on {host} {finding.sentence}{simulated}"
     lines = [

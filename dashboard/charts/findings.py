@@ -74,7 +74,7 @@ def _row(finding: Finding) -> html.Tr:
             html.Span([finding.finding_id, " · simulated" if finding.simulated else ""], className="id"),
         ],
         _confidence(finding),
-        plain(finding.holder) if finding.holder else "not known",
+        plain(finding.holder) if finding.holder else finding.without_holder,
         plain(finding.host),
         f"{len(finding.gpus):,}",
         f"{finding.gpu_hours:,.1f}",

@@ -102,7 +102,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _finding(finding: Finding) -> str:
-    holder = _name(finding.holder) if finding.holder else "not known"
+    holder = _name(finding.holder) if finding.holder else finding.without_holder
     gpus = count(len(finding.gpus), "GPU")
     lines = [
         (
