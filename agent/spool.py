@@ -56,29 +56,43 @@ class Spool:
                 f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
             ) from error
         self._file = self.folder / "spool.sqlite"
-        self._db = self._open()
+        try:
+            self._db = self._open()
+        except SpoolError:
+            os.close(self._lock_fd)
+            raise
 
     def _open(self) -> sqlite3.Connection:
         try:
             db = sqlite3.connect(self._file, timeout=10, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        try:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
             db.executescript(_SCHEMA)
-            version = int(db.execute("PRAGMA user_version").fetchone()[0])
-            if version > _FORMAT:
-                raise SpoolError(
-                    f"{self._file} was written by a newer fallow", "upgrade fallow, or give another --spool"
-                )
+            self._check_format(int(db.execute("PRAGMA user_version").fetchone()[0]))
             with db:
                 db.execute(f"PRAGMA user_version={_FORMAT}")
                 db.execute("INSERT OR IGNORE INTO sqlite_sequence SELECT 'row', ? WHERE NOT EXISTS "
                            "(SELECT 1 FROM sqlite_sequence WHERE name = 'row')", (time.time_ns() // 1000,))  # fmt: skip
         except sqlite3.Error as error:
-            raise SpoolError(
-                f"cannot open the spool {self._file}: {error}",
-                "free disk space, or move the file away (unpublished rows in it are lost)",
-            ) from error
+            db.close()
+            raise self._unusable(error) from error
+        except SpoolError:
+            db.close()
+            raise
         return db
+
+    def _check_format(self, found: int) -> None:
+        if found > _FORMAT:
+            raise SpoolError(f"{self._file} was written by a newer fallow", "upgrade fallow, or give another --spool")
+
+    def _unusable(self, error: sqlite3.Error) -> SpoolError:
+        return SpoolError(
+            f"cannot open the spool {self._file}: {error}",
+            "free disk space, or move the file away (unpublished rows in it are lost)",
+        )
 
     def lock(self) -> None:
         """Makes this process the only agent on the spool; SpoolError where another one is."""

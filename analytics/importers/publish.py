@@ -49,14 +49,14 @@ class Published:
 
 def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
-    todo = [(DEVICE, imported.device), (GPU, imported.gpu)]
-    present = {table.name: _present(lake, table, imported.host) for table, _ in todo}
+    due = [(DEVICE, imported.device), (GPU, imported.gpu)]
+    present = {table.name: _present(lake, table, imported.host) for table, _ in due}
     for files in present.values():
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     return tuple(
         _publish_table(lake, table, conform(frame, table), imported.host, present[table.name], progress=progress)
-        for table, frame in todo
+        for table, frame in due
     )
 
 

@@ -5,6 +5,7 @@ DuckDB does the adding, in integers of milliseconds; hours and shares are made f
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -165,7 +166,15 @@ def _idle(spells: pl.DataFrame) -> Idle:
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     """One empty database for all sums: opening one costs ten times what a sum does. Names live in the cursors."""
-    return duckdb.connect()
+    connection = duckdb.connect()
+    atexit.register(_forget)
+    return connection
+
+
+def _forget() -> None:
+    """Lets the database go while the interpreter is whole: DuckDB complains of leaks if it has to go later."""
+    _database().close()
+    _database.cache_clear()
 
 
 def _as_int(value: object) -> int:
