@@ -14,6 +14,7 @@ import pytest
 
 from fallow import parquet, schema
 from fallow.lake import Lake
+from tests.agent.player import Player
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import library_folder
 
@@ -86,6 +87,11 @@ def fake_host(tmp_path: Path, library: Path) -> Callable[[Scenario], FakeHost]:
         return FakeHost(tmp_path, clean_environment(scenario.environment(library, path)))
 
     return make
+
+
+@pytest.fixture
+def player(library: Path, tmp_path: Path) -> Player:
+    return Player(library, tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,207 @@
+"""The fake driver: its truth, its library, identity and plain readings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.player import OTHER_UUID, UUID, Player, one
+from tests.fakes.nvml import (
+    GIB,
+    Gpu,
+    NoCompilerError,
+    Scenario,
+    Steps,
+    constant,
+    library_folder,
+    ms_ago,
+    standard_fleet,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# -- the truth itself
+
+
+def test_steps_answer_for_any_stretch() -> None:
+    steps = Steps(((0, 80.0), (30, 0.0), (40, 20.0)))
+
+    assert [steps.at(t) for t in (-1, 0, 29.999, 30, 45)] == [80, 80, 80, 0, 20]
+    assert steps.mean(20, 50) == (80 * 10 + 20 * 10) / 30
+    assert steps.max(30, 50) == 20
+    assert steps.zero_ratio(20, 40) == 0.5
+
+
+def test_steps_refuse_disorder() -> None:
+    with pytest.raises(ValueError, match="in order"):
+        Steps(((10, 1.0), (0, 2.0)))
+
+
+# -- the library
+
+
+def test_two_compilations_at_once_agree(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(library_folder, [tmp_path, tmp_path])
+
+    assert first == second
+    assert [path.name for path in first.iterdir()] == ["libnvidia-ml.so.1"]
+
+
+def test_no_compiler_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(NoCompilerError, match="ziglang"):
+        library_folder(tmp_path)
+
+
+def test_without_a_scenario_the_driver_is_not_loaded(library: Path) -> None:
+    program = "import pynvml\ntry: pynvml.nvmlInit()\nexcept pynvml.NVMLError_DriverNotLoaded: print('not loaded')"
+    environment = {name: value for name, value in os.environ.items() if name != "FALLOW_FAKE_NVML"}
+    environment["LD_LIBRARY_PATH"] = str(library)
+
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "not loaded\n"
+
+
+def test_a_malformed_scenario_aborts(player: Player, tmp_path: Path) -> None:
+    process = player.start(one(Gpu(UUID, model="two\nlines")), "nv.nvmlInit(); out = 0")
+    errors = process.communicate()[1]
+
+    assert process.returncode < 0
+    assert f"{tmp_path / 'scenario'}:8: unknown key" in errors
+
+
+# -- identity and plain readings
+
+
+def test_system(player: Player) -> None:
+    out = player.play(
+        one(),
+        """
+        out = [attempt(nv.nvmlDeviceGetCount)]
+        nv.nvmlInit()
+        out += [nv.nvmlSystemGetDriverVersion(), nv.nvmlSystemGetNVMLVersion(), nv.nvmlSystemGetCudaDriverVersion_v2(),
+                nv.nvmlDeviceGetCount(), nv.nvmlErrorString(15), attempt(nv.nvmlDeviceGetFanSpeed, None)]
+        nv.nvmlShutdown()
+        out += [attempt(nv.nvmlDeviceGetCount)]
+        """,
+    )
+
+    uninitialized = "NVMLError_Uninitialized"
+    missing = "NVMLError_FunctionNotFound"
+    assert out == [uninitialized, "580.65.06", "13.580.65.06", 13000, 1, "GPU is lost", missing, uninitialized]
+
+
+def test_identity(player: Player) -> None:
+    first = Gpu(OTHER_UUID)
+    second = Gpu(UUID, model="NVIDIA A100-SXM4-40GB", minor=7, pci_bus_id="0001:c3:00", serial="42", architecture=7)
+    out = player.play(
+        Scenario(gpus=(first, second), start_ms=ms_ago(1)),
+        f"""
+        nv.nvmlInit()
+        gpu = nv.nvmlDeviceGetHandleByUUID("{UUID}")
+        pci = nv.nvmlDeviceGetPciInfo_v3(gpu)
+        out = (nv.nvmlDeviceGetIndex(gpu), nv.nvmlDeviceGetMinorNumber(gpu), nv.nvmlDeviceGetName(gpu),
+               nv.nvmlDeviceGetUUID(gpu), nv.nvmlDeviceGetSerial(gpu), pci.busId, pci.bus,
+               nv.nvmlDeviceGetArchitecture(gpu), nv.nvmlDeviceGetCudaComputeCapability(gpu),
+               nv.nvmlDeviceGetPersistenceMode(gpu), nv.nvmlDeviceGetEccMode(gpu),
+               attempt(nv.nvmlDeviceGetHandleByIndex, 2), attempt(nv.nvmlDeviceGetHandleByUUID, "GPU-none"),
+               attempt(nv.nvmlDeviceGetName, nv.c_nvmlDevice_t()))
+        """,
+    )
+
+    name = "NVIDIA A100-SXM4-40GB"
+    errors = ("NVMLError_InvalidArgument", "NVMLError_NotFound", "NVMLError_InvalidArgument")
+    assert out == (1, 7, name, UUID, "42", "00000001:C3:00.0", 0xC3, 7, (9, 0), 1, [1, 1], *errors)
+
+
+def test_readings_follow_their_steps(player: Player) -> None:
+    gpu = Gpu(
+        UUID,
+        power_w=Steps(((0, 100), (10, 350.125))),
+        temperature_c=Steps(((0, 30), (10, 61))),
+        sm_clock=constant(1200),
+        mem_clock=constant(1593),
+        throttle=constant(0x24),
+        power_limit_w=400,
+        mem_temperature_c=constant(77),
+    )
+    out = player.ask(
+        one(gpu),
+        """
+        fields = nv.nvmlDeviceGetFieldValues(gpu, [82, 83, 185, 186, 999])
+        out = (nv.nvmlDeviceGetPowerUsage(gpu), nv.nvmlDeviceGetTemperature(gpu, 0), nv.nvmlDeviceGetTemperatureV(gpu, 0),
+               nv.nvmlDeviceGetClockInfo(gpu, nv.NVML_CLOCK_SM), nv.nvmlDeviceGetClockInfo(gpu, nv.NVML_CLOCK_MEM),
+               nv.nvmlDeviceGetMaxClockInfo(gpu, nv.NVML_CLOCK_SM), nv.nvmlDeviceGetCurrentClocksEventReasons(gpu),
+               nv.nvmlDeviceGetCurrentClocksThrottleReasons(gpu), nv.nvmlDeviceGetEnforcedPowerLimit(gpu),
+               nv.nvmlDeviceGetPowerManagementLimit(gpu), [field.nvmlReturn for field in fields],
+               fields[0].value.uiVal, fields[2].value.uiVal, fields[3].value.uiVal)
+        """,
+    )
+
+    limits = (400_000, 400_000)
+    assert out == (350_125, 61, 61, 1200, 1593, 1980, 0x24, 0x24, *limits, [0, 0, 0, 0, 3], 77, 350_125, 350_125)
+
+
+def test_memory_versions_differ_in_what_the_driver_keeps(player: Player) -> None:
+    gpu = Gpu(UUID, mem_total_bytes=80 * GIB, mem_reserved_bytes=GIB, mem_used=Steps(((0, 0), (5, 3 * GIB + 1))))
+    out = player.ask(
+        one(gpu),
+        """
+        old, new = nv.nvmlDeviceGetMemoryInfo(gpu), nv.nvmlDeviceGetMemoryInfo(gpu, nv.nvmlMemory_v2)
+        out = ((old.total, old.used, old.free), (new.total, new.reserved, new.used, new.free),
+               attempt(nv.nvmlDeviceGetMemoryInfo, gpu, 1))
+        """,
+    )
+
+    used, free = 3 * GIB + 1, 76 * GIB - 1
+    old, new = (80 * GIB, used + GIB, free), (80 * GIB, GIB, used, free)
+    assert out == (old, new, "NVMLError_ArgumentVersionMismatch")
+
+
+def test_energy_is_exact(player: Player) -> None:
+    spent = Gpu(UUID, power_w=Steps(((0, 123.457), (1.001, 699.999), (50.003, 0))), energy_offset_mj=10**12)
+    running = Gpu(OTHER_UUID, power_w=Steps(((0, 50.5), (20, 333.333))))
+    scenario = Scenario(gpus=(spent, running), start_ms=ms_ago(60))
+    energy, before, reading, after = player.ask(
+        scenario,
+        """
+        out = [nv.nvmlDeviceGetTotalEnergyConsumption(gpu), time.time_ns()]
+        out += [nv.nvmlDeviceGetTotalEnergyConsumption(nv.nvmlDeviceGetHandleByIndex(1)), time.time_ns()]
+        """,
+    )
+
+    exact_microjoules = 1001 * 123_457 + 49_002 * 699_999
+    assert energy == spent.energy_mj(60) == 10**12 + exact_microjoules // 1000
+    elapsed_ms = range(before // 10**6 - scenario.start_ms, after // 10**6 - scenario.start_ms + 1)
+    assert reading in {running.energy_mj_at_ms(t_ms) for t_ms in elapsed_ms}
+
+
+# -- the ready-made fleet
+
+
+def test_standard_fleet(player: Player) -> None:
+    out = player.play(
+        standard_fleet(ms_ago(60), range(1000, 1032)),
+        """
+        nv.nvmlInit()
+        handles = [nv.nvmlDeviceGetHandleByIndex(index) for index in range(nv.nvmlDeviceGetCount())]
+        lists = [nv.nvmlDeviceGetComputeRunningProcesses_v3(handle) for handle in handles]
+        out = (len({nv.nvmlDeviceGetUUID(handle) for handle in handles}), sorted(p.pid for each in lists for p in each),
+               [nv.nvmlDeviceGetUtilizationRates(handle).gpu for handle in handles[:2]])
+        """,
+    )
+
+    assert out == (8, list(range(1000, 1032)), [0, 100])

@@ -1,0 +1,146 @@
+"""What can go wrong in the fake driver goes wrong as told, when told and where told."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.agent.player import START, UUID, Player, failing
+from tests.fakes.nvml import (
+    Fault,
+    Gpu,
+    Scenario,
+    ms_ago,
+)
+
+# -- faults
+
+ONE_FAULT_PROGRAM = """
+nv.nvmlInit()
+handles = [attempt(nv.nvmlDeviceGetHandleByIndex, index) for index in (0, 1)]
+out = [handle if isinstance(handle, str) else
+       (attempt(nv.nvmlDeviceGetPowerUsage, handle), attempt(nv.nvmlDeviceGetTemperature, handle, 0)) for handle in handles]
+"""
+HEALTHY = (70_000, 35)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("lost", "GpuIsLost"), ("reset_required", "ResetRequired"), ("unknown", "Unknown")]
+)
+def test_fault_of_one_gpu_leaves_the_others(player: Player, kind: Any, error: str) -> None:
+    out = player.play(failing(Fault(kind, gpu=0)), ONE_FAULT_PROGRAM)
+
+    assert out == [f"NVMLError_{error}", HEALTHY]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("not_supported", "NotSupported"),
+        ("no_permission", "NoPermission"),
+        ("function_not_found", "FunctionNotFound"),
+        ("timeout", "Timeout"),
+    ],
+)
+def test_fault_of_one_function(player: Player, kind: Any, error: str) -> None:
+    out = player.play(failing(Fault(kind, gpu=1, function="nvmlDeviceGetPowerUsage")), ONE_FAULT_PROGRAM)
+
+    assert out == [HEALTHY, (f"NVMLError_{error}", 35)]
+
+
+def test_fault_by_name_without_version_in_its_time(player: Player) -> None:
+    past = Fault("lost", end_s=30)
+    future = Fault("lost", start_s=1000)
+    memory = Fault("not_supported", function="nvmlDeviceGetMemoryInfo")
+    out = player.ask(
+        failing(past, future, memory),
+        "out = [attempt(nv.nvmlDeviceGetMemoryInfo, gpu, v) for v in (None, nv.nvmlMemory_v2)], nv.nvmlDeviceGetPowerUsage(gpu)",
+    )
+
+    assert out == (["NVMLError_NotSupported"] * 2, 70_000)
+
+
+def test_a_gpu_is_lost_while_it_is_watched(player: Player) -> None:
+    scenario = Scenario(gpus=(Gpu(UUID),), start_ms=ms_ago(0), faults=(Fault("lost", gpu=0, start_s=2.0),))
+    out = player.ask(
+        scenario,
+        """
+        out = [nv.nvmlDeviceGetPowerUsage(gpu)]
+        while not isinstance(answer := attempt(nv.nvmlDeviceGetPowerUsage, gpu), str):
+            time.sleep(0.01)
+        out += [answer, time.time()]
+        """,
+    )
+
+    assert out[:2] == [70_000, "NVMLError_GpuIsLost"]
+    assert scenario.seconds(out[2]) == pytest.approx(2.0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "program"),
+    [
+        (Fault("hang", function="nvmlInit"), "nv.nvmlInit(); out = 0"),
+        (Fault("hang", gpu=0, function="nvmlDeviceGetPowerUsage"), START + "out = nv.nvmlDeviceGetPowerUsage(gpu)"),
+        (Fault("hang", gpu=0), "nv.nvmlInit(); out = nv.nvmlDeviceGetHandleByIndex(0)"),
+    ],
+)
+def test_hang_blocks_for_ever(player: Player, fault: Fault, program: str) -> None:
+    process = player.start(failing(fault), "print('calling', flush=True)\n" + program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "calling\n"
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.4)
+    process.kill()
+    process.communicate()
+
+
+def test_hang_of_one_gpu_leaves_the_others(player: Player) -> None:
+    program = "nv.nvmlInit(); out = nv.nvmlDeviceGetPowerUsage(nv.nvmlDeviceGetHandleByIndex(1))"
+
+    assert player.play(failing(Fault("hang", gpu=0)), program) == 70_000
+
+
+def test_hang_may_end(player: Player) -> None:
+    scenario = Scenario(gpus=(Gpu(UUID),), start_ms=ms_ago(0), faults=(Fault("hang", gpu=0, end_s=0.8),))
+    woken, power = player.ask(scenario, "out = (time.time(), nv.nvmlDeviceGetPowerUsage(gpu))")
+
+    assert scenario.seconds(woken) >= 0.8
+    assert power == 70_000
+
+
+def test_slow_calls(player: Player) -> None:
+    fault = Fault("slow", function="nvmlDeviceGetPowerUsage", delay_s=0.15)
+    out = player.ask(
+        failing(fault), "t = time.time(); power = nv.nvmlDeviceGetPowerUsage(gpu); out = (power, time.time() - t)"
+    )
+
+    assert out[0] == 70_000
+    assert out[1] >= 0.15
+
+
+def test_driver_not_loaded(player: Player) -> None:
+    assert player.play(failing(Fault("driver_not_loaded")), "out = attempt(nv.nvmlInit)") == "NVMLError_DriverNotLoaded"
+
+
+def test_mismatch_strikes_init(player: Player) -> None:
+    assert player.play(failing(Fault("mismatch")), "out = attempt(nv.nvmlInit)") == "NVMLError_LibRmVersionMismatch"
+
+
+def test_mismatch_stays_with_a_process_from_before_the_upgrade(player: Player) -> None:
+    start_ms = ms_ago(0)
+    scenario = Scenario(gpus=(Gpu(UUID),), start_ms=start_ms, faults=(Fault("mismatch", start_s=2.0, end_s=2.1),))
+    old = player.ask(
+        scenario,
+        f"""
+        out = [nv.nvmlDeviceGetPowerUsage(gpu)]
+        time.sleep({start_ms / 1000 + 2.15} - time.time())
+        out += [attempt(nv.nvmlDeviceGetPowerUsage, gpu), attempt(nv.nvmlInit)]
+        """,
+    )
+
+    mismatch = "NVMLError_LibRmVersionMismatch"
+    assert old == [70_000, mismatch, mismatch]
+    assert player.ask(scenario, "out = nv.nvmlDeviceGetPowerUsage(gpu)") == 70_000
