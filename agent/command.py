@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import argparse
 
 
+_LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|once")
@@ -81,10 +84,13 @@ def _settings(args: argparse.Namespace) -> AgentSettings:
     if interval_ms < SECOND_MS:
         raise UsageError(f"--interval {args.interval} is too short", "the shortest interval is 1s")
     lake = Lake.at(loaded.require("lake.path", "--lake"))
+    host = loaded.text("agent.host") or socket.gethostname()
+    if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:
+        raise UsageError(f"--host {host[:40]!r} cannot name a folder", "give a printable name of at most 80 bytes")
     return AgentSettings(
         lake=lake.root,
         spool=loaded.require("agent.spool", "--spool"),
-        host=loaded.text("agent.host") or socket.gethostname(),
+        host=host,
         pool=loaded.text("agent.pool"),
         interval_ms=interval_ms,
         process_interval_ms=max(interval_ms, loaded.integer("agent.process_interval")),

@@ -58,7 +58,7 @@ class Announce(Protocol):
     """Told of every call before it is made, so that a call that never returns can be named."""
 
     def __call__(self, uuid: str, call: str) -> None:
-        """Takes the GPU (empty for the driver as a whole) and the call's name."""
+        """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
         ...
 
 
@@ -95,7 +95,9 @@ class Gpu:
     handle: Any
     uuid: str
     index: int
-    off: set[str] = field(default_factory=set)
+    off: dict[str, str] = field(default_factory=dict)
+    """Calls that are switched off, and the kind of event that said so."""
+    said: set[str] = field(default_factory=set)
     strikes: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -111,6 +113,7 @@ class Driver:
         self._announce = announce
         self.costs = Costs()
         self.incidents: list[Incident] = []
+        self._missing: list[int] = []
 
     def open(self, skip: frozenset[str]) -> list[Gpu]:
         """Loads the library and returns the GPUs except those to skip; raises DriverGoneError where it cannot."""
@@ -119,18 +122,29 @@ class Driver:
             count = self._timed("", pynvml.nvmlDeviceGetCount)
         except pynvml.NVMLError as error:
             raise DriverGoneError(error.value, str(error)) from error
-        gpus = []
-        for index in range(count):
-            try:
-                handle = self._timed("", pynvml.nvmlDeviceGetHandleByIndex, index)
-                uuid = self._timed("", pynvml.nvmlDeviceGetUUID, handle)
-            except pynvml.NVMLError as error:
-                self._check_driver(error)
-                self.incidents.append(Incident("gpu_lost", f"GPU {index} cannot be opened: {error}"))
-                continue
-            if uuid not in skip:
-                gpus.append(Gpu(handle, uuid, index))
+        found = [self._open_one(index, skip) for index in range(count) if f"#{index}" not in skip]
+        return [gpu for gpu in found if gpu is not None]
+
+    def open_missing(self) -> list[Gpu]:
+        """GPUs that could not be opened before and can now."""
+        missing, self._missing = self._missing, []
+        said, self.incidents = self.incidents, []
+        found = [self._open_one(index, frozenset()) for index in missing]
+        self.incidents = said  # it was said once that they cannot be opened
+        gpus = [gpu for gpu in found if gpu is not None]
+        self.incidents += [Incident("gpu_ok", f"GPU {gpu.index} can be opened again", gpu.uuid) for gpu in gpus]
         return gpus
+
+    def _open_one(self, index: int, skip: frozenset[str]) -> Gpu | None:
+        try:
+            handle = self._timed(f"#{index}", pynvml.nvmlDeviceGetHandleByIndex, index)
+            uuid = self._timed(f"#{index}", pynvml.nvmlDeviceGetUUID, handle)
+        except pynvml.NVMLError as error:
+            self._check_driver(error)
+            self._missing.append(index)
+            self.incidents.append(Incident("gpu_lost", f"GPU {index} cannot be opened: {error}"))
+            return None
+        return None if uuid in skip else Gpu(handle, uuid, index)
 
     def system(self, call: Callable[..., Any]) -> Any:
         """The result of a call about the whole system, None where it fails."""
@@ -168,15 +182,16 @@ class Driver:
             _, samples = self._timed(gpu.uuid, pynvml.nvmlDeviceGetSamples, gpu.handle, kind, last_seen_us)
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_FOUND:
+                gpu.strikes.pop(key, None)
                 return []  # nothing new: the driver's word for an idle GPU, not an error
             self._judge(gpu, key, error)
             return None
         gpu.strikes.pop(key, None)
         return _pairs(samples)
 
-    def supports(self, gpu: Gpu, key: str) -> bool:
-        """Whether the call has not been switched off for the GPU."""
-        return key not in gpu.off
+    def unsupported(self, gpu: Gpu, call: Callable[..., Any]) -> bool:
+        """Whether the GPU has said that it does not know such a thing."""
+        return gpu.off.get(call.__name__) == "call_unsupported"
 
     def _judge(self, gpu: Gpu, key: str, error: pynvml.NVMLError) -> None:
         code = error.value
@@ -184,8 +199,10 @@ class Driver:
         if code in _GPU_GONE:
             raise GpuGoneError(_GPU_GONE[code]) from error
         if code in _OFF:
-            gpu.off.add(key)
-            self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
+            gpu.off[key] = _OFF[code]
+            if key not in gpu.said:
+                gpu.said.add(key)
+                self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
         else:
             gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
 

@@ -28,38 +28,49 @@ class Fleet:
     def __init__(self, call_timeout_s: float) -> None:
         self._timeout_s = call_timeout_s
         self._worker: WorkerClient | None = None
-        self._stuck: list[tuple[WorkerClient, str]] = []
+        self._stuck: dict[WorkerClient, tuple[str, ...]] = {}
+        """Workers that were set aside, with the GPUs that each blocks on."""
         self._incidents: list[dict[str, Any]] = []
         self._devices: list[dict[str, Any]] = []
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
+        self._driver_down = False
+        self._indexes: dict[str, int] = {}
         self.uuids: tuple[str, ...] = ()
         self.down: dict[str, str] = {}
-        """Health of the GPUs that no worker watches."""
+        """Health of the known GPUs that no worker watches."""
         self.drain_every_s = 4.0
 
     def start(self) -> None:
-        """Starts the first worker; raises DriverError where the driver cannot be used."""
-        worker = WorkerClient()
-        try:
-            answer = worker.request("open", self._timeout_s)
-        except WorkerHungError as hung:
-            worker.end(_END_PATIENCE_S)
-            raise driver_error(0, f"{hung} within {self._timeout_s:g} s") from hung
-        except WorkerGoneError as gone:
-            worker.end(_END_PATIENCE_S)
-            raise driver_error(0, str(gone)) from gone
-        if lost := answer.get("driver_gone"):
-            worker.end(_END_PATIENCE_S)
-            raise driver_error(lost["code"], lost["message"])
-        self._worker = worker
-        self._incidents += answer["incidents"]
-        self.uuids = tuple(answer["gpus"])
-        if not self.uuids:
+        """Starts the first worker; raises DriverError where the driver cannot be used.
+
+        A GPU that blocks is left out, and the next worker watches the others.
+        """
+        while self._worker is None:
+            worker = WorkerClient(self._skip())
+            try:
+                answer = worker.request("open", self._timeout_s)
+            except WorkerHungError as hung:
+                if not hung.uuid:
+                    worker.end(_END_PATIENCE_S)
+                    self.close()
+                    raise driver_error(0, f"{hung} within {self._timeout_s:g} s") from hung
+                self._set_aside(worker, hung)
+                continue
+            except WorkerGoneError as gone:
+                worker.end(_END_PATIENCE_S)
+                self.close()
+                raise driver_error(0, str(gone)) from gone
+            if lost := answer.get("driver_gone"):
+                worker.end(_END_PATIENCE_S)
+                self.close()
+                raise driver_error(lost["code"], lost["message"])
+            self._worker = worker
+            self._take_opened(answer)
+        if not self.uuids and not self._stuck:
             self.close()
-            raise driver_error(0, "it is loaded and lists no GPU")
-        self._devices += answer["devices"]
+            raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
     def drain(self) -> None:
         """Lets the worker take new samples; trouble is noted and dealt with, never raised."""
@@ -90,6 +101,7 @@ class Fleet:
             raise DriverDownError("no answer for this interval")
         self.drain_every_s = answer["drain_every_s"]
         self._devices += answer["devices"]
+        self._know(answer["gpus"])
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
@@ -121,7 +133,7 @@ class Fleet:
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
-        for stuck, _ in self._stuck:
+        for stuck in self._stuck:
             stuck.end(_END_PATIENCE_S)
         self._stuck.clear()
 
@@ -140,21 +152,36 @@ class Fleet:
         if lost := answer.get("driver_gone"):
             self._lose_driver(worker, lost["message"])
             return None
-        self._incidents += answer["incidents"]
+        self._incidents += answer.pop("incidents")
         return answer
 
     def _set_aside(self, worker: WorkerClient, hung: WorkerHungError) -> None:
         """Leaves a blocked worker alone and marks what it blocks on; the next try watches the rest."""
-        self._stuck.append((worker, hung.uuid))
         self._worker = None
-        wedged = [hung.uuid] if hung.uuid else [uuid for uuid in self.uuids if uuid not in self.down]
-        for uuid in wedged:
-            self.down[uuid] = "wedged"
-            self._note("gpu_wedged", f"{hung.call or 'the worker'} has not returned for {self._timeout_s:g} s", uuid)
+        if not hung.call:
+            # the process itself did not run (stopped, starved): that says nothing of any GPU, so nothing is claimed
+            self._stuck[worker] = ()
+            self._note("worker_restart", f"the NVML worker did not run for {self._timeout_s:g} s; a new one is started")
+            return
+        blocked = (hung.uuid,) if hung.uuid else tuple(uuid for uuid in self.uuids if uuid not in self.down)
+        self._stuck[worker] = blocked
+        for target in blocked:
+            known = _uuid(target)
+            if known is not None:
+                self.down[known] = "wedged"
+                self.uuids = tuple(sorted({*self.uuids, known}))
+            where = f"GPU {target[1:]}: " if known is None else ""
+            self._note("gpu_wedged", f"{where}{hung.call} has not returned for {self._timeout_s:g} s", known)
+
+    def _skip(self) -> frozenset[str]:
+        """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
+        targets = {target for blocked in self._stuck.values() for target in blocked}
+        return frozenset(targets | {f"#{self._indexes[uuid]}" for uuid in targets if uuid in self._indexes})
 
     def _lose_driver(self, worker: WorkerClient, message: str) -> None:
         worker.end(_END_PATIENCE_S)
         self._worker = None
+        self._driver_down = True
         self.down = dict.fromkeys(self.uuids, "driver_down") | {
             uuid: health for uuid, health in self.down.items() if health == "wedged"
         }
@@ -163,42 +190,60 @@ class Fleet:
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned: its GPU is watched again, by a fresh worker."""
-        for entry in list(self._stuck):
-            stuck, uuid = entry
-            if not stuck.answered_late():
-                continue
+        for stuck in [each for each in self._stuck if each.answered_late()]:
+            freed = self._stuck.pop(stuck)
             stuck.end(_END_PATIENCE_S)
-            self._stuck.remove(entry)
-            if self._worker is not None:
+            still = {target for blocked in self._stuck.values() for target in blocked}
+            for target in freed:
+                if target in still:
+                    continue
+                if self.down.get(target) == "wedged":
+                    del self.down[target]
+                    if self._driver_down:
+                        self.down[target] = "driver_down"
+                self._note("gpu_ok", "the call that had not returned came back", _uuid(target))
+            if freed and self._worker is not None:
                 self._worker.end(_END_PATIENCE_S)
                 self._worker = None
-            freed = [uuid] if uuid else list(self.down)
-            for each in freed:
-                self.down.pop(each, None)
-                self._note("gpu_ok", "the call that had not returned came back", each)
 
     def _try_again(self) -> None:
         """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down."""
         if self._retry_in > 0:
             self._retry_in -= 1
             return
-        wedged = frozenset(uuid for uuid, health in self.down.items() if health == "wedged")
-        if len(wedged) == len(self.uuids):
+        wedged = {uuid for uuid, health in self.down.items() if health == "wedged"}
+        if self.uuids and len(wedged) == len(self.uuids):
             return  # nothing is left to watch, and one more blocked process helps nobody
-        worker = WorkerClient(wedged)
-        self._worker = worker
+        self._worker = WorkerClient(self._skip())
         self._worker_cpu_s = 0.0
-        answer = self._ask(worker, "open")
+        answer = self._ask(self._worker, "open")
         if answer is None:
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = self._backoff
             return
         self._backoff = 1
-        self._devices += answer["devices"]  # a new driver is a change
-        if "driver_down" in self.down.values():
+        if self._driver_down:
+            self._driver_down = False
             self._note("driver_up", "the driver answers again")
-        self.uuids = tuple(sorted({*wedged, *answer["gpus"]}))
-        self.down = dict.fromkeys(wedged, "wedged")
+        self._take_opened(answer)
+
+    def _take_opened(self, answer: dict[str, Any]) -> None:
+        self._incidents += answer.pop("incidents", [])
+        self._devices += answer["devices"]  # a new driver is a change
+        self._indexes |= {device["gpu"]: device["gpu_index"] for device in answer["devices"]}
+        self._know(answer["gpus"])
+
+    def _know(self, watched: list[str]) -> None:
+        """Every GPU that was ever seen is accounted for: watched, wedged, or lost because it cannot be opened."""
+        self.uuids = tuple(sorted({*self.uuids, *watched}))
+        self.down = {
+            uuid: "wedged" if self.down.get(uuid) == "wedged" else "lost" for uuid in self.uuids if uuid not in watched
+        }
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
         self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})
+
+
+def _uuid(target: str) -> str | None:
+    """The UUID that a set-aside worker blocks on; None where only its position is known."""
+    return None if target.startswith("#") else target

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pwd
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -15,6 +17,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], dict[str, Any]] = {}
+        self._names: dict[int, str] = {}
 
     def describe(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows with started, user, command and attribution where /proc knows them."""
@@ -30,18 +33,27 @@ class Owners:
 
     def _look_up(self, pid: int) -> dict[str, Any] | None:
         try:
-            process = psutil.Process(pid)
-            started = round(process.create_time() * 1000)
+            started = round(psutil.Process(pid).create_time() * 1000)
             known = self._known.get((pid, started))
             if known is not None:
                 return known
-            with process.oneshot():
-                # the name alone: arguments hold secrets and are off by default
-                return {
-                    "started": started,
-                    "user": process.username(),
-                    "command": process.name(),
-                    "attribution": "proc",
-                }
-        except psutil.Error:
+            folder = Path("/proc", str(pid))
+            # the name alone: arguments hold secrets and are off by default; any bytes may stand in it
+            command = folder.joinpath("comm").read_bytes().rstrip(b"\n").decode(errors="replace")
+            return {
+                "started": started,
+                "user": self._login_name(folder.stat().st_uid),
+                "command": command,
+                "attribution": "proc",
+            }
+        except (psutil.Error, OSError):
             return None
+
+    def _login_name(self, uid: int) -> str:
+        """The login name, or the number where it has none; asked once, since a directory service may be slow."""
+        if uid not in self._names:
+            try:
+                self._names[uid] = pwd.getpwuid(uid).pw_name.encode(errors="surrogateescape").decode(errors="replace")
+            except KeyError:
+                self._names[uid] = str(uid)
+        return self._names[uid]

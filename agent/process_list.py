@@ -24,7 +24,7 @@ _LISTS: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 def read_processes(driver: Driver, gpu: Gpu) -> list[dict[str, Value]] | None:
-    """Columns of the `process` table that the driver knows; None where the compute list is unknown.
+    """Columns of the `process` table that the driver knows; None where a list is unknown.
 
     Raises GpuGoneError and DriverGoneError.
     """
@@ -32,9 +32,9 @@ def read_processes(driver: Driver, gpu: Gpu) -> list[dict[str, Value]] | None:
     for kind, call in _LISTS:
         processes = driver.ask(gpu, call)
         if processes is None:
-            if kind == "compute":
-                return None  # without it nobody can say that the GPU is free
-            continue
+            if kind != "compute" and driver.unsupported(gpu, call):
+                continue  # a kind of process that this GPU cannot have
+            return None  # a list that failed or was refused: nobody can say that the GPU is free
         found.extend(
             {"gpu": gpu.uuid, "pid": each.pid, "kind": kind, "mem_used_bytes": each.usedGpuMemory} for each in processes
         )

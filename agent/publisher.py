@@ -21,21 +21,35 @@ from fallow.schema import table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
+
+
+BATCH_ROWS = 20_000
+"""About seven hours of eight GPUs: bounds the publisher's memory when a store was away for long."""
+
 
 def publish(spool: Spool, lake: Lake, host: str) -> int:
-    """Publishes every row that is in the spool now and returns how many; raises LakeError and SpoolError."""
-    last = spool.last_seq()
-    if last is None:
-        return 0
-    groups = _grouped(spool.rows_until(last))
-    for (name, date), rows in sorted(groups.items()):
-        described = table(name)
-        data = parquet.table_from_rows(described, [row.body for row in rows])
-        file = LakeFile(name, date, host, rows[0].seq, rows[-1].seq)
-        lake.put(file, parquet.encode(described, data, {"host": host}))
-        _remove_hidden(lake, file)
-    spool.forget_until(last)
-    return sum(len(rows) for rows in groups.values())
+    """Publishes every row that is in the spool and returns how many; raises LakeError and SpoolError."""
+    count = 0
+    while (last := spool.last_seq(BATCH_ROWS)) is not None:
+        groups = _grouped(spool.rows_until(last))
+        for (name, date), rows in sorted(groups.items()):
+            file = LakeFile(name, date, host, rows[0].seq, rows[-1].seq)
+            lake.put(file, parquet.encode(table(name), _arrow(name, rows), {"host": host}))
+            _remove_hidden(lake, file)
+        spool.forget_until(last)
+        count += sum(len(rows) for rows in groups.values())
+    return count
+
+
+def _arrow(name: str, rows: list[SpooledRow]) -> pa.Table:
+    """The rows in the table's schema; says aloud where a value did not fit its column and had to become null."""
+    data = parquet.table_from_rows(table(name), [row.body for row in rows])
+    for column in data.column_names:
+        lost = data.column(column).null_count - sum(row.body.get(column) is None for row in rows)
+        if lost:
+            print(f"{lost} values of {name}.{column} do not fit the column and are null", file=sys.stderr)
+    return data
 
 
 def _grouped(rows: Iterable[SpooledRow]) -> dict[tuple[str, str], list[SpooledRow]]:
@@ -64,6 +78,9 @@ def main() -> int:
     except FallowError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except Exception as error:  # noqa: BLE001  # whatever it is, the agent logs it as one line and tries again
+        print(f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
+        return 1
     print(count)
     return 0
 

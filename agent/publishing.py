@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fallow.agent")
 
-_LAST_TRY_S = 60.0
+_PATIENCE_S = 600.0  # a publisher that takes longer hangs in the store
+_LAST_TRY_S = 20.0  # at the end of the run
+_KILLED_S = 5.0
 
 
 class Publishing:
@@ -24,21 +27,22 @@ class Publishing:
         self._spool = spool
         self._running: subprocess.Popen[str] | None = None
         self._next_s = 0.0
+        self._deadline_s = 0.0
 
     def start_if_due(self, now_s: float, *, waiting: int) -> None:
         """Collects a publisher that has ended, and starts the next one when its time has come."""
         if self._running is not None:
-            if self._running.poll() is None:
+            if self._running.poll() is None and now_s < self._deadline_s:
                 return
             self._collect()
         if waiting and now_s >= self._next_s:
             self._next_s = now_s + self._settings.publish_every_ms / 1000
+            self._deadline_s = now_s + _PATIENCE_S
             self._running = self._start()
 
     def finish(self) -> bool:
         """Waits for a running publisher, then publishes the rest; False (and a log line) where rows stay behind."""
-        if self._running is not None:
-            self._wait()
+        self._wait()
         if self._spool.count():
             self._running = self._start()
             self._wait()
@@ -50,26 +54,35 @@ class Publishing:
     def _start(self) -> subprocess.Popen[str]:
         settings = self._settings
         return subprocess.Popen(
-            [sys.executable, "-m", "agent.publisher", settings.spool, settings.lake, settings.host],
+            [sys.executable, "-P", "-m", "agent.publisher", settings.spool, settings.lake, settings.host],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
         )
 
     def _wait(self) -> None:
         if self._running is not None:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._running.wait(_LAST_TRY_S)
-            except subprocess.TimeoutExpired:
-                self._running.terminate()
             self._collect()
 
     def _collect(self) -> None:
+        """Takes note of how the publisher ended, and ends one that hangs: unlike the worker it holds no GPU."""
         if self._running is None:
             return
-        _, errors = self._running.communicate()
-        if self._running.returncode != 0:
-            lines = errors.strip().splitlines()
-            log.warning("publishing failed, the rows stay in the spool: %s", lines[-1] if lines else "no reason given")
+        hung = self._running.poll() is None
+        if hung:
+            self._running.kill()
+        errors = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _, errors = self._running.communicate(timeout=_KILLED_S)
+        lines = errors.strip().splitlines()
+        if hung or self._running.returncode != 0:
+            reason = "it did not end in time" if hung else (lines[-1] if lines else "no reason given")
+            log.warning("publishing failed, the rows stay in the spool: %s", reason)
+        else:
+            for line in lines:
+                log.warning("publishing: %s", line)
         self._running = None

@@ -7,6 +7,7 @@ measured sample by sample, and is kept apart as `unsampled` (docs/how-a-number-i
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 RING_US = 10_000_000
 """The ring wraps after ten seconds: a gap inside a shorter pause between two drains cannot be lost samples."""
 
-SHORTEST_PERIOD_US = 166_667
-"""The driver averages over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); the shortest is what one read surely covers."""
+PERIOD_US = RING_US // 72
+"""72 samples in ten seconds. Learning it from the gaps would fail: an idle GPU leaves samples out."""
 
-LONGEST_PERIOD_US = 1_000_000
+RATE_US = 166_667
+"""A rate averages over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); the shortest is what one read surely covers."""
+
 SAME_CLOCK_US = 12_000_000
-"""A newest sample no older than the ring says that the driver stamps with the wall clock; other clocks are days off."""
+"""A newest sample no further away than the ring says that the driver stamps with the wall clock; others are days off."""
+
+_REGULAR_STEPS = 32  # so many steps of one length, and a longer period is the driver's own
+_REMEMBERED_DRAINS = 16  # about a minute: drifting clocks are followed, a stale sample moves nothing
 
 
 Segment = tuple[int, int, int, bool]
@@ -48,40 +54,45 @@ class Timeline:
     def __init__(self) -> None:
         self._segments: list[Segment] = []
         self._known_until_us: int | None = None
-        self._last_drain_us: int | None = None
-        self._period_us = SHORTEST_PERIOD_US
-        self._clock_offset_us: int | None = None
+        self._period_us = PERIOD_US
+        self._period_confirmed = False
+        self._slow_steps: list[int] = []
+        self._distances: deque[int] = deque(maxlen=_REMEMBERED_DRAINS)
         self.last_seen_us = 0
         """The largest timestamp that the driver has returned, in its own clock: what to pass back to it."""
 
-    def add_samples(self, samples: Iterable[tuple[int, int]], now_us: int) -> None:
-        """Adds (driver timestamp in us, percent) pairs from one drain; impossible ones are dropped."""
-        good = sorted((stamp, value) for stamp, value in samples if stamp > self.last_seen_us and 0 <= value <= 100)
-        if good:
-            self._learn(good, now_us)
-            in_time = self._last_drain_us is not None and now_us - self._last_drain_us < RING_US
-            for stamp, value in good:
-                self._add_one(stamp + (self._clock_offset_us or 0), value, in_time=in_time)
-            self.last_seen_us = good[-1][0]
-            self._last_drain_us = now_us
+    def add_samples(self, samples: Iterable[tuple[int, int]], now_us: int, *, in_time: bool) -> None:
+        """Adds (driver timestamp in us, percent) pairs from one drain.
 
-    def add_idle(self, now_us: int) -> None:
-        """Says that the ring holds nothing newer and that the driver's rate was 0: zero up to one period ago."""
-        if self._known_until_us is not None and now_us - (self._last_drain_us or 0) >= RING_US:
-            # drained too late: what the ring forgot in the meantime stays unknown
-            self._known_until_us = max(self._known_until_us, now_us - RING_US)
+        `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage makes its span
+        unknown; an impossible time stamp (0, or one seen before) is dropped.
+        """
+        fresh = sorted(pair for pair in samples if pair[0] > self.last_seen_us)
+        if not fresh:
+            return
+        self._learn_period(fresh)
+        offset_us = self._offset_us(now_us - fresh[-1][0])
+        for stamp, value in fresh:
+            self._add_one(stamp + offset_us, value, in_time=in_time)
+        self.last_seen_us = fresh[-1][0]
+
+    def add_idle(self, now_us: int, *, watched_us: int) -> None:
+        """Says that the ring holds nothing newer and that the driver's rate was 0: zero up to one period ago.
+
+        `watched_us` is how far back that answer reaches: to the drain before, and never further than the ring.
+        """
+        if self._known_until_us is not None:
+            self._known_until_us = max(self._known_until_us, now_us - min(watched_us, RING_US))
         self._zero_until(now_us - self._period_us)
-        self._last_drain_us = now_us
 
     def add_rate(self, value: int, now_us: int) -> None:
         """Adds one read of the driver's own average, which surely covers its shortest period and nothing more."""
-        self._append(now_us - SHORTEST_PERIOD_US, now_us, value, sampled=True)
-        self._last_drain_us = now_us
+        self._append(now_us - RATE_US, now_us, value, sampled=True)
 
     def begin(self, now_us: int) -> None:
         """Marks the moment of the first drain: nothing before it is claimed unless a sample says so."""
         if self._known_until_us is None:
-            self._known_until_us = self._last_drain_us = now_us
+            self._known_until_us = now_us
 
     def behind(self, now_us: int) -> bool:
         """Whether a sample should have come by now: either the GPU is idle or something is wrong."""
@@ -106,19 +117,26 @@ class Timeline:
             return Utilization(None, None, None, 0.0, 0.0)
         return Utilization(weighted / total, largest, zero / total, total / length, unsampled / length)
 
-    def _learn(self, good: list[tuple[int, int]], now_us: int) -> None:
-        """The driver's sample period and the distance of its clock from the wall clock."""
-        steps = [late - early for (early, _), (late, _) in pairwise(good)]
-        if steps:
-            self._period_us = min(LONGEST_PERIOD_US, round(median(steps)))
-        ahead = now_us - good[-1][0]
-        if 0 <= ahead < SAME_CLOCK_US:
-            self._clock_offset_us = 0
-        elif self._clock_offset_us is None or not -SAME_CLOCK_US < ahead - self._clock_offset_us < RING_US:
-            self._clock_offset_us = ahead
-        else:
-            # the newest sample is at most one period old: the smallest distance ever seen is the nearest to the truth
-            self._clock_offset_us = min(self._clock_offset_us, ahead)
+    def _learn_period(self, fresh: list[tuple[int, int]]) -> None:
+        """Whether the ring keeps the usual pace; a driver that is slower by a steady step is believed after a while."""
+        steps = [late - early for (early, _), (late, _) in pairwise(fresh)]
+        if any(step <= PERIOD_US * 5 // 4 for step in steps):
+            self._period_us, self._period_confirmed = PERIOD_US, True
+            self._slow_steps.clear()
+        elif not self._period_confirmed:
+            self._slow_steps = [*self._slow_steps, *steps][-_REGULAR_STEPS:]
+            few = len(self._slow_steps) < _REGULAR_STEPS
+            if not few and max(self._slow_steps) * 10 <= min(self._slow_steps) * 11:
+                self._period_us, self._period_confirmed = round(median(self._slow_steps)), True
+
+    def _offset_us(self, distance_us: int) -> int:
+        """What to add to the driver's time stamps, given how far the newest lies behind the wall clock."""
+        if abs(distance_us) < SAME_CLOCK_US:
+            self._distances.clear()
+            return 0
+        # another clock: a fresh sample is at most one period old, so the smallest distance of late is nearest to the truth
+        self._distances.append(distance_us)
+        return min(self._distances)
 
     def _add_one(self, end_us: int, value: int, *, in_time: bool) -> None:
         known = self._known_until_us
@@ -127,9 +145,12 @@ class Timeline:
             idle_before = bool(self._segments) and not self._segments[-1][3]
             if start_us - known <= self._period_us // 2 and not idle_before:
                 start_us = known  # jitter
-            elif in_time:
+            elif in_time and self._period_confirmed:
                 self._zero_until(start_us)
-        self._append(start_us, end_us, value, sampled=True)
+        if 0 <= value <= 100:
+            self._append(start_us, end_us, value, sampled=True)
+        elif known is not None:
+            self._known_until_us = max(known, end_us)  # the driver's noise: unknown, not zero
 
     def _zero_until(self, end_us: int) -> None:
         if self._known_until_us is not None:

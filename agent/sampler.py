@@ -10,10 +10,10 @@ from agent.collectors import COLLECTORS, Value
 from agent.driver import Driver, Gpu, GpuGoneError, Incident
 from agent.inventory import read_device
 from agent.process_list import LIST_AGAIN_BYTES, read_processes
-from agent.utilization import UtilizationMeter
+from agent.utilization import Clocks, UtilizationMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 Row = dict[str, Value]
 
@@ -37,15 +37,17 @@ class Watched:
 class Sampler:
     """Keeps every GPU apart from the others: what fails on one leaves the rest alone."""
 
-    def __init__(self, driver: Driver, gpus: Iterable[Gpu], now_us: Callable[[], int] | None = None) -> None:
+    def __init__(self, driver: Driver, gpus: Iterable[Gpu], clocks: Clocks | None = None) -> None:
         self.driver = driver
-        self._now_us = now_us or (lambda: time.time_ns() // 1000)
+        self._clocks = clocks or (lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
         self.watched = [Watched(gpu) for gpu in gpus]
+        self._rows_until_retry = _LONGEST_BACKOFF
 
     def devices(self, *, all_of_them: bool) -> list[Row]:
         """Inventory entries: all of them, or those that are new or have changed since the last call."""
         found = []
         for each in self._reachable():
+            each.gpu.off.clear()  # rights, modes and drivers change: what was refused is asked again
             try:
                 entry = read_device(self.driver, each.gpu)
             except GpuGoneError as gone:
@@ -60,7 +62,7 @@ class Sampler:
         """Takes the new samples of every GPU that can be reached."""
         for each in self._reachable():
             try:
-                each.meter.drain(self.driver, each.gpu, self._now_us())
+                each.meter.drain(self.driver, each.gpu, self._clocks)
             except GpuGoneError as gone:
                 self._lose(each, gone)
 
@@ -71,6 +73,7 @@ class Sampler:
 
     def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> tuple[list[Row], list[Row]]:
         """Rows of the `gpu` and `process` tables for the interval [start_ms, end_ms) that has just ended."""
+        self._retry_missing()
         gpu_rows, process_rows = [], []
         for each in self.watched:
             row, processes = self._row(each, start_ms, end_ms, list_processes=list_processes)
@@ -78,15 +81,22 @@ class Sampler:
             process_rows.extend(processes)
         return gpu_rows, process_rows
 
+    def _retry_missing(self) -> None:
+        """GPUs that could not be opened are tried again every few intervals, and watched from then on."""
+        self._rows_until_retry -= 1
+        if self._rows_until_retry <= 0:
+            self._rows_until_retry = _LONGEST_BACKOFF
+            self.watched += [Watched(gpu) for gpu in self.driver.open_missing()]
+
     def _row(self, each: Watched, start_ms: int, end_ms: int, *, list_processes: bool) -> tuple[Row, list[Row]]:
         row: Row = {"gpu": each.gpu.uuid, "time": start_ms, "interval_ms": end_ms - start_ms, "offset_ms": 0}
         processes: list[Row] = []
         if self._may_look(each):
             try:
-                each.meter.drain(self.driver, each.gpu, self._now_us())
-                row["read_delay_ms"] = self._now_us() // 1000 - end_ms
+                each.meter.drain(self.driver, each.gpu, self._clocks)
+                row["read_delay_ms"] = self._clocks()[0] // 1000 - end_ms
                 for collector in COLLECTORS:
-                    row |= collector.read(self.driver, each.gpu)
+                    row = {**collector.read(self.driver, each.gpu), **row}
                 processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
                 row |= each.meter.take(start_ms * 1000, end_ms * 1000)
                 row["process_count"] = each.process_count

@@ -7,6 +7,7 @@ that is lost and begun anew never reuses a number that its host has published un
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -56,6 +57,7 @@ class Spool:
                 f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
             ) from error
         self._file = self.folder / "spool.sqlite"
+        self._inode = 0
         try:
             self._db = self._open()
         except SpoolError:
@@ -63,49 +65,50 @@ class Spool:
             raise
 
     def _open(self) -> sqlite3.Connection:
-        try:
+        with self._guarded("open"):
             db = sqlite3.connect(self._file, timeout=10, isolation_level=None)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
-            db.executescript(_SCHEMA)
-            self._check_format(int(db.execute("PRAGMA user_version").fetchone()[0]))
-            with db:
-                db.execute(f"PRAGMA user_version={_FORMAT}")
-                db.execute("INSERT OR IGNORE INTO sqlite_sequence SELECT 'row', ? WHERE NOT EXISTS "
-                           "(SELECT 1 FROM sqlite_sequence WHERE name = 'row')", (time.time_ns() // 1000,))  # fmt: skip
-        except sqlite3.Error as error:
-            db.close()
-            raise self._unusable(error) from error
+            with self._guarded("open"):
+                self._prepare(db)
         except SpoolError:
             db.close()
             raise
+        self._inode = self._file.stat().st_ino
         return db
 
-    def _check_format(self, found: int) -> None:
-        if found > _FORMAT:
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Makes the tables where there are none; a spool that is there is only read, so that it opens on a full disk."""
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > _FORMAT:
             raise SpoolError(f"{self._file} was written by a newer fallow", "upgrade fallow, or give another --spool")
-
-    def _unusable(self, error: sqlite3.Error) -> SpoolError:
-        return SpoolError(
-            f"cannot open the spool {self._file}: {error}",
-            "free disk space, or move the file away (unpublished rows in it are lost)",
-        )
+        db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
+        if version < _FORMAT:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.executescript(_SCHEMA)
+            with db:
+                db.execute("INSERT INTO sqlite_sequence VALUES ('row', ?)", (time.time_ns() // 1000,))
+                db.execute(f"PRAGMA user_version={_FORMAT}")
 
     def lock(self) -> None:
-        """Makes this process the only agent on the spool; SpoolError where another one is."""
+        """Makes this process the only agent on the spool; SpoolError where another one is.
+
+        Numbers go on from now, so that a spool that was put back from a backup never reuses one.
+        """
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise SpoolError(
                 f"another agent runs on the spool {self.folder}", "stop it, or give this one another --spool"
             ) from error
+        with self._guarded("write"), self._db:
+            self._db.execute(
+                "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'row'", (time.time_ns() // 1000,)
+            )
 
     def append(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], facts: Mapping[str, str] | None = None) -> None:
         """Stores rows per table, and facts, in one commit: after a crash either all of them are there or none."""
-        try:
+        self._reopen_if_replaced()
+        with self._guarded("write"):
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:  # commits, or rolls back on any error
                 self._db.executemany(
@@ -117,39 +120,65 @@ class Spool:
                     ),
                 )
                 self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", (facts or {}).items())
-        except sqlite3.Error as error:
-            raise SpoolError(f"cannot write the spool {self._file}: {error}", "free disk space") from error
 
-    def last_seq(self) -> int | None:
-        """The newest row's number; None where the spool is empty."""
-        found = self._db.execute("SELECT max(seq) FROM row").fetchone()[0]
+    def last_seq(self, most: int) -> int | None:
+        """The number of the last of the oldest `most` rows; None where the spool is empty."""
+        with self._guarded("read"):
+            found = self._db.execute(
+                "SELECT max(seq) FROM (SELECT seq FROM row ORDER BY seq LIMIT ?)", (most,)
+            ).fetchone()[0]
         return None if found is None else int(found)
 
     def rows_until(self, seq: int) -> Iterator[SpooledRow]:
         """Every row up to and including a number, in order."""
-        for number, table, time_ms, body in self._db.execute(
-            "SELECT seq, name, time_ms, body FROM row WHERE seq <= ? ORDER BY seq", (seq,)
-        ):
-            yield SpooledRow(number, table, time_ms, json.loads(body))
+        with self._guarded("read"):
+            for number, table, time_ms, body in self._db.execute(
+                "SELECT seq, name, time_ms, body FROM row WHERE seq <= ? ORDER BY seq", (seq,)
+            ):
+                yield SpooledRow(number, table, time_ms, json.loads(body))
 
     def forget_until(self, seq: int) -> None:
         """Removes rows that the lake has confirmed."""
-        with self._db:
+        with self._guarded("write"), self._db:
             self._db.execute("DELETE FROM row WHERE seq <= ?", (seq,))
 
     def count(self) -> int:
         """Rows waiting."""
-        return int(self._db.execute("SELECT count(*) FROM row").fetchone()[0])
+        with self._guarded("read"):
+            return int(self._db.execute("SELECT count(*) FROM row").fetchone()[0])
 
     def note(self, key: str, value: str) -> None:
         """Remembers a fact about the agent across restarts."""
-        with self._db:
+        with self._guarded("write"), self._db:
             self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
 
     def noted(self, key: str) -> str | None:
         """A remembered fact."""
-        found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
+        with self._guarded("read"):
+            found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
         return None if found is None else str(found[0])
+
+    @contextlib.contextmanager
+    def _guarded(self, verb: str) -> Iterator[None]:
+        """SQLite's errors as one sentence."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise SpoolError(
+                f"cannot {verb} the spool {self._file}: {error}",
+                "free disk space, or move the file away (unpublished rows in it are lost)",
+            ) from error
+
+    def _reopen_if_replaced(self) -> None:
+        """Somebody removed or replaced the file: rows written into the old one would reach nobody."""
+        try:
+            same = self._file.stat().st_ino == self._inode
+        except OSError:
+            same = False
+        if not same:
+            self._db.close()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._db = self._open()
 
     def close(self) -> None:
         """Closes the file and gives up the lock."""

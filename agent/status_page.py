@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import mmap
 
 PAGE_BYTES = 256
+_COUNTER = struct.Struct("=Q")
 
 
 class StatusPage:
@@ -15,13 +17,20 @@ class StatusPage:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
+        self._calls = 0
 
     def announce(self, uuid: str, call: str) -> None:
         """Notes the call about to be made; two empty strings when it has returned."""
-        text = f"{uuid} {call}".encode()[: PAGE_BYTES - 1]
-        self._memory[: len(text) + 1] = text + b"\0"
+        self._calls += 1
+        text = f"{uuid} {call}".encode()[: PAGE_BYTES - _COUNTER.size - 1]
+        self._memory[: _COUNTER.size + len(text) + 1] = _COUNTER.pack(self._calls) + text + b"\0"
 
     def current(self) -> tuple[str, str]:
-        """GPU UUID and name of the call being made; empty strings for none (or a call about no GPU)."""
-        uuid, _, call = self._memory[:PAGE_BYTES].split(b"\0", 1)[0].decode(errors="replace").partition(" ")
+        """GPU and name of the call being made; two empty strings for none."""
+        text = self._memory[_COUNTER.size : PAGE_BYTES].split(b"\0", 1)[0].decode(errors="replace")
+        uuid, _, call = text.partition(" ")
         return uuid, call
+
+    def progress(self) -> int:
+        """Another number whenever a call has begun or returned."""
+        return int(_COUNTER.unpack(self._memory[: _COUNTER.size])[0])

@@ -19,6 +19,7 @@ from agent.owners import Owners
 from agent.publishing import Publishing
 from fallow import __version__
 from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, format_ms
+from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
     from agent.spool import Spool
@@ -73,16 +74,28 @@ class Supervisor:
         self._fleet.start()
         settings = self._settings
         self._begin()
-        start_ms = floor_ms(self._clock.now_ms(), settings.interval_ms) + settings.interval_ms
+        start_ms = self._first_interval()
         left = math.inf if settings.run_for_ms is None else math.ceil(settings.run_for_ms / settings.interval_ms)
         try:
             while left > 0 and self._wait_for(start_ms + settings.interval_ms):
                 start_ms = self._catch_up(start_ms)
+                if self._clock.now_ms() < start_ms:  # the clock was put back: begin again where it is now
+                    start_ms = floor_ms(self._clock.now_ms(), settings.interval_ms) + settings.interval_ms
+                    continue
                 self._tick(start_ms)
                 start_ms += settings.interval_ms
                 left -= 1
         finally:
             self._finish()
+
+    def _first_interval(self) -> int:
+        """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
+        interval_ms = self._settings.interval_ms
+        start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
+        last = self._spool.noted("last_row_ms")
+        if last is not None and start_ms <= int(last) < start_ms + HOUR_MS:
+            return floor_ms(int(last), interval_ms) + interval_ms
+        return start_ms
 
     def _note_killed(self) -> None:
         """Says so if the run before this one ended without a word: the gap explains itself."""
@@ -101,8 +114,15 @@ class Supervisor:
         self._publishing.start_if_due(self._clock.monotonic_s(), waiting=self._spool.count())
 
     def _wait_for(self, end_ms: int) -> bool:
-        """Waits until an interval can be closed, draining on the way; False when asked to stop."""
+        """Waits until an interval can be closed, draining on the way; False when asked to stop.
+
+        Returns early where the wall clock was put back so far that waiting for the interval makes no sense.
+        """
+        longest_s = (end_ms + LAG_MS - self._clock.now_ms()) / 1000
         while (left_s := (end_ms + LAG_MS - self._clock.now_ms()) / 1000) > 0:
+            if left_s > longest_s + self._settings.interval_ms / 1000:
+                self._record("clock_stepped", f"the wall clock was put back by about {left_s - longest_s:.0f} s")
+                return not self._stopping.is_set()
             pause_s = min(left_s, self._fleet.drain_every_s, _LONGEST_DRAIN_S)
             if self._stopping.wait(pause_s):
                 return False
@@ -116,7 +136,7 @@ class Supervisor:
         late = (self._clock.now_ms() - LAG_MS - start_ms) // interval_ms - 1
         if late > 0:
             self._missed += late
-            self._event("missed_intervals", f"{late} intervals from {format_ms(start_ms)} on ended without a row")
+            self._record("missed_intervals", f"{late} intervals from {format_ms(start_ms)} on ended without a row")
             return start_ms + late * interval_ms
         return start_ms
 
@@ -140,12 +160,18 @@ class Supervisor:
         else:
             self._missed += 0 if rows["gpu"] else 1
         rows["device"] = self._device_rows()
-        rows["agent"] = [self._agent_row(start_ms, answer)]
+        waiting = self._spool.count()
+        rows["agent"] = [self._agent_row(start_ms, answer, waiting)]
         rows["event"] = self._incident_rows()
-        self._spool.append(rows, {"last_row_ms": str(start_ms)})
-        self._publishing.start_if_due(self._clock.monotonic_s(), waiting=self._spool.count())
+        try:
+            self._spool.append(rows, {"last_row_ms": str(start_ms)})
+        except SpoolError as error:
+            # a full disk: the interval is lost and counted, and publishing makes room
+            log.error("%s", error)  # noqa: TRY400  # one line, no traceback
+            self._missed += 1
+        self._publishing.start_if_due(self._clock.monotonic_s(), waiting=waiting + 1)
 
-    def _agent_row(self, start_ms: int, answer: dict[str, Any] | None) -> dict[str, Any]:
+    def _agent_row(self, start_ms: int, answer: dict[str, Any] | None, waiting: int) -> dict[str, Any]:
         cpu_s, before_s = time.process_time(), self._cpu_s
         self._cpu_s = cpu_s
         missed, self._missed = self._missed, 0
@@ -156,7 +182,7 @@ class Supervisor:
             "supervisor_cpu_ms": round((cpu_s - before_s) * 1000, 1),
             "supervisor_rss_bytes": _own_rss_bytes(),
             "missed_intervals": missed,
-            "spool_rows": self._spool.count(),
+            "spool_rows": waiting,
         }
         if answer is not None:
             costs = answer["costs"]
@@ -196,12 +222,24 @@ class Supervisor:
     def _event(self, kind: str, detail: str) -> None:
         self._spool.append({"event": [{"time": self._clock.now_ms(), "gpu": None, "kind": kind, "detail": detail}]})
 
+    def _record(self, kind: str, detail: str) -> None:
+        """An event in the middle of the run: a spool that cannot take it now must not end the run."""
+        log.warning("%s", detail)
+        try:
+            self._event(kind, detail)
+        except SpoolError as error:
+            log.error("%s", error)  # noqa: TRY400  # one line, no traceback
+
     def _finish(self) -> None:
-        """Says goodbye, publishes what there is and lets the worker go."""
-        self._event("agent_stop", "the agent was asked to end" if self._stopping.is_set() else "the run is over")
-        self._spool.note("running", "no")
-        self._fleet.close()
-        self._publishing.finish()
+        """Says goodbye, publishes what there is and lets the worker go; one failing keeps none of the others back."""
+        try:
+            self._event("agent_stop", "the agent was asked to end" if self._stopping.is_set() else "the run is over")
+            self._spool.note("running", "no")
+        finally:
+            try:
+                self._fleet.close()
+            finally:
+                self._publishing.finish()
 
 
 def _own_rss_bytes() -> int:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pynvml
 
-from agent.ring import Timeline
+from agent.ring import RING_US, Timeline
 
 if TYPE_CHECKING:
     from agent.collectors import Value
     from agent.driver import Driver, Gpu
+
+_CLOCK_STEP_US = 200_000  # more than the wall clock is ever slewed between two drains
+
+
+class Clocks(Protocol):
+    """The wall clock and a clock that never steps, both in microseconds."""
+
+    def __call__(self) -> tuple[int, int]:
+        """Both now."""
+        ...
 
 
 @dataclass
@@ -21,24 +31,41 @@ class UtilizationMeter:
     gpu_time: Timeline = field(default_factory=Timeline)
     mem_time: Timeline = field(default_factory=Timeline)
     source: str = "none"
+    _drained: tuple[int, int] | None = None
 
-    def drain(self, driver: Driver, gpu: Gpu, now_us: int) -> None:
+    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
         """Takes what is new; to be called at least every five seconds. Raises GpuGoneError and DriverGoneError."""
+        asked = clocks()
         samples = driver.ask_ring(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self.gpu_time.last_seen_us)
         memory = driver.ask_ring(gpu, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, self.mem_time.last_seen_us)
+        answered = clocks()  # after calls that may have taken long: no sample can be newer
+        now_us = answered[0]
+        watched_us, in_time = self._since_last(asked, answered)
         for timeline, found in ((self.gpu_time, samples), (self.mem_time, memory)):
             timeline.begin(now_us)
-            timeline.add_samples(found or (), now_us)
+            timeline.add_samples(found or (), now_us, in_time=in_time)
         rates = None
         if self.gpu_time.behind(now_us) or self.mem_time.behind(now_us):
             rates = driver.ask(gpu, pynvml.nvmlDeviceGetUtilizationRates)
         if rates is not None:
-            _fill(self.gpu_time, rates.gpu, now_us, ring=samples is not None)
-            _fill(self.mem_time, rates.memory, now_us, ring=memory is not None)
+            for timeline, found, rate in (
+                (self.gpu_time, samples, rates.gpu),
+                (self.mem_time, memory, rates.memory),
+            ):
+                _fill(timeline, rate, now_us, idle=found is not None and rate == 0, watched_us=watched_us)
         if samples is not None:
             self.source = "samples"
         else:
             self.source = "none" if rates is None else "rates"
+
+    def _since_last(self, asked: tuple[int, int], answered: tuple[int, int]) -> tuple[int, bool]:
+        """How long ago the drain before was asked for, and whether the ring surely holds everything since then."""
+        before, self._drained = self._drained, asked
+        if before is None:
+            return 0, False
+        wall_us, steady_us = answered[0] - before[0], answered[1] - before[1]
+        stepped = abs(wall_us - steady_us) > _CLOCK_STEP_US
+        return steady_us, steady_us < RING_US and not stepped
 
     @property
     def wants_every_second(self) -> bool:
@@ -59,12 +86,12 @@ class UtilizationMeter:
         }
 
 
-def _fill(timeline: Timeline, rate: int, now_us: int, *, ring: bool) -> None:
+def _fill(timeline: Timeline, rate: int, now_us: int, *, idle: bool, watched_us: int) -> None:
     """Adds what a rate says of the time since the newest sample."""
     if not timeline.behind(now_us):
         return
-    if ring and rate == 0:
-        timeline.add_idle(now_us)
+    if idle:
+        timeline.add_idle(now_us, watched_us=watched_us)
     else:
         # no ring, or a ring and a rate that contradict each other: only what the rate itself covers is known
         timeline.add_rate(rate, now_us)

@@ -62,6 +62,7 @@ class Worker:
         costs, self._driver.costs = self._driver.costs, Costs()
         return {
             "gpu": rows,
+            "gpus": [each.gpu.uuid for each in sampler.watched],
             "process": processes,
             "devices": _devices(sampler, request["devices"]),
             "drain_every_s": sampler.drain_every_s,

@@ -16,7 +16,11 @@ from agent.status_page import PAGE_BYTES, StatusPage
 
 
 class WorkerHungError(Exception):
-    """No answer in time; names the GPU (empty: none in particular) and the driver call that blocks."""
+    """No answer, and no driver call begun or ended for so long.
+
+    Names the GPU (`#index` before its UUID is known, empty for none in particular) and the driver call that blocks; no
+    call means that the worker itself did not get to run, which says nothing of any GPU.
+    """
 
     def __init__(self, uuid: str, call: str) -> None:
         super().__init__(f"{call or 'the worker'} does not return")
@@ -37,7 +41,7 @@ class WorkerClient:
             os.ftruncate(descriptor, PAGE_BYTES)
             self._memory = mmap.mmap(descriptor, PAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agent.worker", str(descriptor), *sorted(skip)],
+                [sys.executable, "-P", "-m", "agent.worker", str(descriptor), *sorted(skip)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -53,16 +57,21 @@ class WorkerClient:
         self._selector.register(self._answers, selectors.EVENT_READ)
 
     def request(self, operation: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
-        """The worker's answer; raises WorkerHungError after the time-out and WorkerGoneError where it has ended."""
+        """The worker's answer; raises WorkerGoneError where it has ended.
+
+        Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next.
+        """
         line = json.dumps({"op": operation} | arguments).encode() + b"\n"
         assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
         try:
             self._process.stdin.write(line)
         except (BrokenPipeError, ValueError):
             raise self._gone() from None
-        answer = self._read_line(time.monotonic() + timeout_s)
-        if answer is None:
-            raise WorkerHungError(*self._page.current())
+        progress = self._page.progress()
+        while (answer := self._read_line(time.monotonic() + timeout_s)) is None:
+            before, progress = progress, self._page.progress()
+            if progress == before:
+                raise WorkerHungError(*self._page.current())
         result: dict[str, Any] = json.loads(answer)
         return result
 

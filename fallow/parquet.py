@@ -62,9 +62,24 @@ def table_from_rows(table: Table, rows: Sequence[Mapping[str, object]]) -> pa.Ta
             raise LakeError(f"the table '{table.name}' has no column {', '.join(sorted(unknown))}")
     # Arrow reads integers as epoch milliseconds for a timestamp column
     return pa.table(
-        [pa.array([row.get(column.name) for row in rows], arrow_type(column)) for column in table.columns],
-        schema=arrow_schema(table),
+        [_array([row.get(column.name) for row in rows], column) for column in table.columns], schema=arrow_schema(table)
     )
+
+
+def _array(values: Sequence[object], column: Column) -> pa.Array:
+    """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
+    try:
+        return pa.array(values, arrow_type(column))
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return pa.array([_fitting(value, column) for value in values], arrow_type(column))
+
+
+def _fitting(value: object, column: Column) -> object:
+    try:
+        pa.array([value], arrow_type(column))
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return None
+    return value
 
 
 def table_from_columns(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:

@@ -22,7 +22,7 @@ GPU = Table(
         GPU_ID,
         INTERVAL,
         Column("offset_ms", Type.INT32, "true start of the observation minus `time`", _GRID, "ms", "1 ms"),
-        Column("read_delay_ms", Type.INT16, "when memory, power, energy, clocks and processes were read, after the interval's end",
+        Column("read_delay_ms", Type.INT32, "when memory, power, energy, clocks and processes were read, after the interval's end",
                "agent's clock", "ms", "1 ms"),
         Column("health", Type.STRING, "ok, degraded, lost, reset_required, wedged or driver_down",
                "NVML return codes", dictionary=True),
@@ -146,7 +146,7 @@ EVENT = Table(
         Column("gpu", Type.STRING, "UUID of the GPU; null when the event is the host's", "writer", dictionary=True),
         Column("kind", Type.STRING,
                "agent_start, agent_stop, agent_killed, driver_up, driver_down, worker_restart, gpu_ok, gpu_degraded, "
-               "gpu_lost, gpu_reset_required, gpu_wedged, call_unsupported, call_denied or missed_intervals",
+               "gpu_lost, gpu_reset_required, gpu_wedged, call_unsupported, call_denied, clock_stepped or missed_intervals",
                "writer", dictionary=True, key=True),
         Column("detail", Type.STRING, "one sentence: what was seen", "writer", key=True),
     ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.ring import RING_US, Timeline
 
-PERIOD_US = 138_889
+PERIOD_US = 138_889  # the driver's own: 72 samples in ten seconds
 START_US = 1_800_000_000_000_000
 
 
@@ -23,7 +23,7 @@ def test_a_busy_ring_covers_every_moment() -> None:
     timeline = Timeline()
     timeline.begin(START_US)
     samples = entries([50] * 36 + [100] * 36)
-    timeline.add_samples(samples, samples[-1][0])
+    timeline.add_samples(samples, samples[-1][0], in_time=True)
     found = timeline.take(START_US, samples[-1][0])
     assert found.mean_pct == pytest.approx(75)
     assert (found.max_pct, found.zero_ratio, found.unsampled_ratio) == (100, 0, 0)
@@ -45,7 +45,7 @@ def test_how_it_is_drained_and_cut_changes_nothing(values: list[int], drains: li
         part, left = left[:count], left[count:]
         if not part:
             break
-        timeline.add_samples(part, part[-1][0])
+        timeline.add_samples(part, part[-1][0], in_time=True)
     middle_us = START_US + round((end_us - START_US) * cut)
     first, second = timeline.take(START_US, middle_us), timeline.take(middle_us, end_us)
     assert first.mean_pct is not None
@@ -60,7 +60,7 @@ def test_entries_that_an_idle_gpu_never_made_are_zero_and_marked() -> None:
     samples = entries([80] * 10) + entries([80] * 10, START_US + 20 * PERIOD_US)
     timeline = Timeline()
     timeline.begin(START_US)
-    timeline.add_samples(samples, samples[-1][0])
+    timeline.add_samples(samples, samples[-1][0], in_time=True)
     found = timeline.take(START_US, START_US + 30 * PERIOD_US)
     assert found.mean_pct == pytest.approx(80 * 20 / 30, abs=0.01)
     assert found.zero_ratio == pytest.approx(1 / 3, abs=1e-3)
@@ -72,7 +72,7 @@ def test_a_ring_drained_too_late_leaves_a_gap_that_is_unknown_not_zero() -> None
     timeline = Timeline()
     timeline.begin(START_US)
     late = entries([60] * 72, START_US + 2 * RING_US)
-    timeline.add_samples(late, late[-1][0])
+    timeline.add_samples(late, late[-1][0], in_time=False)
     found = timeline.take(START_US, late[-1][0])
     assert found.mean_pct == pytest.approx(60)
     assert found.unsampled_ratio == 0
@@ -82,7 +82,7 @@ def test_a_ring_drained_too_late_leaves_a_gap_that_is_unknown_not_zero() -> None
 def test_an_idle_answer_after_a_long_pause_says_nothing_of_the_time_before_the_ring() -> None:
     timeline = Timeline()
     timeline.begin(START_US)
-    timeline.add_idle(START_US + 3 * RING_US)
+    timeline.add_idle(START_US + 3 * RING_US, watched_us=3 * RING_US)
     found = timeline.take(START_US, START_US + 3 * RING_US)
     assert found.mean_pct == 0
     assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.01)
@@ -94,12 +94,71 @@ def test_nothing_known_is_none_and_never_zero() -> None:
     assert found.coverage_ratio == 0
 
 
-def test_impossible_samples_are_dropped() -> None:
+def test_an_impossible_percentage_is_a_moment_unknown_and_not_zero() -> None:
     timeline = Timeline()
     timeline.begin(START_US)
-    good = entries([40] * 5)
-    timeline.add_samples([*good, (0, 50), (good[-1][0] + 1, 4_000_000_000), (good[-1][0] + 2, 101)], good[-1][0])
-    assert timeline.take(START_US, good[-1][0]).max_pct == 40
+    values = [100] * 36
+    values[10] = 4_000_000_000
+    samples = [(0, 50), *entries(values)]
+    timeline.add_samples(samples, samples[-1][0], in_time=True)
+    found = timeline.take(START_US, samples[-1][0])
+    assert (found.mean_pct, found.max_pct, found.zero_ratio) == (100, 100, 0)
+    assert found.coverage_ratio == pytest.approx(35 / 36, abs=1e-3)
+
+
+@pytest.mark.parametrize(("on", "off"), [(1, 6), (1, 17), (2, 5), (1, 3)])
+def test_short_kernels_between_long_pauses_are_not_stretched(on: int, off: int) -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    cycles = 120
+    samples = [
+        (START_US + (cycle * (on + off) + number + 1) * PERIOD_US, 70)
+        for cycle in range(cycles)
+        for number in range(on)
+    ]
+    timeline.add_samples(entries([70, 70], START_US - 3 * PERIOD_US), START_US, in_time=True)  # the pace is known
+    for first in range(0, len(samples), 4):
+        part = samples[first : first + 4]
+        timeline.add_samples(part, part[-1][0], in_time=True)
+    end_us = samples[-1][0]
+    found = timeline.take(START_US, end_us)
+    assert found.mean_pct == pytest.approx(70 * len(samples) * PERIOD_US / (end_us - START_US), abs=0.2)
+    assert found.coverage_ratio == pytest.approx(1, abs=1e-3)
+
+
+def test_until_the_pace_is_known_a_gap_is_unknown_and_not_zero() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    samples = [(START_US + second * 1_000_000, 80) for second in range(1, 11)]
+    timeline.add_samples(samples, samples[-1][0], in_time=True)
+    found = timeline.take(START_US, START_US + RING_US)
+    assert (found.mean_pct, found.zero_ratio) == (80, 0)
+    assert found.coverage_ratio == pytest.approx(0.139, abs=0.01)
+
+
+def test_a_driver_with_a_slower_steady_pace_is_believed_after_a_while() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    samples = [(START_US + second * 1_000_000, 80) for second in range(1, 61)]
+    for first in range(0, 60, 5):
+        timeline.add_samples(samples[first : first + 5], samples[first + 4][0], in_time=True)
+    found = timeline.take(START_US + 40_000_000, START_US + 60_000_000)
+    assert (found.mean_pct, found.zero_ratio) == (80, 0)
+    assert found.coverage_ratio == pytest.approx(1, abs=0.01)
+
+
+def test_a_stale_sample_of_another_clock_stays_in_its_own_time() -> None:
+    far_us = -START_US + 5_000_000_000
+    timeline = Timeline()
+    timeline.begin(START_US)
+    fresh = [(stamp + far_us, value) for stamp, value in entries([50] * 36)]
+    timeline.add_samples(fresh, fresh[-1][0] - far_us, in_time=True)
+    # fifteen seconds later, after a pause of the whole process, the ring still holds samples from before the idle time
+    old = [(stamp + far_us, 100) for stamp, _ in entries([100] * 20, START_US + 36 * PERIOD_US)]
+    now_us = START_US + 36 * PERIOD_US + 18_000_000
+    timeline.add_samples(old, now_us, in_time=False)
+    found = timeline.take(now_us - 10_000_000, now_us)
+    assert (found.mean_pct, found.coverage_ratio) == (None, 0)
 
 
 def test_a_bare_rate_covers_a_sixth_of_a_second_and_no_more() -> None:
@@ -118,7 +177,7 @@ def test_a_driver_that_stamps_with_another_clock_is_brought_home(offset_us: int)
     timeline.begin(START_US)
     for first in range(0, 144, 24):
         part = [(stamp + offset_us, value) for stamp, value in entries([70] * 144)[first : first + 24]]
-        timeline.add_samples(part, part[-1][0] - offset_us + 20_000)
+        timeline.add_samples(part, part[-1][0] - offset_us + 20_000, in_time=True)
     found = timeline.take(START_US + RING_US // 2, START_US + RING_US)
     assert found.mean_pct == pytest.approx(70)
     assert found.coverage_ratio == pytest.approx(1, abs=0.001)
@@ -127,7 +186,7 @@ def test_a_driver_that_stamps_with_another_clock_is_brought_home(offset_us: int)
 def test_no_moment_counts_twice_when_a_rate_and_samples_overlap() -> None:
     timeline = Timeline()
     timeline.begin(START_US)
-    timeline.add_idle(START_US + 2_000_000)
-    timeline.add_samples(entries([100] * 20), START_US + 20 * PERIOD_US)
+    timeline.add_idle(START_US + 2_000_000, watched_us=2_000_000)
+    timeline.add_samples(entries([100] * 20), START_US + 20 * PERIOD_US, in_time=True)
     found = timeline.take(START_US, START_US + 20 * PERIOD_US)
     assert found.coverage_ratio <= 1

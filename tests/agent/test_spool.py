@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def times(lake: Lake) -> list[int]:
 
 def test_rows_come_back_as_they_went_in(spool: Spool) -> None:
     spool.append({"gpu": ticks(0, 2), "event": [{"time": 5, "kind": "agent_start", "detail": "é"}]}, {"running": "yes"})
-    last = spool.last_seq()
+    last = spool.last_seq(1000)
     assert last is not None
     rows = list(spool.rows_until(last))
     assert [row.table for row in rows] == ["gpu", "gpu", "event"]
@@ -75,8 +76,9 @@ def test_a_publisher_that_died_before_forgetting_doubles_nothing(
 ) -> None:
     spool.append({"gpu": ticks(0, 3)})
     with monkeypatch.context() as patch:
-        patch.setattr(Spool, "forget_until", lambda *_: None)
-        publisher.publish(spool, lake, "h")
+        patch.setattr(Spool, "forget_until", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            publisher.publish(spool, lake, "h")
     spool.append({"gpu": ticks(3, 2)})
     publisher.publish(spool, lake, "h")
     assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(5)]
@@ -161,3 +163,65 @@ def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool:
         MIDNIGHT_MS + day * DAY_MS + number * 10_000 for day in range(days) for number in range(written)
     )
     assert spool.count() == 0
+
+
+def test_a_long_backlog_is_published_in_batches(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "BATCH_ROWS", 100)
+    spool.append({"gpu": ticks(0, 450)})
+    assert publisher.publish(spool, lake, "h") == 450
+    assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(450)]
+    assert len(lake.files("gpu")) == 5
+
+
+def test_a_value_that_fits_no_column_keeps_nothing_back(
+    spool: Spool, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {"gpu": "GPU-a", "time": MIDNIGHT_MS, "pid": 7, "kind": "compute", "command": "tr\udcc3", "user": "ann"}
+    hot = ticks(0, 1)[0] | {"temperature_c": 70_000}
+    spool.append({"process": [odd, odd | {"pid": 8, "command": "python"}], "gpu": [hot, *ticks(1, 1)]})
+    assert publisher.publish(spool, lake, "h") == 4
+    processes = parquet.read(lake.files("process"), schema.PROCESS, ["pid", "command", "user"]).to_pylist()
+    assert [(row["command"], row["user"]) for row in processes] == [(None, "ann"), ("python", "ann")]
+    assert parquet.read(lake.files("gpu"), schema.GPU, ["temperature_c"])["temperature_c"].to_pylist() == [None, None]
+    said = capsys.readouterr().err
+    assert "process.command" in said
+    assert "gpu.temperature_c" in said
+
+
+def test_a_spool_from_a_backup_never_reuses_a_number(tmp_path: Path, lake: Lake) -> None:
+    spool = Spool(str(tmp_path / "spool"))
+    spool.lock()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "spool", copy)
+    spool.append({"gpu": ticks(0, 3)})
+    publisher.publish(spool, lake, "h")
+    spool.close()
+    restored = Spool(str(copy))
+    restored.lock()
+    restored.append({"gpu": ticks(3, 5)})
+    publisher.publish(restored, lake, "h")
+    restored.close()
+    assert len(times(lake)) == 8
+
+
+def test_a_spool_removed_under_the_agent_is_made_again(spool: Spool) -> None:
+    spool.append({"gpu": ticks(0, 1)})
+    for file in spool.folder.glob("spool.sqlite*"):
+        file.unlink()
+    spool.append({"gpu": ticks(1, 2)})
+    assert spool.count() == 2
+    other = Spool(str(spool.folder))
+    assert other.count() == 2
+    other.close()
+
+
+def test_a_spool_that_breaks_while_it_is_read_is_one_sentence(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    spool.append({"gpu": ticks(0, 2000)})
+    spool.close()
+    file = tmp_path / "spool.sqlite"
+    content = bytearray(file.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    file.write_bytes(content)
+    with pytest.raises(SpoolError, match="the spool"):
+        Spool(str(tmp_path)).count()
