@@ -230,6 +230,7 @@ class Fleet:
     def _take_opened(self, answer: dict[str, Any]) -> None:
         self._incidents += answer.pop("incidents", [])
         self._devices += answer["devices"]  # a new driver is a change
+        self.drain_every_s = answer["drain_every_s"]
         self._indexes |= {device["gpu"]: device["gpu_index"] for device in answer["devices"]}
         self._know(answer["gpus"])
 

@@ -45,7 +45,7 @@ class UtilizationMeter:
             timeline.begin(now_us)
             timeline.add_samples(found or (), now_us, in_time=in_time)
         rates = None
-        if self.gpu_time.behind(now_us) or self.mem_time.behind(now_us):
+        if samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us):
             rates = driver.ask(gpu, pynvml.nvmlDeviceGetUtilizationRates)
         if rates is not None:
             for timeline, found, rate in (

@@ -49,7 +49,11 @@ class Worker:
         self._sampler = Sampler(self._driver, self._driver.open(self._skip))
         devices = self._sampler.devices(all_of_them=True)
         self._sampler.drain()  # from here on nothing of the ring is missed
-        return {"devices": devices, "gpus": [each.gpu.uuid for each in self._sampler.watched]}
+        return {
+            "devices": devices,
+            "gpus": [each.gpu.uuid for each in self._sampler.watched],
+            "drain_every_s": self._sampler.drain_every_s,
+        }
 
     def _drain(self, _: dict[str, Any]) -> dict[str, Any]:
         sampler = self._opened()

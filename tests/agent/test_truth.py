@@ -114,7 +114,7 @@ def test_a_worker_that_does_not_run_says_nothing_of_its_gpus(fake_host: MakeHost
     host = fake_host(Scenario((Gpu("GPU-a", util=constant(60)),), ms_ago(20)))
     host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = "1s"
     agent = host.start("--interval", "1s", "--for", "10s")
-    wait_until(lambda: (host.spool / "spool.sqlite").exists())
+    wait_until((host.spool / "spool.sqlite").exists)
     time.sleep(3)
     (worker,) = [child.pid for child in psutil.Process(agent.pid).children() if "agent.worker" in child.cmdline()]
     os.kill(worker, signal.SIGSTOP)
