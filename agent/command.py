@@ -82,7 +82,9 @@ def _settings(args: argparse.Namespace) -> AgentSettings:
     loaded = config.load(flags, args.config)
     interval_ms = loaded.integer("agent.interval")
     if interval_ms < SECOND_MS:
-        raise UsageError(f"--interval {args.interval} is too short", "the shortest interval is 1s")
+        raise UsageError(
+            f"an interval of {interval_ms} ms ({loaded.origins['agent.interval']}) is too short", "give 1s or more"
+        )
     lake = Lake.at(loaded.require("lake.path", "--lake"))
     host = loaded.text("agent.host") or socket.gethostname()
     if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:

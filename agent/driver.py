@@ -125,6 +125,11 @@ class Driver:
         found = [self._open_one(index, skip) for index in range(count) if f"#{index}" not in skip]
         return [gpu for gpu in found if gpu is not None]
 
+    @property
+    def missing(self) -> list[int]:
+        """Positions of GPUs that exist and cannot be opened."""
+        return list(self._missing)
+
     def open_missing(self) -> list[Gpu]:
         """GPUs that could not be opened before and can now."""
         missing, self._missing = self._missing, []

@@ -7,10 +7,13 @@ the others. A lost driver makes every GPU `driver_down` until a new worker can l
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.advice import driver_error
 from agent.worker_client import WorkerClient, WorkerGoneError, WorkerHungError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 log = logging.getLogger("fallow.agent")
 
@@ -25,7 +28,8 @@ class DriverDownError(Exception):
 class Fleet:
     """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
 
-    def __init__(self, call_timeout_s: float) -> None:
+    def __init__(self, call_timeout_s: float, known: Mapping[str, int] | None = None) -> None:
+        """`known` are positions of GPUs that an earlier run has seen, by UUID."""
         self._timeout_s = call_timeout_s
         self._worker: WorkerClient | None = None
         self._stuck: dict[WorkerClient, tuple[str, ...]] = {}
@@ -36,7 +40,8 @@ class Fleet:
         self._backoff = 1
         self._worker_cpu_s = 0.0
         self._driver_down = False
-        self._indexes: dict[str, int] = {}
+        self.indexes: dict[str, int] = dict(known or {})
+        """Position of every GPU that was ever seen here, by UUID."""
         self.uuids: tuple[str, ...] = ()
         self.down: dict[str, str] = {}
         """Health of the known GPUs that no worker watches."""
@@ -101,7 +106,7 @@ class Fleet:
             raise DriverDownError("no answer for this interval")
         self.drain_every_s = answer["drain_every_s"]
         self._devices += answer["devices"]
-        self._know(answer["gpus"])
+        self._know(answer["gpus"], answer["missing"])
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
@@ -176,7 +181,7 @@ class Fleet:
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
         targets = {target for blocked in self._stuck.values() for target in blocked}
-        return frozenset(targets | {f"#{self._indexes[uuid]}" for uuid in targets if uuid in self._indexes})
+        return frozenset(targets | {f"#{self.indexes[uuid]}" for uuid in targets if uuid in self.indexes})
 
     def _lose_driver(self, worker: WorkerClient, message: str) -> None:
         worker.end(_END_PATIENCE_S)
@@ -231,12 +236,17 @@ class Fleet:
         self._incidents += answer.pop("incidents", [])
         self._devices += answer["devices"]  # a new driver is a change
         self.drain_every_s = answer["drain_every_s"]
-        self._indexes |= {device["gpu"]: device["gpu_index"] for device in answer["devices"]}
-        self._know(answer["gpus"])
+        self.indexes |= {device["gpu"]: device["gpu_index"] for device in answer["devices"]}
+        self._know(answer["gpus"], answer["missing"])
 
-    def _know(self, watched: list[str]) -> None:
-        """Every GPU that was ever seen is accounted for: watched, wedged, or lost because it cannot be opened."""
-        self.uuids = tuple(sorted({*self.uuids, *watched}))
+    def _know(self, watched: list[str], missing: list[int]) -> None:
+        """Every GPU that was ever seen is accounted for: watched, wedged, or lost because it cannot be opened.
+
+        One that an earlier run saw counts as lost if the GPU at its position cannot be opened; if there is none, it has
+        been taken out.
+        """
+        lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
+        self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
         self.down = {
             uuid: "wedged" if self.down.get(uuid) == "wedged" else "lost" for uuid in self.uuids if uuid not in watched
         }

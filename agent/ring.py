@@ -61,28 +61,33 @@ class Timeline:
         self.last_seen_us = 0
         """The largest timestamp that the driver has returned, in its own clock: what to pass back to it."""
 
-    def add_samples(self, samples: Iterable[tuple[int, int]], now_us: int, *, in_time: bool) -> None:
-        """Adds (driver timestamp in us, percent) pairs from one drain.
+    def add_samples(self, samples: Iterable[tuple[int, int]], now_us: int, *, in_time: bool) -> bool:
+        """Adds (driver timestamp in us, percent) pairs from one drain; whether they could be understood.
 
-        `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage makes its span
-        unknown; an impossible time stamp (0, or one seen before) is dropped.
+        `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage between good
+        samples makes its span unknown; an impossible time stamp (0, or one seen before) is dropped.
         """
         fresh = sorted(pair for pair in samples if pair[0] > self.last_seen_us)
-        if not fresh:
-            return
-        self._learn_period(fresh)
-        offset_us = self._offset_us(now_us - fresh[-1][0])
-        for stamp, value in fresh:
-            self._add_one(stamp + offset_us, value, in_time=in_time)
-        self.last_seen_us = fresh[-1][0]
+        good = [pair for pair in fresh if 0 <= pair[1] <= 100]
+        if not good:
+            return not fresh
+        self._learn_period(good)
+        offset_us = self._offset_us(now_us - good[-1][0])
+        noise_us = [stamp + offset_us for stamp, value in fresh if not 0 <= value <= 100]
+        for stamp, value in good:
+            self._add_one(stamp + offset_us, value, noise_us, in_time=in_time)
+        self.last_seen_us = good[-1][0]
+        return True
 
     def add_idle(self, now_us: int, *, watched_us: int) -> None:
         """Says that the ring holds nothing newer and that the driver's rate was 0: zero up to one period ago.
 
-        `watched_us` is how far back that answer reaches: to the drain before, and never further than the ring.
+        `watched_us` is how long ago the drain before was: the answer reaches back to the sample that was under way then,
+        and never further than the ring.
         """
         if self._known_until_us is not None:
-            self._known_until_us = max(self._known_until_us, now_us - min(watched_us, RING_US))
+            reach_us = min(watched_us + 2 * self._period_us, RING_US)
+            self._known_until_us = max(self._known_until_us, now_us - reach_us)
         self._zero_until(now_us - self._period_us)
 
     def add_rate(self, value: int, now_us: int) -> None:
@@ -138,7 +143,7 @@ class Timeline:
         self._distances.append(distance_us)
         return min(self._distances)
 
-    def _add_one(self, end_us: int, value: int, *, in_time: bool) -> None:
+    def _add_one(self, end_us: int, value: int, noise_us: list[int], *, in_time: bool) -> None:
         known = self._known_until_us
         start_us = end_us - self._period_us
         if known is not None and known < start_us:
@@ -146,11 +151,16 @@ class Timeline:
             if start_us - known <= self._period_us // 2 and not idle_before:
                 start_us = known  # jitter
             elif in_time and self._period_confirmed:
-                self._zero_until(start_us)
-        if 0 <= value <= 100:
-            self._append(start_us, end_us, value, sampled=True)
-        elif known is not None:
-            self._known_until_us = max(known, end_us)  # the driver's noise: unknown, not zero
+                self._zero_gap(start_us, noise_us)
+        self._append(start_us, end_us, value, sampled=True)
+
+    def _zero_gap(self, until_us: int, noise_us: list[int]) -> None:
+        """Zero up to a moment, save for the periods that end in noise: a sample was taken there, and nobody knows it."""
+        for end_us in noise_us:
+            if self._known_until_us is not None and self._known_until_us < end_us <= until_us + self._period_us // 2:
+                self._zero_until(end_us - self._period_us)
+                self._known_until_us = max(self._known_until_us, min(end_us, until_us))
+        self._zero_until(until_us)
 
     def _zero_until(self, end_us: int) -> None:
         if self._known_until_us is not None:

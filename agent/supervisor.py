@@ -5,6 +5,7 @@ Everything that may block on the driver is behind the worker; everything that ne
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -19,7 +20,7 @@ from agent.owners import Owners
 from agent.publishing import Publishing
 from fallow import __version__
 from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, format_ms
-from fallow.errors import SpoolError
+from fallow.errors import FallowError, SpoolError
 
 if TYPE_CHECKING:
     from agent.spool import Spool
@@ -28,6 +29,8 @@ LAG_MS = 250
 """An interval is closed a little after its end, when the driver's newest sample surely reaches over it."""
 
 _LONGEST_DRAIN_S = 4.0  # the ring holds ten seconds; twice a ring is safe against a late tick
+
+_EARLIEST_MS = 1_577_836_800_000  # 2020
 
 log = logging.getLogger("fallow.agent")
 
@@ -56,7 +59,7 @@ class Supervisor:
         self._settings = settings
         self._spool = spool
         self._clock = clock or SystemClock()
-        self._fleet = Fleet(settings.call_timeout_s)
+        self._fleet = Fleet(settings.call_timeout_s, json.loads(spool.noted("gpus") or "{}"))
         self._owners = Owners()
         self._publishing = Publishing(settings, spool)
         self._stopping = threading.Event()
@@ -70,6 +73,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Samples until the time is over or `stop` is called; raises DriverError if the driver cannot be used at first."""
+        self._check_clock()
         self._note_killed()
         self._fleet.start()
         settings = self._settings
@@ -88,6 +92,14 @@ class Supervisor:
         finally:
             self._finish()
 
+    def _check_clock(self) -> None:
+        """A machine without a battery begins in 1970: rows of that time would stretch every gap by decades."""
+        if self._clock.now_ms() < _EARLIEST_MS:
+            raise FallowError(
+                f"the clock of this host says {format_ms(self._clock.now_ms())}",
+                "set it (NTP) and start the agent again",
+            )
+
     def _first_interval(self) -> int:
         """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
         interval_ms = self._settings.interval_ms
@@ -105,7 +117,7 @@ class Supervisor:
             self._event("agent_killed", f"the agent before this one ended without notice {until}")
 
     def _begin(self) -> None:
-        self._spool.append({"device": self._device_rows()}, {"running": "yes"})
+        self._spool.append({"device": self._device_rows()}, {"running": "yes", "gpus": json.dumps(self._fleet.indexes)})
         self._event("agent_start", f"fallow {__version__} watches {len(self._fleet.uuids)} GPUs every "
                     f"{self._settings.interval_ms} ms")  # fmt: skip
         self._spool_incidents()

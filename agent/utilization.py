@@ -41,18 +41,19 @@ class UtilizationMeter:
         answered = clocks()  # after calls that may have taken long: no sample can be newer
         now_us = answered[0]
         watched_us, in_time = self._since_last(asked, answered)
+        understood = []
         for timeline, found in ((self.gpu_time, samples), (self.mem_time, memory)):
             timeline.begin(now_us)
-            timeline.add_samples(found or (), now_us, in_time=in_time)
+            understood.append(found is not None and timeline.add_samples(found, now_us, in_time=in_time))
         rates = None
         if samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us):
             rates = driver.ask(gpu, pynvml.nvmlDeviceGetUtilizationRates)
         if rates is not None:
-            for timeline, found, rate in (
-                (self.gpu_time, samples, rates.gpu),
-                (self.mem_time, memory, rates.memory),
+            for timeline, ring, rate in (
+                (self.gpu_time, understood[0], rates.gpu),
+                (self.mem_time, understood[1], rates.memory),
             ):
-                _fill(timeline, rate, now_us, idle=found is not None and rate == 0, watched_us=watched_us)
+                _fill(timeline, rate, now_us, idle=ring and rate == 0, watched_us=watched_us)
         if samples is not None:
             self.source = "samples"
         else:

@@ -52,6 +52,7 @@ class Worker:
         return {
             "devices": devices,
             "gpus": [each.gpu.uuid for each in self._sampler.watched],
+            "missing": self._driver.missing,
             "drain_every_s": self._sampler.drain_every_s,
         }
 
@@ -67,6 +68,7 @@ class Worker:
         return {
             "gpu": rows,
             "gpus": [each.gpu.uuid for each in sampler.watched],
+            "missing": self._driver.missing,
             "process": processes,
             "devices": _devices(sampler, request["devices"]),
             "drain_every_s": sampler.drain_every_s,

@@ -9,7 +9,7 @@ from analytics.ledger.build import milliseconds
 from fallow import parquet, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fallow.lake import Lake
 
@@ -54,6 +54,10 @@ class Inventory:
         """Whether the GPU exists in a simulation only."""
         device = self.devices.get(gpu)
         return device is not None and device.source == "simulated"
+
+    def count_simulated(self, gpus: Iterable[str]) -> int:
+        """How many of the GPUs exist in a simulation only."""
+        return sum(self.simulated(gpu) for gpu in gpus)
 
 
 def load_inventory(lake: Lake) -> Inventory:

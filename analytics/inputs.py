@@ -67,14 +67,14 @@ def load_window_ledger(inputs: Inputs) -> WindowLedger:
         )
     inside = clip(whole, inputs.window)
     if inside.stretches.is_empty():
-        everything = summarise(whole, Window())
+        everything = summarise(whole)
         raise EmptyLakeError(
             f"the lake at {inputs.lake.root} holds nothing between {_end(inputs.window.since_ms, 'its beginning')} "
             f"and {_end(inputs.window.until_ms, 'its end')}",
             f"it has rows from {format_ms(everything.since_ms)} to {format_ms(everything.until_ms)}: "
             "widen --since and --until",
         )
-    return WindowLedger(whole, inside, summarise(inside, inputs.window))
+    return WindowLedger(whole, inside, summarise(inside))
 
 
 def _end(moment_ms: int | None, otherwise: str) -> str:

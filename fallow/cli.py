@@ -12,10 +12,10 @@ import os
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from fallow import __version__
-from fallow.errors import FallowError, MissingExtraError
+from fallow.errors import FallowError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
         print(f"fallow: there is no command '{arguments[0]}'; {hint}", file=sys.stderr)
         return 2
     module = load(command)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"fallow {command.name}",
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
         epilog=f"example: {command.example}",
@@ -113,6 +113,16 @@ def _run(arguments: list[str]) -> int:
     except SystemExit as stop:  # argparse has said what is wrong; --help ends with 0
         return int(stop.code or 0)
     return module.run(args)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence with a remedy; verbs inherit it."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
+        near = [found for word in wrong for found in get_close_matches(word, self._option_string_actions, n=1)]
+        hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows an example"
+        raise UsageError(f"{self.prog.removeprefix('fallow ')}: {message}", hint)
 
 
 def load(command: Command) -> CommandModule:

@@ -135,6 +135,8 @@ def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
     opened = open_file(file)
     there = set(opened.schema_arrow.names) & set(table.names)
+    if absent := [name for name in table.keys if name not in there and name in schema.names]:
+        raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)

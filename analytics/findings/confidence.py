@@ -79,6 +79,11 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
     return [] if holder is not None else ["the holder is not known"]
 
 
+def watched_holders(*, unwatched: bool) -> list[str]:
+    """Failure to know that nobody held it."""
+    return ["neither processes nor memory were read: somebody may hold it"] if unwatched else []
+
+
 def lasting(longest_ms: int, so_far_ms: int | None) -> list[str]:
     """Failure to have lasted: the spell that still runs, where one does, else the longest that there was."""
     judged_ms = longest_ms if so_far_ms is None else so_far_ms

@@ -148,7 +148,15 @@ class Rule(Protocol):
         ...
 
 
-def energy_kwh(energy_mj: pl.Series) -> float | None:
-    """Energy of some stretches in kWh; None where no stretch knows its power."""
-    known = energy_mj.drop_nulls()
-    return float(known.sum()) / 3.6e9 if len(known) else None
+ENERGY_KNOWN_MIN = 0.9
+"""Below it the sum would be a part that looks like the whole."""
+
+
+def energy_kwh(stretches: pl.DataFrame) -> float | None:
+    """Energy of some ledger stretches in kWh; None where power was known for less than 90 % of their time."""
+    known = stretches.filter((stretches["power_mean_w"] > 0).fill_null(value=False))
+    known_ms = float((known["energy_mj"] / known["power_mean_w"]).sum())  # milliwatt-seconds over watts
+    total_ms = int((stretches["end"] - stretches["time"]).sum())
+    if not total_ms or known_ms < ENERGY_KNOWN_MIN * total_ms:
+        return None
+    return float(known["energy_mj"].sum()) / 3.6e9

@@ -14,7 +14,7 @@ from analytics.importers.nvidia_smi_fields import check_fields
 from analytics.importers.nvidia_smi_gpus import by_position, name_gpus, named
 from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.source import open_source
-from analytics.importers.times import check_zone, given_interval_ms, in_range, localise, on_grid
+from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, check_zone, given_interval_ms, in_range, localise, on_grid
 from analytics.importers.unique import unique_keys
 from fallow.errors import InputError
 
@@ -79,9 +79,9 @@ def read_file(path: str, settings: Settings) -> tuple[pl.DataFrame, FileReport]:
     true_ms, notes = localise(rows["local"], settings.zone)
     tally.notes.extend(notes)
     rows = rows.with_columns(true_ms=true_ms)
-    fits = in_range(rows)
+    fits = in_range(rows, NVIDIA_SMI_BEGAN_MS)
     tally.drop(f"local time that {settings.zone} skips", true_ms.null_count())
-    tally.drop("time before 1970 or after 5138", int((~fits).sum()))
+    tally.drop("time before 2007 or in the future", int((~fits).sum()))
     rows = rows.filter(fits)
     if rows.height:
         rows = by_position(

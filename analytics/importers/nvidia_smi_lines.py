@@ -12,6 +12,7 @@ from analytics.importers.model import Tally
 from analytics.importers.nvidia_smi_fields import (
     HEADER,
     HEADER_WITHIN,
+    KNOWN,
     MASKS,
     QUANTITIES,
     TEXTS,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from analytics.importers.source import Source
 
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
-_HEALTH = (("lost", r"(?i)\[gpu is lost"), ("reset_required", r"(?i)\[gpu requires reset"))
+_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)\[?gpu requires reset"))
 CUT_OFF = "wrong number of fields: cut off or mixed lines"
 _ENDS_WHOLE = r"(?:%|W|MHz|MiB|\])$"
 
@@ -165,6 +166,7 @@ def _part_joined(lines: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """The rows below one header (which may stand in the file many times); its field `at` is the timestamp."""
     width = len(header.fields)
+    _note_unused(header, tally)
     # one field beyond the width shows lines that are too long
     cells = group["line"].str.split_exact(",", width).struct.unnest()
     whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
@@ -185,6 +187,14 @@ def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> 
         nameless=pl.lit(nameless),
     )
     return frame.with_columns(*_texts(header, cells), *_quantities(header, cells, tally))
+
+
+def _note_unused(header: Header, tally: Tally) -> None:
+    """A slip in a field's name would otherwise cost a whole column unnoticed."""
+    unused = [name for name, _ in header.fields if name not in KNOWN]
+    note = f"columns not used: {', '.join(unused)}"
+    if unused and note not in tally.notes:
+        tally.notes.append(note)
 
 
 def _texts(header: Header, cells: pl.DataFrame) -> list[pl.Series]:

@@ -128,10 +128,21 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     ]
     # only what an importer brings is filled in: a compacted file may hold an agent's rows too
     filled = both.with_columns(columns).with_columns(
-        pl.when("is_new").then(pl.col(name).fill_null(value)).otherwise(pl.col(name)).alias(name)
+        pl.when(pl.col("is_new") & _applies(table, name))
+        .then(pl.col(name).fill_null(value))
+        .otherwise(name)
+        .alias(name)
         for name, value in _DEFAULTS[table.name].items()
     )
     return filled.select(table.names).sort(["gpu", "time", *(["offset_ms"] if table is GPU else [])])
+
+
+def _applies(table: Table, name: str) -> pl.Expr:
+    """Only a GPU that gave some value was in order; of a row without any, nobody knows."""
+    if name != "health":
+        return pl.lit(value=True)
+    described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")
+    return pl.any_horizontal(pl.col(each).is_not_null() for each in table.names if each not in described)
 
 
 def _keys(table: Table) -> list[str]:

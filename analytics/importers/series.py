@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from analytics.importers.model import Progress
 
+_SMALLEST_CARD_BYTES = 2**20
 _SET_HERE = ("interval_ms", "offset_ms")  # they follow from --time and --interval
 NAMEABLE = tuple(column.name for column in GPU.columns if not column.key and column.name not in _SET_HERE)
 """Columns of the `gpu` table that --column may name."""
@@ -77,6 +78,8 @@ class Series:
         host, zone = check_host(args.host), check_zone(args.tz or "UTC")
         interval_ms = given_interval_ms(args.interval)
         mem_total = None if args.mem_total is None else parse_bytes(args.mem_total)
+        if mem_total is not None and mem_total < _SMALLEST_CARD_BYTES:
+            raise UsageError(f"--mem-total {args.mem_total} is {mem_total} bytes", "name the unit: 48GiB")
         wanted = parse_columns(args.columns)
         parts = [read_part(each, args.time, args.gpu, zone) for each in progress.each(wanted, "reading")]
         frame, notes = join(parts)
@@ -151,7 +154,7 @@ def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame
     unreadable = frame["true_ms"].is_null()
     tally.drop("no time", int((no_time & unreadable).sum()))
     tally.drop("time unreadable or skipped by the zone", int((~no_time & unreadable).sum()))
-    tally.drop("time before 1970 or after 5138", int((~fits).sum()))
+    tally.drop("time before 1970 or in the future", int((~fits).sum()))
     good = fits.fill_null(value=False)
     tally.drop("no GPU", int((good & frame["gpu"].is_null()).sum()))
     kept = frame.filter(good & frame["gpu"].is_not_null())

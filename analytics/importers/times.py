@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import polars as pl
 
-from fallow.clock import DAY_MS, SECOND_MS, format_duration, parse_duration_ms
+from fallow.clock import DAY_MS, SECOND_MS, SystemClock, format_duration, parse_duration_ms
 from fallow.errors import InputError, UsageError
 
 LATEST_MS = 10**14
@@ -200,6 +200,14 @@ def _infer(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     return joined, f"{names} (inferred: median distance between samples of a GPU)"
 
 
-def in_range(frame: pl.DataFrame) -> pl.Series:
-    """Which rows have a time that the lake can hold: from 1970 on, before the year 5138."""
-    return (frame["true_ms"] >= 0) & (frame["true_ms"] < LATEST_MS)
+NVIDIA_SMI_BEGAN_MS = 1_167_609_600_000
+"""2007: a host's clock that says less has lost its battery."""
+
+
+def in_range(frame: pl.DataFrame, earliest_ms: int = 0) -> pl.Series:
+    """Which rows have a time that can be: not before `earliest_ms`, and not in the future (a day of slack for zones).
+
+    One such row would stretch the gap before or after it over decades.
+    """
+    latest_ms = min(SystemClock().now_ms() + DAY_MS, LATEST_MS)
+    return (frame["true_ms"] >= earliest_ms) & (frame["true_ms"] < latest_ms)

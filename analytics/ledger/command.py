@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
+from analytics.devices import load_inventory
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from analytics.ledger.text import summary_text
+from analytics.ledger.text import simulated_text, summary_text
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the summary."""
-    summary = load_window_ledger(open_inputs(args)).summary
-    print(json.dumps(summary.as_json(), indent=2) if args.json else summary_text(summary))
+    inputs = open_inputs(args)
+    ledger = load_window_ledger(inputs)
+    inventory = load_inventory(inputs.lake)
+    said = simulated_text(
+        inventory.count_simulated(ledger.inside.stretches["gpu"].unique()), ledger.summary.totals.gpus
+    )
+    if args.json:
+        print(json.dumps(ledger.summary.as_json(), indent=2))
+        if said:
+            print(f"fallow: {said}", file=sys.stderr)  # the JSON's shape is fixed
+    else:
+        print("\n\n".join([*([said] if said else []), summary_text(ledger.summary)]))
     return 0

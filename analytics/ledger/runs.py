@@ -56,9 +56,9 @@ def find_runs(samples: pl.DataFrame, processes: pl.DataFrame, claims: pl.DataFra
         settings: the thresholds.
     """
     # GPU names as numbers: sorting, joining and comparing strings is most of the work otherwise
-    names = pl.Enum(samples["gpu"].unique().sort())
+    names = pl.Enum(samples["gpu"].drop_nulls().unique().sort())
     # a row without an interval stands for no time, and NaN is no measurement
-    timed = samples.filter(pl.col("interval_ms") > 0).with_columns(
+    timed = samples.filter((pl.col("interval_ms") > 0) & pl.col("gpu").is_not_null()).with_columns(
         pl.col("gpu").cast(names),
         pl.col("gpu_util_pct", "gpu_util_max_pct", "gpu_util_coverage_ratio", "power_w").fill_nan(None),
         start=pl.col("time") + pl.col("offset_ms").fill_null(0),
@@ -148,6 +148,8 @@ def _describe(rows: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     )  # fmt: skip
     source = (
         pl.when(kind == "reserved").then(pl.lit("claim"))
+        .when((kind == "free") & pl.col("process_count").is_null() & pl.col("mem_used_bytes").is_null())
+        .then(pl.lit("unwatched"))
         .when(kind != "use").then(None)
         .when(by_process & pl.col("users").is_not_null()).then(pl.lit("process"))
         .when(pl.col("claimed")).then(pl.lit("claim"))

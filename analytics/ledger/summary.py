@@ -71,6 +71,8 @@ class Summary:
     until_ms: int
     totals: Totals
     idle: Idle
+    stopped_gpus: int
+    """GPUs that were last seen more than an hour before the end; their time after that is in no sum."""
 
     def as_json(self) -> dict[str, object]:
         """The shape that `fallow ledger --json` prints; shares are of the observed time."""
@@ -117,14 +119,17 @@ def _clip(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
     return inside.with_columns(*shared, time=start, end=end)
 
 
-def summarise(ledger: Ledger, window: Window) -> Summary:
-    """The window's numbers; `ledger` must be clipped to it. An open end is where the ledger begins or ends."""
+def summarise(ledger: Ledger) -> Summary:
+    """The numbers of a ledger that was clipped to a window.
+
+    The summary's own window is what was seen of it, so that its coverage is never that of a longer time.
+    """
     spans = ledger.stretches
-    first, last = spans["time"].min(), spans["end"].max()
-    since = window.since_ms if window.since_ms is not None else first
-    until = window.until_ms if window.until_ms is not None else last
+    since_ms, until_ms = _as_int(spans["time"].min()), _as_int(spans["end"].max())
+    last = spans.group_by("gpu").agg(pl.col("end").max())
+    stopped = last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height
     whole = totals_by(spans, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
-    return Summary(_as_int(since), _as_int(until), whole, _idle(ledger.spells))
+    return Summary(since_ms, until_ms, whole, _idle(ledger.spells), stopped)
 
 
 def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:

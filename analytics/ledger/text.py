@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from analytics.ledger.summary import ratio
 from fallow.clock import HOUR_MS, from_ms
 from fallow.schema import STATES
 
@@ -64,17 +65,35 @@ def summary_text(summary: Summary) -> str:
     totals = summary.totals
     lines = [
         f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        *stopped_lines(summary),
         "",
         *state_lines(totals),
         "",
         "measured at zero utilization, whoever holds the GPU (share of observed time)",
-        f"  in all            {percent(_share(summary, summary.idle.zero_ms)):>8}",
+        f"  in all            {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
     ]
     lines += [
-        f"  in spells >= {name:<4} {percent(_share(summary, spell_ms)):>8}"
+        f"  in spells >= {name:<4} {percent(ratio(spell_ms, totals.observed_ms)):>8}"
         for name, spell_ms in summary.idle.spell_ms.items()
     ]
     return "\n".join(lines)
+
+
+def simulated_text(simulated: int, gpus: int) -> str:
+    """What to say of simulated GPUs; empty where there are none."""
+    if not simulated:
+        return ""
+    if simulated == gpus:
+        return "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
+    verb, whose = ("is", "its") if simulated == 1 else ("are", "their")
+    return f"{simulated} of {gpus} GPUs {verb} SIMULATED: {whose} figures are no measurements."
+
+
+def stopped_lines(summary: Summary) -> list[str]:
+    """What to say of GPUs that were not seen to the end; empty where there are none."""
+    if not summary.stopped_gpus:
+        return []
+    return [f"{count(summary.stopped_gpus, 'GPU')} stopped reporting before the end: the time after that is in no sum"]
 
 
 def state_lines(totals: Totals) -> list[str]:
@@ -87,8 +106,3 @@ def state_lines(totals: Totals) -> list[str]:
         lines.append(f"  {state:<12} {hours(totals.state_ms[state]):>12} {shown:>12}  {drawn:<{_BAR}} {MEANING[state]}")
     lines.append(f"  {'total':<12} {hours(totals.total_ms):>12}")
     return lines
-
-
-def _share(summary: Summary, part_ms: int) -> float | None:
-    observed = summary.totals.observed_ms
-    return part_ms / observed if observed else None

@@ -10,6 +10,7 @@ import polars as pl
 from analytics.devices import Inventory, load_inventory
 from analytics.findings.find import find_all
 from analytics.ledger.summary import Summary, Totals, totals_by
+from analytics.ledger.text import simulated_text
 from analytics.report.quality import Remark, data_quality
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
@@ -46,15 +47,7 @@ class Report:
     @property
     def simulated(self) -> str:
         """What to say of simulated GPUs; empty where there are none."""
-        if not self.simulated_gpus:
-            return ""
-        if self.simulated_gpus == self.summary.totals.gpus:
-            return (
-                "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
-            )
-        verb, whose = ("is", "its") if self.simulated_gpus == 1 else ("are", "their")
-        some = f"{self.simulated_gpus} of {self.summary.totals.gpus} GPUs"
-        return f"{some} {verb} SIMULATED: {whose} figures are no measurements."
+        return simulated_text(self.simulated_gpus, self.summary.totals.gpus)
 
 
 def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
@@ -65,7 +58,7 @@ def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
     return Report(
         lake=inputs.lake.root,
         version=__version__,
-        simulated_gpus=sum(inventory.simulated(gpu) for gpu in gpus["gpu"].unique()),
+        simulated_gpus=inventory.count_simulated(gpus["gpu"].unique()),
         hosts=gpus["host"].n_unique(),
         settings=inputs.ledger_settings,
         held_min_ms=inputs.settings.integer("findings.held_min"),

@@ -36,6 +36,7 @@ def data_quality(inside: Ledger, window: Window, inventory: Inventory) -> tuple[
         *_silent(spans, window),
         *_unmeasured(spans),
         *_by_memory(spans),
+        *_unwatched(spans),
         *_point_samples(spans),
         *_unlisted(spans, inventory),
     )
@@ -96,6 +97,13 @@ def _by_memory(spans: pl.DataFrame) -> Iterator[Remark]:
     if by_memory_ms:
         yield Remark("memory_holder", f"{hours(by_memory_ms)} GPU-hours count as in use because memory was allocated; "
                      "no process list says by whom")  # fmt: skip
+
+
+def _unwatched(spans: pl.DataFrame) -> Iterator[Remark]:
+    unwatched_ms = int(spans.filter(pl.col("holder_source") == "unwatched").select(_span()).item())
+    if unwatched_ms:
+        yield Remark("unwatched_holder", f"{hours(unwatched_ms)} GPU-hours count as free because utilization was 0; neither "
+                     "processes nor memory were read, so that somebody may have held the GPU")  # fmt: skip
 
 
 def _point_samples(spans: pl.DataFrame) -> Iterator[Remark]:

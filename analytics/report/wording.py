@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import count, hours, moment, percent
+from analytics.ledger.text import count, hours, moment, percent, stopped_lines
 from fallow.clock import format_duration
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def header(report: Report) -> list[str]:
     return [
         f"{moment(summary.since_ms)} to {moment(summary.until_ms)}",
         f"{gpus} on {hosts}, {percent(totals.coverage)} of their time observed",
+        *stopped_lines(summary),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from analytics.findings.confidence import COVERAGE_MIN
 from analytics.ledger.text import hours, percent
 from dashboard.charts.panel import graph, layout, legend, numbers, panel
 from dashboard.palette import ORDER, Palette
@@ -48,10 +49,14 @@ def days(view: View, colours: Palette) -> html.Section:
 
 
 def _finding(groups: dict[str, Totals]) -> str:
-    """The best and the worst day; a first or last day may be short, so that shares are compared and not hours."""
-    shares = {day: share for day, totals in groups.items() if (share := totals.share("active")) is not None}
+    """The best and the worst of the well observed days; a first or last day may be short: shares, not hours."""
+    shares = {
+        day: share
+        for day, totals in groups.items()
+        if (share := totals.share("active")) is not None and (totals.coverage or 0) >= COVERAGE_MIN
+    }
     if not shares:
-        return "Nothing was observed on any day."
+        return f"No day was observed for {percent(COVERAGE_MIN, 0)} of its time."
     best, worst = max(shares, key=lambda day: shares[day]), min(shares, key=lambda day: shares[day])
     if best == worst:
         return f"Active: {percent(shares[best])} of the observed time on {best}."

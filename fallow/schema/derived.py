@@ -21,7 +21,7 @@ LEDGER = Table(
         Column("stretch_end", Type.TIMESTAMP, "end of the whole stretch, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
         Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes, joined by `+`",
                "process and claim tables", dictionary=True),
-        Column("holder_source", Type.STRING, "process, claim or memory (memory in use stands for a holder)", _LEDGER,
+        Column("holder_source", Type.STRING, "process, claim, memory (in use: stands for a holder) or unwatched (neither processes nor memory were read)", _LEDGER,
                dictionary=True),
         Column("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
         Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),

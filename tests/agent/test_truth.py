@@ -40,11 +40,16 @@ def test_short_kernels_are_measured_as_short_as_they_are(fake_host: MakeHost) ->
     scenario = Scenario(gpus, ms_ago(20))
     host = fake_host(scenario)
     assert host.run("--interval", "5s", "--for", "10s").returncode == 0
+    watched = set()
     for row in host.rows("gpu"):
         gpu = next(gpu for gpu in gpus if gpu.uuid == row["gpu"])
         begin = (row["time"] - scenario.start_ms) / 1000
-        assert row["gpu_util_pct"] == pytest.approx(gpu.util.mean(begin, begin + 5), abs=1.5), gpu.uuid
-        assert row["gpu_util_coverage_ratio"] >= 0.97, gpu.uuid
+        close = row["gpu_util_pct"] == pytest.approx(gpu.util.mean(begin, begin + 5), abs=1.5)
+        # until two samples have followed each other the ring's pace is not known, and the coverage says so
+        assert close or row["gpu_util_coverage_ratio"] < 0.9, gpu.uuid
+        if row["gpu_util_coverage_ratio"] >= 0.97:
+            watched.add(gpu.uuid)
+    assert len(watched) >= 4
 
 
 def test_a_slow_driver_costs_coverage_and_never_makes_a_zero(fake_host: MakeHost) -> None:
@@ -124,3 +129,13 @@ def test_a_worker_that_does_not_run_says_nothing_of_its_gpus(fake_host: MakeHost
     assert {row["health"] for row in host.rows("gpu")} == {"ok"}
     assert "gpu_wedged" not in [row["kind"] for row in host.rows("event")]
     assert host.rows("gpu")[-1]["gpu_util_pct"] == pytest.approx(60, abs=0.5)
+
+
+def test_a_gpu_lost_between_two_runs_is_still_accounted_for(fake_host: MakeHost) -> None:
+    lost = Fault("lost", gpu=0, start_s=25)
+    gpus = (Gpu("GPU-a", util=constant(60)), Gpu("GPU-b", util=constant(60)))
+    host = fake_host(Scenario(gpus, ms_ago(20), (lost,)))
+    assert host.run("--interval", "1s", "--for", "2s").returncode == 0
+    time.sleep(3)
+    assert host.run("--interval", "1s", "--for", "2s").returncode == 0
+    assert [row["health"] for row in of(host, "GPU-a")] == ["ok", "ok", "lost", "lost"]

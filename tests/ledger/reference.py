@@ -99,7 +99,10 @@ def _use(
     if out:
         return "unavailable", None, None
     if not (listed or memory or busy):
-        return ("reserved", claimer, "claim") if claiming else ("free", None, None)
+        if claiming:
+            return "reserved", claimer, "claim"
+        nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None
+        return "free", None, "unwatched" if nothing_read else None
     if listed and users is not None:
         return "use", users, "process"
     if claiming:

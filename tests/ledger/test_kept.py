@@ -14,7 +14,6 @@ from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import summarise
 from fallow import parquet, schema
-from fallow.clock import Window
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
 from tests.ledger.rows import T0, claim, fill, load, processes, samples, snapshot, states, write
@@ -48,7 +47,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def numbers(lake: Lake, **settings: Any) -> dict[str, object]:
-    return summarise(load(lake, **settings), Window()).as_json()
+    return summarise(load(lake, **settings)).as_json()
 
 
 def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[str]) -> None:
@@ -62,7 +61,7 @@ def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[st
 
 
 def test_what_is_kept_is_what_duckdb_sees(filled: Lake) -> None:
-    totals = summarise(load(filled), Window()).totals
+    totals = summarise(load(filled)).totals
     with duckdb.connect() as connection:
         sums = connection.sql(
             f"""
@@ -184,7 +183,7 @@ def test_dying_while_keeping_never_leaves_a_mixture(
     for settings in ({}, {"idle_after_ms": 2 * 3_600_000}):
         files = build._sources(filled)["h1"]  # noqa: SLF001  # what a build without any kept ledger starts from
         part = build._with_host(build.build_host(files, LedgerSettings(**settings)), "h1")  # noqa: SLF001
-        expected.append(summarise(build.Ledger(part.ledger, part.spells, ()), Window()).as_json())
+        expected.append(summarise(build.Ledger(part.ledger, part.spells, ())).as_json())
     start = snapshot(filled)
     count = 0
     for _ in interruptions(filled, monkeypatch):

@@ -14,7 +14,7 @@ from analytics.ledger.build import build_host, load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import summarise
 from fallow import schema
-from fallow.clock import MINUTE_MS, Window
+from fallow.clock import MINUTE_MS
 from fallow.lake import Lake
 from tests.ledger import reference
 from tests.ledger.rows import GB, T0, Row, claim, samples, silent, write
@@ -173,7 +173,7 @@ def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet)
             ).fetchall()
     expected = {(gpu, min(span), max(span), max(span) - min(span), 0, 0) for gpu, span in spans.items()}
     assert set(stored) == expected
-    totals = summarise(ledger, Window()).totals
+    totals = summarise(ledger).totals
     assert totals.total_ms == sum(capacity for _, _, _, capacity, _, _ in expected)
     assert all(isinstance(part, int) and part >= 0 for part in totals.state_ms.values())
 

@@ -44,7 +44,7 @@ def ledger(place: str) -> Ledger:
 
 def summary_of(ledger: Ledger, since: int | None, until: int | None) -> Summary:
     window = Window(since, until)
-    return summarise(clip(ledger, window), window)
+    return summarise(clip(ledger, window))
 
 
 def added(*parts: Summary) -> tuple[dict[str, int], int, dict[str, int]]:

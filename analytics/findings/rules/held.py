@@ -57,7 +57,7 @@ class Held:
             holder=first["holder"],
             since_ms=_integer(stretches, pl.col("stretch_start").min()),
             gpu_ms=_held_ms(stretches),
-            energy_kwh=energy_kwh(stretches["energy_mj"]),
+            energy_kwh=energy_kwh(stretches),
             confidence=grade(
                 watched_enough(seen),
                 known_holder(source, first["holder"]),

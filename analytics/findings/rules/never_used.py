@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.confidence import grade, observe, watched_enough
+from analytics.findings.confidence import grade, observe, watched_enough, watched_holders
 from analytics.findings.holders import watch_command
 from analytics.findings.model import Context, Evidence, Finding, energy_kwh
 from analytics.ledger.summary import SILENT_AFTER_MS
@@ -57,6 +57,7 @@ class NeverUsed:
         first_seen = int(whole.select(pl.col("time").min()).item())
         seen = observe(context, gpus, stretches)
         reserved_ms = int(stretches.filter(pl.col("state") == "reserved").select(span.sum()).item())
+        unwatched = bool((whole["holder_source"] == "unwatched").any())
         holders = stretches["holder"].drop_nulls().unique().sort()
         return Finding(
             rule=self.name,
@@ -67,13 +68,14 @@ class NeverUsed:
             holder="+".join(holders) or None,
             since_ms=first_seen,
             gpu_ms=int(stretches.select(span.sum()).item()),
-            energy_kwh=energy_kwh(stretches["energy_mj"]),
-            confidence=grade(watched_enough(seen)),
-            reclaimable_gpus=_still_there(context, gpus),
+            energy_kwh=energy_kwh(stretches),
+            confidence=grade(watched_enough(seen), watched_holders(unwatched=unwatched)),
+            reclaimable_gpus=() if unwatched else _still_there(context, gpus),
             evidence=Evidence(
                 first_seen,
                 int(whole.select(pl.col("end").max()).item()),
                 {
+                    **({"holder_source": None} if unwatched else {}),
                     "observed_gpu_hours": int(whole["util_ms"].sum()) / HOUR_MS,
                     "reserved_gpu_hours": reserved_ms / HOUR_MS,
                     "gpu_util_max_pct": whole["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column

@@ -87,7 +87,7 @@ def _idle(report: Report) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    shown = ("free", "reserved", "held", "low", "active")
+    shown = ("unavailable", "free", "reserved", "held", "low", "active")
     lines = [
         f"| {section.name} | GPUs | GPU-hours | observed | {' | '.join(shown)} |",
         "|---|---:|---:|---:|" + "---:|" * len(shown),

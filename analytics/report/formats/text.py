@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _TOP = 10
 _WIDTH = 100
-_SHOWN = ("free", "reserved", "held", "low", "active")
+_SHOWN = ("unavailable", "free", "reserved", "held", "low", "active")
+_HEADING = {"unavailable": " unavail.", "reserved": " reserved"}
 
 
 class TextFormat:
@@ -57,19 +58,23 @@ def _idle(report: Report) -> list[str]:
 
 def _section(section: Section) -> list[str]:
     shown, rest = shown_groups(section)
-    width = 24
+    width = 21
     lines = [
         f"BY {section.name.upper()} (GPU-hours; share of the observed time)",
-        f"  {section.name:<{width}} {'GPUs':>5} {'GPU-hours':>11} {'observed':>9}"
-        + "".join(f"{state:>9}" for state in _SHOWN),
+        f"  {section.name:<{width}} {'GPUs':>5} {'GPU-hours':>10} {'observed':>9}"
+        + "".join(_heading(state) for state in _SHOWN),
     ]
     for full_name, totals in shown:
         name = plain(full_name, width)
-        shares = "".join(f"{percent(totals.share(state)):>9}" for state in _SHOWN)
+        shares = "".join(f"{percent(totals.share(state)):>{len(_heading(state))}}" for state in _SHOWN)
         lines.append(
-            f"  {name:<{width}} {totals.gpus:>5} {hours(totals.total_ms):>11} {percent(totals.coverage):>9}{shares}"
+            f"  {name:<{width}} {totals.gpus:>5} {hours(totals.total_ms):>10} {percent(totals.coverage):>9}{shares}"
         )
     return [*lines, f"  {rest}"] if rest else lines
+
+
+def _heading(state: str) -> str:
+    return _HEADING.get(state, f"{state:>8}")
 
 
 def _remarks(report: Report) -> list[str]:
