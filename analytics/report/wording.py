@@ -67,7 +67,9 @@ def shown_groups(section: Section) -> tuple[list[tuple[str, Totals]], str]:
     if len(shown) == len(groups):
         return shown, ""
     rest_ms = sum(totals.total_ms for _, totals in groups) - sum(totals.total_ms for _, totals in shown)
-    return shown, f"and {len(groups) - len(shown)} more with {hours(rest_ms)} GPU-hours"
+    return shown, "" if hours(
+        rest_ms
+    ) == "0.0" else f"and {len(groups) - len(shown)} more with {hours(rest_ms)} GPU-hours"
 
 
 def how_made(report: Report) -> list[str]:

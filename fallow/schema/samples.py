@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.schema.types import Column, Table, Type
 
-_GRID = "agent's interval grid, or the imported file"
+_GRID = "the agent's interval grid, or the imported file"
 
 TIME = Column("time", Type.TIMESTAMP, "start of the interval that the row describes", _GRID, "UTC", "1 ms", key=True)
 GPU_ID = Column(
@@ -15,7 +15,7 @@ INTERVAL = Column("interval_ms", Type.INT32, "length of the interval", "agent se
 
 GPU = Table(
     "gpu",
-    "one GPU or MIG instance in one interval (default 10 s)",
+    "one GPU in one interval (default 10 s); MIG instances will be rows of their own, the agent does not write them yet",
     derived=False,
     columns=(
         TIME,
