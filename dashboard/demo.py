@@ -18,13 +18,16 @@ from dashboard import own_gpus
 from dashboard.demo_lake import DemoFolder
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms
-from fallow.errors import MissingExtraError
+from fallow.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
 _SUFFIX = {"text": "txt"}
+
+
+_MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a slip of the hand, not a demo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,11 @@ def run(args: argparse.Namespace) -> int:
     """Writes the lake and the report, prints the report, and serves the pages until Ctrl-C."""
     until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
     fleet = Fleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed)
+    rows = fleet.gpus * fleet.days * DAY_MS // fleet.interval_ms
+    if rows > _MOST_ROWS:
+        raise UsageError(
+            f"--gpus {args.gpus} for --days {args.days} would write {rows:,} rows", f"stay below {_MOST_ROWS:,}"
+        )
     folder = DemoFolder(Path(args.out))
     with own_gpus.looking() as look:  # takes a second where there is a driver: meanwhile the fleet is made
         folder.prepare(fleet)

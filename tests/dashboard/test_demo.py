@@ -174,3 +174,10 @@ def test_the_machines_own_gpus_come_first_or_one_line(program: str, shown: str) 
         text = own_gpus.text(look)
     assert shown in text
     assert "below is simulated" in text
+
+
+def test_a_fleet_beyond_reason_is_wrong_use(run_fallow: RunFallow, tmp_path: Path) -> None:
+    finished = run_fallow("demo", "--no-serve", "--gpus", "100000", "--days", "10000", "--out", str(tmp_path / "d"))
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert "would write" in finished.stderr
+    assert not (tmp_path / "d").exists()
