@@ -67,13 +67,15 @@ class Timeline:
         `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage between good
         samples makes its span unknown; an impossible time stamp (0, or one seen before) is dropped.
         """
-        fresh = sorted(pair for pair in samples if pair[0] > self.last_seen_us)
-        good = [pair for pair in fresh if 0 <= pair[1] <= 100]
+        last_seen_us = self.last_seen_us
+        fresh = [pair for pair in samples if pair[0] > last_seen_us]
+        fresh.sort()
+        good = [pair for pair in fresh if pair[1] <= 100]  # the driver's percentages are unsigned
         if not good:
             return not fresh
         self._learn_period(good)
         offset_us = self._offset_us(now_us - good[-1][0])
-        noise_us = [stamp + offset_us for stamp, value in fresh if not 0 <= value <= 100]
+        noise_us = [stamp + offset_us for stamp, value in fresh if value > 100] if len(good) < len(fresh) else []
         for stamp, value in good:
             self._add_one(stamp + offset_us, value, noise_us, in_time=in_time)
         self.last_seen_us = good[-1][0]
@@ -124,6 +126,8 @@ class Timeline:
 
     def _learn_period(self, fresh: list[tuple[int, int]]) -> None:
         """Whether the ring keeps the usual pace; a driver that is slower by a steady step is believed after a while."""
+        if self._period_confirmed and self._period_us == PERIOD_US:
+            return
         steps = [late - early for (early, _), (late, _) in pairwise(fresh)]
         if any(step <= PERIOD_US * 5 // 4 for step in steps):
             self._period_us, self._period_confirmed = PERIOD_US, True
