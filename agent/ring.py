@@ -54,6 +54,7 @@ class Timeline:
     def __init__(self) -> None:
         self._segments: list[Segment] = []
         self._known_until_us: int | None = None
+        self._idle_edge = False  # whether the known past ends in time that the driver called idle
         self._period_us = PERIOD_US
         self._period_confirmed = False
         self._slow_steps: list[int] = []
@@ -91,6 +92,7 @@ class Timeline:
             reach_us = min(watched_us + 2 * self._period_us, RING_US)
             self._known_until_us = max(self._known_until_us, now_us - reach_us)
         self._zero_until(now_us - self._period_us)
+        self._idle_edge = True
 
     def add_rate(self, value: int, now_us: int) -> None:
         """Adds one read of the driver's own average, which surely covers its shortest period and nothing more."""
@@ -151,10 +153,9 @@ class Timeline:
         known = self._known_until_us
         start_us = end_us - self._period_us
         if known is not None and known < start_us:
-            idle_before = bool(self._segments) and not self._segments[-1][3]
-            if start_us - known <= self._period_us // 2 and not idle_before:
+            if start_us - known <= self._period_us // 2 and not self._idle_edge:
                 start_us = known  # jitter
-            elif in_time and self._period_confirmed:
+            elif in_time and (self._period_confirmed or self._idle_edge):
                 self._zero_gap(start_us, noise_us)
         self._append(start_us, end_us, value, sampled=True)
 
@@ -176,6 +177,7 @@ class Timeline:
             start_us = self._known_until_us
         if start_us >= end_us:
             return
+        self._idle_edge = not sampled
         if self._segments:
             before_start_us, before_end_us, before_value, before_sampled = self._segments[-1]
             if before_end_us == start_us and before_value == value and before_sampled == sampled:

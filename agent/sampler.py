@@ -93,7 +93,7 @@ class Sampler:
         processes: list[Row] = []
         if self._may_look(each):
             try:
-                each.meter.drain(self.driver, each.gpu, self._clocks)
+                each.meter.settle(self.driver, each.gpu, self._clocks)
                 row["read_delay_ms"] = self._clocks()[0] // 1000 - end_ms
                 for collector in COLLECTORS:
                     row = {**collector.read(self.driver, each.gpu), **row}

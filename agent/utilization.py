@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pynvml
 
-from agent.ring import RING_US, Timeline
+from agent.ring import PERIOD_US, RING_US, Timeline
 
 if TYPE_CHECKING:
     from agent.collectors import Value
@@ -35,6 +36,19 @@ class UtilizationMeter:
 
     def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
         """Takes what is new; to be called at least every five seconds. Raises GpuGoneError and DriverGoneError."""
+        self._drain(driver, gpu, clocks)
+
+    def settle(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+        """Drains for the end of an interval, so that the ring reaches over it. Raises as `drain` does.
+
+        A GPU that has just begun to work has a rate and no sample yet: a period later it has one.
+        """
+        if self._drain(driver, gpu, clocks):
+            time.sleep(1.2 * PERIOD_US / 1_000_000)
+            self._drain(driver, gpu, clocks)
+
+    def _drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> bool:
+        """One drain; whether the rate says that a sample must be under way."""
         asked = clocks()
         samples = driver.ask_ring(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self.gpu_time.last_seen_us)
         memory = driver.ask_ring(gpu, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, self.mem_time.last_seen_us)
@@ -45,19 +59,23 @@ class UtilizationMeter:
         for timeline, found in ((self.gpu_time, samples), (self.mem_time, memory)):
             timeline.begin(now_us)
             understood.append(found is not None and timeline.add_samples(found, now_us, in_time=in_time))
-        rates = None
-        if samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us):
-            rates = driver.ask(gpu, pynvml.nvmlDeviceGetUtilizationRates)
-        if rates is not None:
-            for timeline, ring, rate in (
-                (self.gpu_time, understood[0], rates.gpu),
-                (self.mem_time, understood[1], rates.memory),
-            ):
-                _fill(timeline, rate, now_us, idle=ring and rate == 0, watched_us=watched_us)
-        if samples is not None:
-            self.source = "samples"
-        else:
-            self.source = "none" if rates is None else "rates"
+        self.source = "none" if samples is None else "samples"
+        if not (samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us)):
+            return False
+        rates = driver.ask(gpu, pynvml.nvmlDeviceGetUtilizationRates)
+        if rates is None:
+            return False
+        if samples is None:
+            self.source = "rates"
+            self.gpu_time.add_rate(rates.gpu, now_us)
+        elif understood[0] and rates.gpu == 0 and self.gpu_time.behind(now_us):
+            self.gpu_time.add_idle(now_us, watched_us=watched_us)
+        if memory is None:
+            self.mem_time.add_rate(rates.memory, now_us)
+        elif understood[1] and rates.memory == 0 and self.mem_time.behind(now_us):
+            self.mem_time.add_idle(now_us, watched_us=watched_us)
+        # a silent ring beside a rate above 0: what happened is not known before the next sample
+        return samples is not None and rates.gpu > 0 and self.gpu_time.behind(now_us)
 
     def _since_last(self, asked: tuple[int, int], answered: tuple[int, int]) -> tuple[int, bool]:
         """How long ago the drain before was asked for, and whether the ring surely holds everything since then."""
@@ -85,17 +103,6 @@ class UtilizationMeter:
             "gpu_util_unsampled_ratio": _rounded(busy.unsampled_ratio, 4),
             "mem_util_pct": _rounded(memory.mean_pct, 2),
         }
-
-
-def _fill(timeline: Timeline, rate: int, now_us: int, *, idle: bool, watched_us: int) -> None:
-    """Adds what a rate says of the time since the newest sample."""
-    if not timeline.behind(now_us):
-        return
-    if idle:
-        timeline.add_idle(now_us, watched_us=watched_us)
-    else:
-        # no ring, or a ring and a rate that contradict each other: only what the rate itself covers is known
-        timeline.add_rate(rate, now_us)
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
