@@ -55,6 +55,7 @@ class Timeline:
         self._segments: list[Segment] = []
         self._known_until_us: int | None = None
         self._idle_edge = False  # whether the known past ends in time that the driver called idle
+        self._doubted_us: int | None = None
         self._period_us = PERIOD_US
         self._period_confirmed = False
         self._slow_steps: list[int] = []
@@ -80,6 +81,7 @@ class Timeline:
         for stamp, value in good:
             self._add_one(stamp + offset_us, value, noise_us, in_time=in_time)
         self.last_seen_us = good[-1][0]
+        self._doubted_us = None
         return True
 
     def add_idle(self, now_us: int, *, watched_us: int) -> None:
@@ -93,6 +95,14 @@ class Timeline:
             self._known_until_us = max(self._known_until_us, now_us - reach_us)
         self._zero_until(now_us - self._period_us)
         self._idle_edge = True
+        self._doubted_us = None
+
+    def doubt(self, now_us: int) -> None:
+        """Says that the ring is silent and the rate is not 0: once, a sample is under way; again, nobody knows."""
+        if self._doubted_us is not None and self._known_until_us is not None:
+            self._known_until_us = max(self._known_until_us, now_us)
+            self._idle_edge = False
+        self._doubted_us = now_us
 
     def add_rate(self, value: int, now_us: int) -> None:
         """Adds one read of the driver's own average, which surely covers its shortest period and nothing more."""

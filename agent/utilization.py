@@ -68,12 +68,12 @@ class UtilizationMeter:
         if samples is None:
             self.source = "rates"
             self.gpu_time.add_rate(rates.gpu, now_us)
-        elif understood[0] and rates.gpu == 0 and self.gpu_time.behind(now_us):
-            self.gpu_time.add_idle(now_us, watched_us=watched_us)
+        elif understood[0]:
+            _explain_silence(self.gpu_time, rates.gpu, now_us, watched_us)
         if memory is None:
             self.mem_time.add_rate(rates.memory, now_us)
-        elif understood[1] and rates.memory == 0 and self.mem_time.behind(now_us):
-            self.mem_time.add_idle(now_us, watched_us=watched_us)
+        elif understood[1]:
+            _explain_silence(self.mem_time, rates.memory, now_us, watched_us)
         # a silent ring beside a rate above 0: what happened is not known before the next sample
         return samples is not None and rates.gpu > 0 and self.gpu_time.behind(now_us)
 
@@ -103,6 +103,15 @@ class UtilizationMeter:
             "gpu_util_unsampled_ratio": _rounded(busy.unsampled_ratio, 4),
             "mem_util_pct": _rounded(memory.mean_pct, 2),
         }
+
+
+def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int) -> None:
+    """What a ring without newer samples means, by the driver's rate: idle, or something that nobody can tell yet."""
+    if timeline.behind(now_us):
+        if rate == 0:
+            timeline.add_idle(now_us, watched_us=watched_us)
+        else:
+            timeline.doubt(now_us)
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

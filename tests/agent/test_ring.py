@@ -190,3 +190,16 @@ def test_no_moment_counts_twice_when_a_rate_and_samples_overlap() -> None:
     timeline.add_samples(entries([100] * 20), START_US + 20 * PERIOD_US, in_time=True)
     found = timeline.take(START_US, START_US + 20 * PERIOD_US)
     assert found.coverage_ratio <= 1
+
+
+def test_a_ring_that_stays_silent_beside_a_busy_rate_leaves_the_time_unknown() -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    timeline.add_samples(entries([60] * 10), START_US + 10 * PERIOD_US, in_time=True)
+    for drain in range(1, 8):
+        timeline.doubt(START_US + drain * 4_000_000)
+    late = entries([60] * 10, START_US + 30_000_000)
+    timeline.add_samples(late, late[-1][0], in_time=True)
+    found = timeline.take(START_US, late[-1][0])
+    assert found.coverage_ratio < 0.25
+    assert found.unsampled_ratio < 0.1
