@@ -40,6 +40,25 @@ def _positive(text: str) -> float:
     return value
 
 
+_SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
+
+
+def _switch(text: str) -> int:
+    try:
+        return _SWITCH[text.lower()]
+    except KeyError:
+        raise UsageError(f"'{text}' is neither on nor off") from None
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise UsageError(f"'{text}' is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
 @dataclass(frozen=True)
 class Setting:
     """One thing that can be set: how to read it, its default as written, its meaning and why that default."""
@@ -73,8 +92,42 @@ SETTINGS: tuple[Setting, ...] = (
             "listing takes global driver locks; memory moving by 64 MiB triggers one at once"),
     Setting("agent", "publish_every", parse_duration_ms, "5min", "how often closed rows go to the lake",
             "small files cost 0.4 ms each in every query"),
+    Setting("agent", "slow_interval", parse_duration_ms, "5min", "how often error counters and the inventory are looked at",
+            "they change with repairs and reconfigurations, not with work"),
     Setting("agent", "call_timeout", parse_duration_ms, "10s", "how long a driver call may block before the GPU counts as wedged",
             "a healthy call takes micro- to milliseconds"),
+    Setting("agent", "command_arguments", _switch, "off", "whether command lines are recorded, with secrets masked",
+            "arguments hold secrets and names of people"),
+    Setting("agent", "sees_all_processes", _one_of("auto", "yes", "no"), "auto",
+            "whether the agent's PID namespace holds every process that may use a GPU",
+            "auto: yes in the host's own namespace; elsewhere the driver hides processes and their number is unknown"),
+    Setting("agent", "spool_max", parse_bytes, "2GB", "how large the spool may grow before sampling thins",
+            "a week of eight GPUs without a lake takes about 0.5 GB"),
+    Setting("agent", "keep_published", parse_duration_ms, "1h",
+            "how long published rows stay in the spool, to be published again if the lake loses them",
+            "a network file system may confirm what a crash of its server then loses"),
+    Setting("agent", "proc", _text, "/proc", "where the host's /proc is mounted", "in a container it may lie elsewhere"),
+    Setting("agent", "sys", _text, "/sys", "where the host's /sys is mounted", "in a container it may lie elsewhere"),
+    Setting("agent", "log_format", _one_of("text", "json"), "text", "form of the log lines on standard error"),
+    Setting("agent", "log_level", _one_of("debug", "info", "warning", "error"), "info", "least severity that is logged"),
+    Setting("metrics", "listen", _text, "", "address:port for /metrics and /healthz; empty: off",
+            "off: nothing listens that was not asked for"),
+    Setting("metrics", "token_file", _text, "", "file with the bearer token that /metrics asks for; empty: none"),
+    Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
+    Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),
+    Setting("kubernetes", "pod_resources", _text, "/var/lib/kubelet/pod-resources/kubelet.sock",
+            "the kubelet's pod-resources socket; used where it is there, empty: never"),
+    Setting("kubernetes", "kubelet_url", _text, "",
+            "address of the kubelet, such as https://127.0.0.1:10250, for pod labels and container ids; empty: not asked"),
+    Setting("kubernetes", "kubelet_token_file", _text, "/var/run/secrets/kubernetes.io/serviceaccount/token",
+            "file with the bearer token for the kubelet"),
+    Setting("kubernetes", "kubelet_ca_file", _text, "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+            "PEM file with the authority that signed the kubelet's certificate"),
+    Setting("slurm", "scontrol", _text, "scontrol", "command that knows a job's account; used where it is there, empty: never"),
+    Setting("serving", "endpoints", _text, "",
+            "metrics addresses of inference servers on this host, separated by commas, such as http://127.0.0.1:8000/metrics"),
+    Setting("serving", "interval", parse_duration_ms, "30s", "how often inference servers are asked",
+            "a scrape of some servers is 200 kB"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a holder may run no kernel before its time is `held`",
             "shorter spells come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a stretch below which it is `low`"),
@@ -105,6 +158,14 @@ class Config:
         if not isinstance(value, int):
             raise TypeError(name)
         return value
+
+    def switch(self, name: str) -> bool:
+        """A setting that is on or off."""
+        return bool(self.values[name])
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A setting that is a list of texts; empty where it is not set."""
+        return tuple(item for each in self.text(name).split(",") if (item := each.strip()))
 
     def number(self, name: str) -> float:
         """A setting that is a number."""
@@ -172,12 +233,19 @@ def _read_file(path: str | None) -> dict[str, tuple[str, str]]:
             name = f"{section}.{key}"
             if name not in _NAMES:
                 raise _unknown(name, str(file))
-            if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise ConfigError(
-                    f"{name} in {file} is neither text nor a number", "write it as in docs/configuration.md"
-                )
-            found[name] = (str(value), str(file))
+            found[name] = (_as_text(value, f"{name} in {file}"), str(file))
     return found
+
+
+def _as_text(value: object, where: str) -> str:
+    """A TOML value as a flag would give it: switches as on and off, lists of texts with commas."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    if not isinstance(value, str | int | float):
+        raise ConfigError(f"{where} is neither text nor a number", "write it as in docs/configuration.md")
+    return str(value)
 
 
 _NAMES = {setting.name: setting for setting in SETTINGS}

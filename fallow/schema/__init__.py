@@ -9,13 +9,15 @@ from difflib import get_close_matches
 
 from fallow.errors import UsageError
 from fallow.schema.derived import FINDING, HOURLY, LEDGER, SPELL
-from fallow.schema.samples import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS
+from fallow.schema.samples import AGENT, CLAIM, DEVICE, EVENT, GPU, HEALTH, HOST, PROCESS, SERVING
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
-TABLES: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, EVENT, AGENT, CLAIM, LEDGER, SPELL, HOURLY, FINDING)
+TABLES: tuple[Table, ...] = (
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, LEDGER, SPELL, HOURLY, FINDING,
+)  # fmt: skip
 
 STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
 """The ledger's states; every millisecond of a GPU is in exactly one of them."""
@@ -23,9 +25,12 @@ STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
 UNAVAILABLE_HEALTH = ("lost", "reset_required", "wedged", "driver_down")
 """The values of `gpu.health` for which nobody could have used the GPU."""
 
+HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")
+"""Every value of `gpu.health`."""
+
 __all__ = [
-    "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HOST", "HOURLY", "LEDGER", "PROCESS", "SCHEMA_VERSION",
-    "SPELL", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
+    "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HEALTH", "HEALTH_STATES", "HOST", "HOURLY", "LEDGER", "PROCESS", "SCHEMA_VERSION",
+    "SERVING", "SPELL", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
 ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_numbers_in_the_file_may_stand_without_quotes(tmp_path: Path) -> None:
         ('[agnet]\ninterval = "1s"\n', "sets agnet.interval, which is no setting; did you mean agent.interval?"),
         ('[zzz]\nqqq = "1s"\n', "sets zzz.qqq, which is no setting; docs/configuration.md lists every setting"),
         ('lake = "/srv/lake"\n', "sets lake, which is no setting; did you mean lake.path?"),
-        ("[agent]\ninterval = true\n", "is neither text nor a number; write it as in docs/configuration.md"),
+        ("[agent]\ninterval = [1]\n", "is neither text nor a number; write it as in docs/configuration.md"),
         ("[agent.interval]\nx = 1\n", "is neither text nor a number; write it as in docs/configuration.md"),
         ("[agent]\ninterval = 10\n", "'10' is not a duration; write a number and a unit"),
         ('[ledger]\nheld_min_bytes = "1 cup"\n', "'1 cup' is not a size; write a number and a unit"),
