@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from fallow.errors import DriverError
+
+REVOKED = -1
+"""A container whose devices were taken away; no code of NVML's."""
 
 # NVML's return codes by number: this module is imported where pynvml must not be
 _ADVICE = {
+    REVOKED: (
+        "this container may not open the NVIDIA devices any more (`systemctl daemon-reload` on the host does that)",
+        "recreate the container: it ends now, so that its manager can",
+    ),
     4: ("the NVIDIA driver refuses access to this user", "give the user the device nodes /dev/nvidia* (group `video` on most systems)"),
     9: ("the NVIDIA kernel driver is not loaded", "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work"),
     12: (
@@ -25,3 +35,9 @@ def driver_error(code: int, message: str) -> DriverError:
         code, (f"the NVIDIA driver cannot be used: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
     )
     return DriverError(what, hint)
+
+
+def in_container() -> bool:
+    """Whether this process runs in a container of docker, podman or Kubernetes."""
+    marks = ("/.dockerenv", "/run/.containerenv")
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(Path(mark).exists() for mark in marks)

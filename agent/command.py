@@ -1,102 +1,105 @@
-"""`fallow agent run` and `fallow agent once`."""
+"""`fallow agent run|once|status|release|resume`."""
 
 from __future__ import annotations
 
 import json
-import logging
 import signal
-import socket
-import sys
 from typing import TYPE_CHECKING
 
-from agent.once import look_once, table_text
-from agent.spool import Spool
-from agent.supervisor import AgentSettings, Supervisor
+from agent import control_command
 from fallow import config
-from fallow.clock import SECOND_MS, parse_duration_ms
-from fallow.errors import UsageError
-from fallow.lake import Lake
+from fallow.clock import SECOND_MS
 
 if TYPE_CHECKING:
     import argparse
 
+    from fallow.config import Config
 
-_LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
+_CONFIG_HELP = "config file (default: /etc/fallow/fallow.toml)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|once")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|once|status|release|resume")
     run_parser = verbs.add_parser("run", help="sample until stopped", epilog="example: fallow agent run --lake /srv/lake "
                                   "--spool /var/lib/fallow --interval 10s", allow_abbrev=False)  # fmt: skip
-    run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to")
+    run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
     run_parser.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
     run_parser.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
     run_parser.add_argument("--for", dest="run_for", metavar="TIME", help="end by itself after so long")
     run_parser.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
     run_parser.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
-    run_parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    run_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
     once_parser = verbs.add_parser("once", help="look once and print it", epilog="example: fallow agent once --json",
                                    allow_abbrev=False)  # fmt: skip
     once_parser.add_argument("--json", action="store_true", help="machine-readable")
-    once_parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    once_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
+    control_command.add_status_arguments(
+        verbs.add_parser("status", help="what the running agent does", allow_abbrev=False,
+                         epilog="example: fallow agent status --spool /var/lib/fallow")
+    )  # fmt: skip
+    control_command.add_release_arguments(
+        verbs.add_parser("release", help="let go of the driver, for maintenance", allow_abbrev=False,
+                         epilog="example: fallow agent release --for 2h")
+    )  # fmt: skip
+    control_command.add_resume_arguments(
+        verbs.add_parser("resume", help="take the driver up again", allow_abbrev=False,
+                         epilog="example: fallow agent resume")
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Samples, or looks once."""
-    return _once(args) if args.verb == "once" else _run(args)
+    """Does what the verb says."""
+    verbs = {
+        "run": _run,
+        "once": _once,
+        "status": control_command.status,
+        "release": control_command.release,
+        "resume": control_command.resume,
+    }
+    return verbs[args.verb](args)
 
 
 def _once(args: argparse.Namespace) -> int:
-    settings = config.load({}, args.config)
-    look = look_once(
-        settings.integer("agent.call_timeout") / SECOND_MS, settings.text("agent.host") or socket.gethostname()
-    )
+    from agent.once import look_once, table_text  # noqa: PLC0415  # not needed by a run
+    from agent.settings import host_name  # noqa: PLC0415
+
+    loaded = config.load({}, args.config)
+    look = look_once(loaded.integer("agent.call_timeout") / SECOND_MS, host_name(loaded), loaded)
     print(json.dumps(look.as_json(), indent=2) if args.json else table_text(look))
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
-    settings = _settings(args)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s fallow agent: %(message)s")
-    spool = Spool(settings.spool)
+    # here, so that `fallow agent status` does not load the whole agent
+    from agent import logs  # noqa: PLC0415
+    from agent.settings import AgentSettings  # noqa: PLC0415
+    from agent.spool import Spool  # noqa: PLC0415
+    from agent.supervisor import Supervisor  # noqa: PLC0415
+
+    def load() -> tuple[Config, AgentSettings]:
+        loaded = config.load(_flags(args), args.config)
+        logs.configure(loaded.text("agent.log_format"), loaded.text("agent.log_level"))
+        return loaded, AgentSettings.from_config(loaded, args.run_for)
+
+    spool = Spool(load()[1].spool)
     try:
         spool.lock()
-        supervisor = Supervisor(settings, spool)
+        supervisor = Supervisor(load, spool)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: supervisor.stop())
+        signal.signal(signal.SIGHUP, lambda *_: supervisor.reload())
         supervisor.run()
     finally:
         spool.close()
     return 0
 
 
-def _settings(args: argparse.Namespace) -> AgentSettings:
-    flags = {
+def _flags(args: argparse.Namespace) -> dict[str, str | None]:
+    return {
         "lake.path": args.lake,
         "agent.spool": args.spool,
         "agent.interval": args.interval,
         "agent.host": args.host,
         "agent.pool": args.pool,
     }
-    loaded = config.load(flags, args.config)
-    interval_ms = loaded.integer("agent.interval")
-    if interval_ms < SECOND_MS:
-        raise UsageError(
-            f"an interval of {interval_ms} ms ({loaded.origins['agent.interval']}) is too short", "give 1s or more"
-        )
-    lake = Lake.at(loaded.require("lake.path", "--lake"))
-    host = loaded.text("agent.host") or socket.gethostname()
-    if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:
-        raise UsageError(f"--host {host[:40]!r} cannot name a folder", "give a printable name of at most 80 bytes")
-    return AgentSettings(
-        lake=lake.root,
-        spool=loaded.require("agent.spool", "--spool"),
-        host=host,
-        pool=loaded.text("agent.pool"),
-        interval_ms=interval_ms,
-        process_interval_ms=max(interval_ms, loaded.integer("agent.process_interval")),
-        publish_every_ms=loaded.integer("agent.publish_every"),
-        call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
-        run_for_ms=None if args.run_for is None else parse_duration_ms(args.run_for),
-    )

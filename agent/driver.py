@@ -6,15 +6,17 @@ that GPU's state and nobody else's, and no error ever becomes a number.
 
 from __future__ import annotations
 
-import struct
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pynvml
 
+from agent.ring_reader import RingReader
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 STRIKES = 3
 """Failures in a row of one call after which a GPU counts as degraded."""
@@ -30,6 +32,7 @@ _GPU_GONE = {
     pynvml.NVML_ERROR_RESET_REQUIRED: "reset_required",
     pynvml.NVML_ERROR_GPU_NOT_FOUND: "lost",
 }
+_EMPTY_SLOT = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 _DRIVER_GONE = (
     pynvml.NVML_ERROR_UNINITIALIZED,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
@@ -54,11 +57,15 @@ class DriverGoneError(Exception):
         self.code = code
 
 
-class Announce(Protocol):
+class Announces(Protocol):
     """Told of every call before it is made, so that a call that never returns can be named."""
 
-    def __call__(self, uuid: str, call: str) -> None:
+    def announce(self, uuid: str, call: str) -> None:
         """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
+        ...
+
+    def returned(self) -> None:
+        """Takes note that the call has returned."""
         ...
 
 
@@ -81,39 +88,62 @@ class Costs:
 
 @dataclass
 class Incident:
-    """Something to be written as an event."""
+    """Something to be written as an event; without a time of its own it gets that of the row it comes with."""
 
     kind: str
     detail: str
     gpu: str | None = None
+    code: int | None = None
+    time_ms: int | None = None
 
 
 @dataclass
 class Gpu:
-    """One GPU: its handle, what it cannot do and how it fares."""
+    """One GPU or MIG instance: its handle, what it cannot do and how it fares."""
 
     handle: Any
     uuid: str
     index: int
     off: dict[str, str] = field(default_factory=dict)
     """Calls that are switched off, and the kind of event that said so."""
+    fields_off: set[int] = field(default_factory=set)
+    """Field values that this GPU does not have."""
     said: set[str] = field(default_factory=set)
     strikes: dict[str, int] = field(default_factory=dict)
+    parent: Gpu | None = None
+    """The GPU that a MIG instance belongs to."""
+    gpu_instance_id: int | None = None
 
     @property
     def degraded(self) -> bool:
         """Whether some call has failed too often in a row."""
         return any(count >= STRIKES for count in self.strikes.values())
 
+    def ask_again(self) -> None:
+        """Forgets what was refused: rights, modes and drivers change."""
+        self.off.clear()
+        self.fields_off.clear()
+
 
 class Driver:
     """The loaded library. Everything in it may block for ever, so it lives in the worker process only."""
 
-    def __init__(self, announce: Announce) -> None:
-        self._announce = announce
+    def __init__(self, page: Announces) -> None:
+        self._page = page
+        self._rings: RingReader | None = None
         self.costs = Costs()
         self.incidents: list[Incident] = []
         self._missing: list[int] = []
+        self._quiet = False
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Meanwhile calls that a GPU does not support are no incident: facts of a card that it need not have."""
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
 
     def open(self, skip: frozenset[str]) -> list[Gpu]:
         """Loads the library and returns the GPUs except those to skip; raises DriverGoneError where it cannot."""
@@ -163,16 +193,25 @@ class Driver:
 
         Raises GpuGoneError for a lost GPU and DriverGoneError for a lost driver.
         """
-        name = call.__name__
-        key = name if not args else f"{name}{args}"
-        if key in gpu.off:
+        # the key is made of text, so only where something was refused before
+        if gpu.off and _key(call, args) in gpu.off:
             return None
+        return self._attempt(gpu, call, (gpu.handle, *args), args)
+
+    def ask_with(self, gpu: Gpu, call: Callable[..., Any], *args: Any) -> Any:
+        """As `ask`, for calls that take other things than the GPU's own handle first; known by their name alone."""
+        if gpu.off and call.__name__ in gpu.off:
+            return None
+        return self._attempt(gpu, call, args, ())
+
+    def _attempt(self, gpu: Gpu, call: Callable[..., Any], args: tuple[Any, ...], shown: tuple[Any, ...]) -> Any:
         try:
-            result = self._timed(gpu.uuid, call, gpu.handle, *args)
+            result = self._timed(gpu.uuid, call, *args)
         except pynvml.NVMLError as error:
-            self._judge(gpu, key, error)
+            self._judge(gpu, _key(call, shown), error)
             return None
-        gpu.strikes.pop(key, None)
+        if gpu.strikes:
+            gpu.strikes.pop(_key(call, shown), None)
         return result
 
     def ask_ring(self, gpu: Gpu, kind: int, last_seen_us: int) -> list[tuple[int, int]] | None:
@@ -180,19 +219,40 @@ class Driver:
 
         Raises as `ask` does.
         """
-        key = f"nvmlDeviceGetSamples({kind})"
+        key = _RINGS[kind]
         if key in gpu.off:
             return None
+        if self._rings is None:
+            self._rings = RingReader()
         try:
-            _, samples = self._timed(gpu.uuid, pynvml.nvmlDeviceGetSamples, gpu.handle, kind, last_seen_us)
+            samples: list[tuple[int, int]] = self._timed(
+                gpu.uuid, self._rings.nvmlDeviceGetSamples, gpu.handle, kind, last_seen_us
+            )
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_FOUND:
                 gpu.strikes.pop(key, None)
                 return []  # nothing new: the driver's word for an idle GPU, not an error
             self._judge(gpu, key, error)
             return None
-        gpu.strikes.pop(key, None)
-        return _pairs(samples)
+        if gpu.strikes:
+            gpu.strikes.pop(key, None)
+        return samples
+
+    def ask_fields(self, gpu: Gpu, ids: list[int]) -> Any:
+        """NVML's array of field values, None where the call as a whole fails; raises as `ask` does."""
+        call = pynvml.nvmlDeviceGetFieldValues
+        if gpu.off and call.__name__ in gpu.off:
+            return None
+        return self._attempt(gpu, call, (gpu.handle, ids), ())
+
+    def ask_slot(self, gpu: Gpu, slot: int) -> Any:
+        """The handle of the MIG instance in a slot, None where the slot is empty; raises as `ask` does."""
+        try:
+            return self._timed(gpu.uuid, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, slot)
+        except pynvml.NVMLError as error:
+            if error.value not in _EMPTY_SLOT:
+                self._judge(gpu, "nvmlDeviceGetMigDeviceHandleByIndex", error)
+            return None
 
     def unsupported(self, gpu: Gpu, call: Callable[..., Any]) -> bool:
         """Whether the GPU has said that it does not know such a thing."""
@@ -205,32 +265,42 @@ class Driver:
             raise GpuGoneError(_GPU_GONE[code]) from error
         if code in _OFF:
             gpu.off[key] = _OFF[code]
-            if key not in gpu.said:
+            if key not in gpu.said and not (self._quiet and _OFF[code] == "call_unsupported"):
                 gpu.said.add(key)
                 self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
         else:
             gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
+
+    def judge_field(self, gpu: Gpu, field_id: int, code: int) -> None:
+        """What the return code of a single field value means; raises as `ask` does for a lost GPU."""
+        if code in _GPU_GONE:
+            raise GpuGoneError(_GPU_GONE[code])
+        if code in _OFF or code == pynvml.NVML_ERROR_INVALID_ARGUMENT:  # a driver that does not know the field
+            gpu.fields_off.add(field_id)
 
     def _check_driver(self, error: pynvml.NVMLError) -> None:
         if error.value in _DRIVER_GONE:
             raise DriverGoneError(error.value, str(error)) from error
 
     def _timed(self, uuid: str, call: Callable[..., Any], *args: Any) -> Any:
-        self._announce(uuid, call.__name__)
-        begun = time.perf_counter()
+        name = call.__name__
+        self._page.announce(uuid, name)
+        begun_s = _now()
         try:
             return call(*args)
         finally:
-            self.costs.add(call.__name__, time.perf_counter() - begun)
-            self._announce("", "")
+            seconds = _now() - begun_s
+            self._page.returned()
+            self.costs.add(name, seconds)
 
 
-_SAMPLE = struct.Struct("=QI4x")  # nvmlSample_t: a time stamp in us, and a union whose first half is the percentage
+_now = time.perf_counter
+
+_RINGS = {
+    kind: f"nvmlDeviceGetSamples({kind})"
+    for kind in (pynvml.NVML_GPU_UTILIZATION_SAMPLES, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
+}
 
 
-def _pairs(samples: list[Any]) -> list[tuple[int, int]]:
-    """The samples as plain numbers; copying the array behind them at once costs a tenth of asking each structure."""
-    if not samples:
-        return []
-    whole = bytes(samples[0]._b_base_)
-    return list(_SAMPLE.iter_unpack(whole[: len(samples) * _SAMPLE.size]))
+def _key(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    return f"{call.__name__}{args}" if args else call.__name__

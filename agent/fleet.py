@@ -1,7 +1,8 @@
 """The GPUs of the host as the supervisor sees them: a worker that may hang, crash or lose the driver, and what then.
 
 A GPU whose call never returns is `wedged`: its worker is left alone (killing it has frozen GPUs), and a new one watches
-the others. A lost driver makes every GPU `driver_down` until a new worker can load it again.
+the others; so is one whose calls crash the driver's library again and again. A lost driver makes every GPU
+`driver_down` until a new worker can load it again.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent.advice import driver_error
+from agent.advice import REVOKED, driver_error, in_container
+from agent.known_gpus import KnownGpus
+from agent.set_aside import Crashes, Stuck
 from agent.worker_client import WorkerClient, WorkerGoneError, WorkerHungError
+from fallow.errors import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 log = logging.getLogger("fallow.agent")
 
+Row = dict[str, Any]
+
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
 _END_PATIENCE_S = 2.0
+_TABLES = ("device", "health")
+_REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
+_MOST_REFUSALS = 3
 
 
 class DriverDownError(Exception):
@@ -28,67 +37,76 @@ class DriverDownError(Exception):
 class Fleet:
     """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
 
-    def __init__(self, call_timeout_s: float, known: Mapping[str, int] | None = None) -> None:
-        """`known` are positions of GPUs that an earlier run has seen, by UUID."""
-        self._timeout_s = call_timeout_s
+    def __init__(self, call_timeout_s: float, known: Mapping[str, int] | None = None, sys: str = "/sys") -> None:
+        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies."""
+        self.timeout_s = call_timeout_s
+        self._sys = sys
         self._worker: WorkerClient | None = None
-        self._stuck: dict[WorkerClient, tuple[str, ...]] = {}
-        """Workers that were set aside, with the GPUs that each blocks on."""
-        self._incidents: list[dict[str, Any]] = []
-        self._devices: list[dict[str, Any]] = []
+        self._stuck = Stuck()
+        self._crashes = Crashes()
+        self._incidents: list[Row] = []
+        self._found: dict[str, list[Row]] = {table: [] for table in _TABLES}
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
         self._driver_down = False
-        self.indexes: dict[str, int] = dict(known or {})
-        """Position of every GPU that was ever seen here, by UUID."""
-        self.uuids: tuple[str, ...] = ()
-        self.down: dict[str, str] = {}
-        """Health of the known GPUs that no worker watches."""
-        self.drain_every_s = 4.0
+        self._refusals = 0
+        self.released = False
+        self.known = KnownGpus(dict(known or {}))
+
+    def start_released(self) -> None:
+        """Begins without the driver, as an earlier run left it."""
+        self.released = True
+        self.known.assume("released")
 
     def start(self) -> None:
-        """Starts the first worker; raises DriverError where the driver cannot be used.
+        """Starts the first worker; raises DriverError where the driver cannot be used and never could.
 
-        A GPU that blocks is left out, and the next worker watches the others.
+        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again.
         """
+        try:
+            self._start()
+        except DriverError as error:
+            if not self.known.indexes:
+                raise
+            self.known.assume("driver_down")
+            self._driver_down = True
+            self._retry_in = self._backoff
+            self._note("driver_down", error.message)
+
+    def _start(self) -> None:
+        """Starts workers until one stays; a GPU that blocks or crashes the library is left out by the next."""
         while self._worker is None:
-            worker = WorkerClient(self._skip())
+            worker = self._new_worker()
             try:
-                answer = worker.request("open", self._timeout_s)
+                answer = worker.request("open", self.timeout_s)
             except WorkerHungError as hung:
                 if not hung.uuid:
-                    worker.end(_END_PATIENCE_S)
-                    self.close()
-                    raise driver_error(0, f"{hung} within {self._timeout_s:g} s") from hung
+                    self._give_up(worker)
+                    raise driver_error(0, f"{hung} within {self.timeout_s:g} s") from hung
                 self._set_aside(worker, hung)
                 continue
             except WorkerGoneError as gone:
-                worker.end(_END_PATIENCE_S)
-                self.close()
-                raise driver_error(0, str(gone)) from gone
+                if not self._crashed(worker, gone):
+                    self._give_up(worker)
+                    raise driver_error(0, str(gone)) from gone
+                continue
             if lost := answer.get("driver_gone"):
-                worker.end(_END_PATIENCE_S)
-                self.close()
+                self._give_up(worker)
                 raise driver_error(lost["code"], lost["message"])
             self._worker = worker
             self._take_opened(answer)
-        if not self.uuids and not self._stuck:
+        if not self.known.uuids and not self._stuck.targets:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
-    def drain(self) -> None:
-        """Lets the worker take new samples; trouble is noted and dealt with, never raised."""
-        if self._worker is not None:
-            answer = self._ask(self._worker, "drain")
-            if answer is not None:
-                self.drain_every_s = answer["drain_every_s"]
-
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str) -> dict[str, Any]:
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> Row:
         """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none.
 
-        `devices` says which inventory entries to look at: all, changed or none.
+        `devices` and `errors` say which entries of the `device` and `health` tables to look at: all, changed or none.
         """
+        if self.released:
+            raise DriverDownError("the driver is released")
         self._welcome_back()
         if self._worker is None:
             self._try_again()
@@ -101,61 +119,92 @@ class Fleet:
             end_ms=end_ms,
             list_processes=list_processes,
             devices=devices,
+            errors=errors,
         )
         if answer is None:
             raise DriverDownError("no answer for this interval")
-        self.drain_every_s = answer["drain_every_s"]
-        self._devices += answer["devices"]
-        self._know(answer["gpus"], answer["missing"])
+        self._crashes.survived()
+        self._take(answer)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
 
-    def complete(self, answer: dict[str, Any] | None, start_ms: int, interval_ms: int) -> list[dict[str, Any]]:
-        """The interval's gpu rows: the worker's, and one for each GPU that is known to be down."""
-        rows: list[dict[str, Any]] = [] if answer is None else list(answer["gpu"])
+    def complete(self, answer: Row | None, start_ms: int, interval_ms: int) -> list[Row]:
+        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
+        rows: list[Row] = [] if answer is None else list(answer["gpu"])
         rows.extend(
             {
                 "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
                 "util_source": "none",
             }
-            for uuid, health in sorted(self.down.items())
+            for uuid, health in self.known.rows_down()
         )  # fmt: skip
         return rows
 
-    def take_incidents(self) -> list[dict[str, Any]]:
-        """What happened since the last call, as columns of the `event` table without a time."""
+    def take_incidents(self) -> list[Row]:
+        """What happened since the last call, as columns of the `event` table."""
         incidents, self._incidents = self._incidents, []
         return incidents
 
-    def take_devices(self) -> list[dict[str, Any]]:
-        """Inventory entries since the last call, as columns of the `device` table without a time."""
-        devices, self._devices = self._devices, []
-        return devices
+    def take(self, table: str) -> list[Row]:
+        """Entries of the `device` or `health` table since the last call, without a time."""
+        found, self._found[table] = self._found[table], []
+        return found
+
+    def release(self) -> list[tuple[int, str | None, str]]:
+        """Lets go of the driver: ends every worker.
+
+        Returns pid, GPU and call of those that a blocked call keeps alive.
+        """
+        self.released = True
+        self.known.set_all("released")
+        if self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+        return [(pid, self.known.uuid(target), call) for pid, target, call in self._stuck.end(_END_PATIENCE_S)]
+
+    def resume(self) -> None:
+        """Takes up the driver again at the next interval, through a fresh worker that tries every GPU."""
+        self.released = False
+        self._driver_down = False
+        self._retry_in, self._backoff = 0, 1
+        self._crashes = Crashes()
+        self.known.down = dict.fromkeys(self.known.uuids, "driver_down")
+
+    def restart(self, why: str) -> None:
+        """Loads the driver afresh at the next interval."""
+        if self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+            self._note("worker_restart", why)
 
     def close(self) -> None:
         """Ends every worker."""
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
-        for stuck in self._stuck:
-            stuck.end(_END_PATIENCE_S)
-        self._stuck.clear()
+        self._stuck.end(_END_PATIENCE_S / 2)
 
-    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> dict[str, Any] | None:
+    def _new_worker(self) -> WorkerClient:
+        self._worker_cpu_s = 0.0
+        return WorkerClient(self._skip(), self._sys)
+
+    def _give_up(self, worker: WorkerClient) -> None:
+        worker.end(_END_PATIENCE_S)
+        self.close()
+
+    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Row | None:
         """The answer, or None after putting things in order for the next try."""
         try:
-            answer = worker.request(operation, self._timeout_s, **arguments)
+            answer = worker.request(operation, self.timeout_s, **arguments)
         except WorkerHungError as hung:
             self._set_aside(worker, hung)
             return None
         except WorkerGoneError as gone:
-            worker.end(_END_PATIENCE_S)
-            self._worker = None
-            self._note("worker_restart", f"{gone}; a new one is started")
+            self._crashed(worker, gone)
             return None
         if lost := answer.get("driver_gone"):
-            self._lose_driver(worker, lost["message"])
+            self._lose_driver(worker, lost["code"], lost["message"])
             return None
         self._incidents += answer.pop("incidents")
         return answer
@@ -165,96 +214,93 @@ class Fleet:
         self._worker = None
         if not hung.call:
             # the process itself did not run (stopped, starved): that says nothing of any GPU, so nothing is claimed
-            self._stuck[worker] = ()
-            self._note("worker_restart", f"the NVML worker did not run for {self._timeout_s:g} s; a new one is started")
+            self._stuck.add(worker, ())
+            self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
             return
-        blocked = (hung.uuid,) if hung.uuid else tuple(uuid for uuid in self.uuids if uuid not in self.down)
-        self._stuck[worker] = blocked
+        blocked = (hung.uuid,) if hung.uuid else tuple(uuid for uuid in self.known.uuids if uuid not in self.known.down)
+        self._stuck.add(worker, blocked)
         for target in blocked:
-            known = _uuid(target)
-            if known is not None:
-                self.down[known] = "wedged"
-                self.uuids = tuple(sorted({*self.uuids, known}))
-            where = f"GPU {target[1:]}: " if known is None else ""
-            self._note("gpu_wedged", f"{where}{hung.call} has not returned for {self._timeout_s:g} s", known)
+            self._wedge(target, f"{hung.call} has not returned for {self.timeout_s:g} s")
+
+    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> bool:
+        """Puts a worker that has ended away; whether a GPU is left alone from now on because it was its call again."""
+        worker.end(_END_PATIENCE_S)
+        self._worker = None
+        target = self.known.target(gone.uuid)
+        if self._crashes.count(target):
+            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library again and again")
+            return True
+        self._note("worker_restart", f"{gone}; a new one is started")
+        self._retry_in = self._crashes.pause
+        return bool(target)
+
+    def _wedge(self, target: str, why: str) -> None:
+        """Marks a GPU, given by UUID or as `#index`, that is not to be asked."""
+        uuid = self.known.uuid(target)
+        if uuid is not None:
+            self.known.set(uuid, "wedged")
+        where = f"GPU {target[1:]}: " if uuid is None else ""
+        self._note("gpu_wedged", f"{where}{why}", uuid)
 
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
-        targets = {target for blocked in self._stuck.values() for target in blocked}
-        return frozenset(targets | {f"#{self.indexes[uuid]}" for uuid in targets if uuid in self.indexes})
+        targets = self._stuck.targets | self._crashes.avoided()
+        return frozenset(targets | {f"#{self.known.indexes[uuid]}" for uuid in targets if uuid in self.known.indexes})
 
-    def _lose_driver(self, worker: WorkerClient, message: str) -> None:
+    def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)
         self._worker = None
+        if code in _REVOKED and in_container():
+            self._refusals += 1
+            if self._refusals >= _MOST_REFUSALS:
+                raise driver_error(REVOKED, message)
         self._driver_down = True
-        self.down = dict.fromkeys(self.uuids, "driver_down") | {
-            uuid: health for uuid, health in self.down.items() if health == "wedged"
-        }
+        self.known.set_all("driver_down")
         self._retry_in = self._backoff
         self._note("driver_down", message)
 
     def _welcome_back(self) -> None:
-        """A call that was given up has returned: its GPU is watched again, by a fresh worker."""
-        for stuck in [each for each in self._stuck if each.answered_late()]:
-            freed = self._stuck.pop(stuck)
-            stuck.end(_END_PATIENCE_S)
-            still = {target for blocked in self._stuck.values() for target in blocked}
-            for target in freed:
-                if target in still:
-                    continue
-                if self.down.get(target) == "wedged":
-                    del self.down[target]
-                    if self._driver_down:
-                        self.down[target] = "driver_down"
-                self._note("gpu_ok", "the call that had not returned came back", _uuid(target))
-            if freed and self._worker is not None:
-                self._worker.end(_END_PATIENCE_S)
-                self._worker = None
+        """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
+        freed = self._stuck.freed(_END_PATIENCE_S) | self._crashes.due()
+        for target in sorted(freed):
+            uuid = self.known.uuid(target)
+            if uuid is not None and self.known.down.get(uuid) == "wedged":
+                self.known.set(uuid, "driver_down" if self._driver_down else None)
+            self._note("gpu_ok", "it is tried again after a call that had not come back", uuid)
+        if freed and self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
 
     def _try_again(self) -> None:
         """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down."""
         if self._retry_in > 0:
             self._retry_in -= 1
             return
-        wedged = {uuid for uuid, health in self.down.items() if health == "wedged"}
-        if self.uuids and len(wedged) == len(self.uuids):
+        if self.known.all_are("wedged"):
             return  # nothing is left to watch, and one more blocked process helps nobody
-        self._worker = WorkerClient(self._skip())
-        self._worker_cpu_s = 0.0
+        self._worker = self._new_worker()
         answer = self._ask(self._worker, "open")
         if answer is None:
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
-            self._retry_in = self._backoff
+            self._retry_in = max(self._retry_in, self._backoff)
             return
         self._backoff = 1
+        self._refusals = 0
         if self._driver_down:
             self._driver_down = False
             self._note("driver_up", "the driver answers again")
         self._take_opened(answer)
 
-    def _take_opened(self, answer: dict[str, Any]) -> None:
+    def _take_opened(self, answer: Row) -> None:
         self._incidents += answer.pop("incidents", [])
-        self._devices += answer["devices"]  # a new driver is a change
-        self.drain_every_s = answer["drain_every_s"]
-        self.indexes |= {device["gpu"]: device["gpu_index"] for device in answer["devices"]}
-        self._know(answer["gpus"], answer["missing"])
+        for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
+            self._note(kind, detail, uuid)
+        self._take(answer)
 
-    def _know(self, watched: list[str], missing: list[int]) -> None:
-        """Every GPU that was ever seen is accounted for: watched, wedged, or lost because it cannot be opened.
-
-        One that an earlier run saw counts as lost if the GPU at its position cannot be opened; if there is none, it has
-        been taken out.
-        """
-        lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
-        self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
-        self.down = {
-            uuid: "wedged" if self.down.get(uuid) == "wedged" else "lost" for uuid in self.uuids if uuid not in watched
-        }
+    def _take(self, answer: Row) -> None:
+        for table in _TABLES:
+            self._found[table] += answer[table]
+        self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
         self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})
-
-
-def _uuid(target: str) -> str | None:
-    """The UUID that a set-aside worker blocks on; None where only its position is known."""
-    return None if target.startswith("#") else target

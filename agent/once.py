@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.advice import driver_error
-from agent.owners import Owners
+from agent.attribution import AttributionSettings, Owners
 from agent.worker_client import WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.clock import format_ms
 from fallow.units import format_bytes
+
+if TYPE_CHECKING:
+    from fallow.config import Config
 
 SPAN_MS = 1000
 _LAG_S = 0.3
@@ -37,9 +40,10 @@ class Look:
         }
 
 
-def look_once(timeout_s: float, host: str) -> Look:
+def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
     """Watches for one second; raises DriverError where the driver cannot be used."""
-    worker = WorkerClient()
+    owners = Owners(AttributionSettings.from_config(loaded))
+    worker = WorkerClient(sys_path=loaded.text("agent.sys"))
     try:
         opened = _answer(worker.request("open", timeout_s))
         start_ms = time.time_ns() // 1_000_000
@@ -52,6 +56,7 @@ def look_once(timeout_s: float, host: str) -> Look:
                 end_ms=start_ms + SPAN_MS,
                 list_processes=True,
                 devices="none",
+                errors="none",
             )
         )
     except WorkerHungError as hung:
@@ -63,7 +68,7 @@ def look_once(timeout_s: float, host: str) -> Look:
         worker.end(2)
     if not opened["gpus"]:
         raise driver_error(0, "it is loaded and lists no GPU")
-    return Look(host, start_ms, answer["gpu"], Owners().describe(answer["process"]), opened["devices"])
+    return Look(host, start_ms, answer["gpu"], owners.describe(answer["process"], start_ms + SPAN_MS), opened["device"])
 
 
 def _answer(answer: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ class Timeline:
         self._learn_period(good)
         offset_us = self._offset_us(now_us - good[-1][0])
         noise_us = [stamp + offset_us for stamp, value in fresh if value > 100] if len(good) < len(fresh) else []
-        for stamp, value in good:
-            self._add_one(stamp + offset_us, value, noise_us, in_time=in_time)
+        self._add_all(good, offset_us, noise_us, in_time=in_time)
         self.last_seen_us = good[-1][0]
         self._doubted_us = None
         return True
@@ -148,7 +146,7 @@ class Timeline:
             self._slow_steps = [*self._slow_steps, *steps][-_REGULAR_STEPS:]
             few = len(self._slow_steps) < _REGULAR_STEPS
             if not few and max(self._slow_steps) * 10 <= min(self._slow_steps) * 11:
-                self._period_us, self._period_confirmed = round(median(self._slow_steps)), True
+                self._period_us, self._period_confirmed = sorted(self._slow_steps)[_REGULAR_STEPS // 2], True
 
     def _offset_us(self, distance_us: int) -> int:
         """What to add to the driver's time stamps, given how far the newest lies behind the wall clock."""
@@ -158,6 +156,30 @@ class Timeline:
         # another clock: a fresh sample is at most one period old, so the smallest distance of late is nearest to the truth
         self._distances.append(distance_us)
         return min(self._distances)
+
+    def _add_all(self, good: list[tuple[int, int]], offset_us: int, noise_us: list[int], *, in_time: bool) -> None:
+        """Adds samples in order. One after the other without a gap is the rule, and costs no call per sample."""
+        segments, period_us, jitter_us = self._segments, self._period_us, self._period_us // 2
+        began_us = known_us = value_now = -1  # the segment being made; none at first
+        for stamp, value in good:
+            end_us = stamp + offset_us
+            if known_us >= 0 and end_us - period_us - known_us <= jitter_us:
+                if known_us < end_us:
+                    if value != value_now:
+                        segments.append((began_us, known_us, value_now, True))
+                        began_us, value_now = known_us, value
+                    known_us = end_us
+                continue
+            if known_us >= 0:
+                segments.append((began_us, known_us, value_now, True))
+                self._known_until_us = known_us
+            self._add_one(end_us, value, noise_us, in_time=in_time)
+            known_us = -1
+            if segments and segments[-1][1] == self._known_until_us and segments[-1][3]:
+                began_us, known_us, value_now, _ = segments.pop()
+        if known_us >= 0:
+            segments.append((began_us, known_us, value_now, True))
+            self._known_until_us = known_us
 
     def _add_one(self, end_us: int, value: int, noise_us: list[int], *, in_time: bool) -> None:
         known = self._known_until_us

@@ -29,19 +29,27 @@ class WorkerHungError(Exception):
 
 
 class WorkerGoneError(Exception):
-    """The process ended: a crash inside the driver's library, or somebody killed it."""
+    """The process ended: a crash inside the driver's library, or somebody killed it.
+
+    Names the GPU and the driver call that was being made, as WorkerHungError does; empty where none was.
+    """
+
+    def __init__(self, reason: str, uuid: str = "", call: str = "") -> None:
+        super().__init__(reason)
+        self.uuid = uuid
+        self.call = call
 
 
 class WorkerClient:
     """One worker process."""
 
-    def __init__(self, skip: frozenset[str] = frozenset()) -> None:
+    def __init__(self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys") -> None:
         descriptor = os.memfd_create("fallow-status")
         try:
             os.ftruncate(descriptor, PAGE_BYTES)
             self._memory = mmap.mmap(descriptor, PAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.worker", str(descriptor), *sorted(skip)],
+                [sys.executable, "-P", "-m", "agent.worker", str(descriptor), sys_path, *sorted(skip)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -75,6 +83,15 @@ class WorkerClient:
         result: dict[str, Any] = json.loads(answer)
         return result
 
+    @property
+    def pid(self) -> int:
+        """Process id of the worker."""
+        return self._process.pid
+
+    def current(self) -> tuple[str, str]:
+        """The GPU and the name of the driver call that is being made; empty where none is."""
+        return self._page.current()
+
     def answered_late(self) -> bool:
         """Whether a worker that was given up has come back (or ended): its GPU can be tried again."""
         try:
@@ -88,8 +105,11 @@ class WorkerClient:
             if self._process.stdin is not None:
                 self._process.stdin.close()
 
-    def end(self, patience_s: float) -> None:
-        """Closes and waits; a worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs)."""
+    def end(self, patience_s: float) -> bool:
+        """Closes and waits; a worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs).
+
+        Returns whether the process has ended.
+        """
         self.close()
         for stop in (None, self._process.terminate):
             if stop is not None:
@@ -100,6 +120,7 @@ class WorkerClient:
         self._selector.close()
         self._answers.close()
         self._memory.close()
+        return self._process.returncode is not None
 
     def _read_line(self, deadline_s: float) -> bytes | None:
         while b"\n" not in self._pending:
@@ -113,8 +134,10 @@ class WorkerClient:
         return line
 
     def _gone(self) -> WorkerGoneError:
+        uuid, call = self._page.current()
         try:
             code = self._process.wait(1)
         except subprocess.TimeoutExpired:
-            return WorkerGoneError("the NVML worker closed its pipes")
-        return WorkerGoneError(f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}")
+            return WorkerGoneError("the NVML worker closed its pipes", uuid, call)
+        how = f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+        return WorkerGoneError(f"{how} in {call}" if call else how, uuid, call)

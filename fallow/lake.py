@@ -58,7 +58,7 @@ class Lake:
 
     @classmethod
     def at(cls, location: str) -> Lake:
-        """The lake at a location, whether it exists yet or not; UsageError for an unknown scheme."""
+        """The lake at a location, whether it exists yet or not; nothing is contacted. UsageError for a wrong address."""
         return cls(open_store(location))
 
     @property
@@ -71,7 +71,7 @@ class Lake:
         if not self.store.exists():
             raise LakeError(
                 f"there is no lake at {self.root}",
-                "check the path, or fill one with `fallow agent run --lake ...` or `fallow import ... --lake ...`",
+                "check the address, or fill one with `fallow agent run --lake ...` or `fallow import ... --lake ...`",
             )
         return self
 
@@ -132,6 +132,10 @@ class Lake:
         return LakeFile(
             file.table, file.date, file.host, file.first_seq, file.last_seq, self.store.url(file.key), len(data)
         )
+
+    def confirm(self, file: LakeFile, data: bytes) -> None:
+        """Asks the store whether it holds the file that was put; LakeError where it does not."""
+        self.store.confirm(file.key, data)
 
     def delete(self, file: LakeFile) -> None:
         """Removes one file."""

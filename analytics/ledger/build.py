@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.settings import LedgerSettings
 
-METHOD = 3
+METHOD = 4
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 _CHUNK_BYTES = 48 * 2**20  # of Parquet, a few million rows: bounds memory, keeps the number of chunks small

@@ -29,6 +29,12 @@ GPU_COLUMNS = (
 )  # fmt: skip
 PROCESS_COLUMNS = ("gpu", "time", "interval_ms", "user")
 
+_ASLEEP = "asleep"
+"""The health of a GPU that the kernel has powered down: nobody can be on it."""
+
+_MIG_PREFIX = "MIG-"
+"""How the driver begins the UUID of a MIG instance. Its time is its parent's, which the ledger counts."""
+
 RUN_KEY = ("gpu", "kind", "holder", "holder_source", "measured", "zero")
 """What the rows of a run have in common; `kind` is unavailable, free, reserved or use."""
 
@@ -58,7 +64,8 @@ def find_runs(samples: pl.DataFrame, processes: pl.DataFrame, claims: pl.DataFra
     # GPU names as numbers: sorting, joining and comparing strings is most of the work otherwise
     names = pl.Enum(samples["gpu"].drop_nulls().unique().sort())
     # a row without an interval stands for no time, and NaN is no measurement
-    timed = samples.filter((pl.col("interval_ms") > 0) & pl.col("gpu").is_not_null()).with_columns(
+    whole = pl.col("gpu").is_not_null() & ~pl.col("gpu").str.starts_with(_MIG_PREFIX)
+    timed = samples.filter((pl.col("interval_ms") > 0) & whole).with_columns(
         pl.col("gpu").cast(names),
         pl.col("gpu_util_pct", "gpu_util_max_pct", "gpu_util_coverage_ratio", "power_w").fill_nan(None),
         start=pl.col("time") + pl.col("offset_ms").fill_null(0),
@@ -89,7 +96,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 def _usable() -> pl.Expr:
     """Rows that say anything about the state: out of order, a utilization, or the knowledge that nobody is on it."""
     return (
-        pl.col("health").is_in(UNAVAILABLE_HEALTH).fill_null(value=False)
+        pl.col("health").is_in((*UNAVAILABLE_HEALTH, _ASLEEP)).fill_null(value=False)
         | pl.col("gpu_util_pct").is_not_null()
         | (pl.col("process_count") == 0).fill_null(value=False)
     )
@@ -135,7 +142,10 @@ def _with_claims(rows: pl.DataFrame, claims: pl.DataFrame) -> pl.DataFrame:
 def _describe(rows: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     """Adds RUN_KEY's columns."""
     out_of_order = pl.col("health").is_in(UNAVAILABLE_HEALTH).fill_null(value=False)
-    zero = (pl.col("gpu_util_pct") == 0) & (pl.col("gpu_util_max_pct").fill_null(0) == 0)
+    asleep = (pl.col("health") == _ASLEEP).fill_null(value=False)
+    # an average that the GPU keeps itself may lie a little above the driver's samples of whole percents
+    nothing_sampled = (pl.col("gpu_util_max_pct") == 0).fill_null(value=False) & (pl.col("gpu_util_pct") < 0.5)
+    zero = ((pl.col("gpu_util_pct") == 0) & pl.col("gpu_util_max_pct").is_null()) | nothing_sampled
     by_process = (pl.col("process_count") > 0).fill_null(value=False)
     # without a process list, memory in use stands for a holder; the evidence says so through holder_source
     by_memory = pl.col("process_count").is_null() & (pl.col("mem_used_bytes") > settings.held_min_bytes)
@@ -148,7 +158,7 @@ def _describe(rows: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     )  # fmt: skip
     source = (
         pl.when(kind == "reserved").then(pl.lit("claim"))
-        .when((kind == "free") & pl.col("process_count").is_null() & pl.col("mem_used_bytes").is_null())
+        .when((kind == "free") & ~asleep & pl.col("process_count").is_null() & pl.col("mem_used_bytes").is_null())
         .then(pl.lit("unwatched"))
         .when(kind != "use").then(None)
         .when(by_process & pl.col("users").is_not_null()).then(pl.lit("process"))

@@ -108,8 +108,6 @@ PROCESS = Table(
         Column("cpu_util_pct", Type.FLOAT, "mean CPU use since the process was looked at before; 100 is one CPU", "/proc/PID/stat",
                "%", "0.1 %"),
         Column("host_mem_bytes", Type.INT64, "resident host memory", "/proc/PID/stat", "bytes", "4 KiB"),
-        Column("gpu_util_pct", Type.FLOAT, "share of the driver's samples of SM use that fell to the process: statistical, "
-               "never adds up to the GPU's", "nvmlDeviceGetProcessUtilization", "%", "1 %"),
         Column("arguments", Type.STRING, "command line, secrets masked; only where agent.command_arguments is on",
                "/proc/PID/cmdline", dictionary=True),
         Column("container_runtime", Type.STRING, "docker, containerd, cri-o or podman", "/proc/PID/cgroup", dictionary=True),
@@ -217,7 +215,7 @@ EVENT = Table(
                "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_reset_required, "
                "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
                "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
-               "attribution_failed, serving_failed; disk_full, sampling_thinned, sampling_restored, rows_dropped, store_down, "
+               "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
                "store_up or lake_repaired",
                "writer", dictionary=True, key=True),
         Column("code", Type.INT32, "number of the XID", "nvmlEventSetWait_v2"),

@@ -171,6 +171,19 @@ def test_memory_versions_differ_in_what_the_driver_keeps(player: Player) -> None
     assert out == (old, new, "NVMLError_ArgumentVersionMismatch")
 
 
+def test_a_part_without_memory_of_its_own_reports_nothing_but_zeros(player: Player) -> None:
+    gpu = Gpu(UUID, mem_total_bytes=0, mem_used=constant(GIB))
+    out = player.ask(
+        one(gpu),
+        """
+        old, new = nv.nvmlDeviceGetMemoryInfo(gpu), nv.nvmlDeviceGetMemoryInfo(gpu, nv.nvmlMemory_v2)
+        out = (old.total, old.used, old.free, new.total, new.reserved, new.used, new.free)
+        """,
+    )
+
+    assert out == (0,) * 7
+
+
 def test_energy_is_exact(player: Player) -> None:
     spent = Gpu(UUID, power_w=Steps(((0, 123.457), (1.001, 699.999), (50.003, 0))), energy_offset_mj=10**12)
     running = Gpu(OTHER_UUID, power_w=Steps(((0, 50.5), (20, 333.333))))
@@ -192,16 +205,19 @@ def test_energy_is_exact(player: Player) -> None:
 # -- the ready-made fleet
 
 
-def test_standard_fleet(player: Player) -> None:
+@pytest.mark.parametrize("gpm", [True, False])
+def test_standard_fleet(player: Player, *, gpm: bool) -> None:
     out = player.play(
-        standard_fleet(ms_ago(60), range(1000, 1032)),
+        standard_fleet(ms_ago(60), range(1000, 1032), gpm=gpm),
         """
         nv.nvmlInit()
         handles = [nv.nvmlDeviceGetHandleByIndex(index) for index in range(nv.nvmlDeviceGetCount())]
         lists = [nv.nvmlDeviceGetComputeRunningProcesses_v3(handle) for handle in handles]
         out = (len({nv.nvmlDeviceGetUUID(handle) for handle in handles}), sorted(p.pid for each in lists for p in each),
-               [nv.nvmlDeviceGetUtilizationRates(handle).gpu for handle in handles[:2]])
+               [nv.nvmlDeviceGetUtilizationRates(handle).gpu for handle in handles[:2]],
+               {nv.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice for handle in handles},
+               {nv.nvmlDeviceGetP2PStatus(handles[0], handle, nv.NVML_P2P_CAPS_INDEX_NVLINK) for handle in handles[1:]})
         """,
     )
 
-    assert out == (8, list(range(1000, 1032)), [0, 100])
+    assert out == (8, list(range(1000, 1032)), [0, 100], {int(gpm)}, {0})

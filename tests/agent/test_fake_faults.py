@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from typing import Any
 
 import pytest
 
-from tests.agent.player import START, UUID, Player, failing
+from tests.agent.player import OTHER_UUID, START, UUID, Player, failing
 from tests.fakes.nvml import (
     Fault,
     Gpu,
@@ -144,3 +145,104 @@ def test_mismatch_stays_with_a_process_from_before_the_upgrade(player: Player) -
     mismatch = "NVMLError_LibRmVersionMismatch"
     assert old == [70_000, mismatch, mismatch]
     assert player.ask(scenario, "out = nv.nvmlDeviceGetPowerUsage(gpu)") == 70_000
+
+
+# -- crashes, and GPUs that come and go
+
+
+@pytest.mark.parametrize(
+    ("fault", "program"),
+    [
+        (Fault("crash", gpu=0, function="nvmlDeviceGetPowerUsage"), START + "out = nv.nvmlDeviceGetPowerUsage(gpu)"),
+        (Fault("crash", gpu=0), "nv.nvmlInit(); out = nv.nvmlDeviceGetHandleByIndex(0)"),
+        (Fault("crash"), "nv.nvmlInit(); out = 0"),
+    ],
+)
+def test_a_crash_ends_the_process(player: Player, fault: Fault, program: str) -> None:
+    process = player.start(failing(fault), program)
+    process.communicate(timeout=30)
+
+    assert process.returncode == -signal.SIGSEGV
+
+
+def test_a_crash_of_one_gpu_leaves_the_others(player: Player) -> None:
+    program = "nv.nvmlInit(); out = nv.nvmlDeviceGetPowerUsage(nv.nvmlDeviceGetHandleByIndex(1))"
+
+    assert player.play(failing(Fault("crash", gpu=0)), program) == 70_000
+
+
+LISTED = """
+def listed():
+    handles = [nv.nvmlDeviceGetHandleByIndex(index) for index in range(nv.nvmlDeviceGetCount())]
+    return [attempt(nv.nvmlDeviceGetUUID, handle) for handle in handles]
+"""
+
+
+def test_a_gpu_that_is_out_is_not_listed_and_the_next_one_moves_up(player: Player) -> None:
+    out = player.play(
+        failing(Fault("unplug", gpu=0)),
+        LISTED
+        + f"""
+nv.nvmlInit()
+out = (listed(), nv.nvmlDeviceGetIndex(nv.nvmlDeviceGetHandleByIndex(0)), nv.nvmlDeviceGetMinorNumber(nv.nvmlDeviceGetHandleByIndex(0)),
+       attempt(nv.nvmlDeviceGetHandleByIndex, 1), attempt(nv.nvmlDeviceGetHandleByUUID, "{UUID}"))
+""",
+    )
+
+    assert out == ([OTHER_UUID], 0, 1, "NVMLError_InvalidArgument", "NVMLError_NotFound")
+
+
+def test_a_gpu_is_taken_out_and_put_back_under_a_library(player: Player) -> None:
+    start_ms = ms_ago(0)
+    scenario = Scenario((Gpu(UUID), Gpu(OTHER_UUID)), start_ms, (Fault("unplug", gpu=0, start_s=2.0, end_s=2.4),))
+    out = player.play(
+        scenario,
+        LISTED
+        + f"""
+def wait_until(seconds):
+    time.sleep(max(0.0, {start_ms / 1000} + seconds - time.time()))
+nv.nvmlInit()
+gpu, other = (nv.nvmlDeviceGetHandleByIndex(index) for index in (0, 1))
+out = [listed()]
+for moment in (2.1, 2.5):
+    wait_until(moment)
+    out.append((nv.nvmlDeviceGetCount(), attempt(nv.nvmlDeviceGetPowerUsage, gpu), attempt(nv.nvmlDeviceGetPowerUsage, other),
+                attempt(nv.nvmlDeviceGetHandleByIndex, 0)))
+nv.nvmlShutdown()
+nv.nvmlInit()
+out.append(listed())
+""",
+    )
+
+    gone = (2, "NVMLError_GpuIsLost", 70_000, "NVMLError_GpuIsLost")
+    assert out == [[UUID, OTHER_UUID], gone, gone, [UUID, OTHER_UUID]]
+
+
+def test_a_gpu_that_is_added_later_is_listed_by_the_next_library(player: Player) -> None:
+    scenario = Scenario((Gpu(UUID), Gpu(OTHER_UUID)), ms_ago(0), (Fault("unplug", gpu=1, end_s=1.5),))
+    out = player.play(
+        scenario,
+        LISTED
+        + f"""
+nv.nvmlInit()
+out = [listed()]
+time.sleep(max(0.0, {scenario.start_ms / 1000 + 1.6} - time.time()))
+out.append(listed())
+nv.nvmlShutdown()
+nv.nvmlInit()
+out.append(listed())
+""",
+    )
+
+    assert out == [[UUID], [UUID], [UUID, OTHER_UUID]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("insufficient_power", "InsufficientPower"), ("in_use", "InUse"), ("not_ready", "NotReady"), ("no_data", "NoData"),
+     ("gpu_not_found", "GpuNotFound"), ("operating_system", "OperatingSystem")],
+)  # fmt: skip
+def test_rarer_errors(player: Player, kind: Any, error: str) -> None:
+    fault = Fault(kind, gpu=0, function="nvmlDeviceGetHandleByIndex")
+
+    assert player.play(failing(fault), ONE_FAULT_PROGRAM) == [f"NVMLError_{error}", HEALTHY]

@@ -42,6 +42,17 @@ def test_a_published_file_lies_where_the_layout_says(lake: Lake) -> None:
     assert put.size_bytes == 4
 
 
+def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:
+    put = lake.put(a_file(0, 9), b"rows")
+    lake.confirm(put, b"rows")
+    Path(put.url).write_bytes(b"ro")
+    with pytest.raises(LakeError, match=r"took 4 bytes for .* and holds 2 bytes under that name"):
+        lake.confirm(put, b"rows")
+    Path(put.url).unlink()
+    with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
+        lake.confirm(put, b"rows")
+
+
 def test_publishing_again_replaces(lake: Lake) -> None:
     lake.put(a_file(0, 9), b"rows")
     lake.put(a_file(0, 9), b"rows!")
@@ -116,8 +127,8 @@ def test_foreign_files_are_passed_over(lake: Lake) -> None:
 
 
 def test_an_unknown_scheme_is_wrong_use() -> None:
-    with pytest.raises(UsageError, match="no store for s3://"):
-        Lake.at("s3://bucket/lake")
+    with pytest.raises(UsageError, match="no store for ftp://"):
+        Lake.at("ftp://host/lake")
 
 
 def test_a_file_url_is_a_folder(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def ledger(
     """Pieces of stretches and of spells at zero (gpu, start, end, spell start, spell end), both cut at midnight."""
     pieces: set[Piece] = set()
     spells: set[tuple[str, int, int, int, int]] = set()
-    for gpu in {row["gpu"] for row in gpu_rows}:
+    for gpu in {row["gpu"] for row in gpu_rows if not row["gpu"].startswith("MIG-")}:
         mine, lists, claimed = ([row for row in rows if row["gpu"] == gpu] for rows in (gpu_rows, process_rows, claims))
         known = _samples(mine, lists, claimed, settings)
         starts = [row["time"] + row["offset_ms"] for row in mine]
@@ -73,7 +73,7 @@ def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings:
     by_start = {}
     for row in rows:
         out = row["health"] in OUT_OF_ORDER
-        if out or row["gpu_util_pct"] is not None or row["process_count"] == 0:
+        if out or row["health"] == "asleep" or row["gpu_util_pct"] is not None or row["process_count"] == 0:
             by_start[row["time"] + row["offset_ms"]] = row
     found = []
     for start, row in sorted(by_start.items()):
@@ -81,7 +81,8 @@ def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings:
         end = min(*later, start + 3 * row["interval_ms"]) if later else start + row["interval_ms"]
         out = row["health"] in OUT_OF_ORDER
         util, highest = row["gpu_util_pct"], row.get("gpu_util_max_pct")
-        zero = not out and util == 0 and not highest
+        sampled_zero = util is not None and highest == 0 and util < 0.5
+        zero = not out and ((util == 0 and highest is None) or sampled_zero)
         kind, holder, source = _use(start, row, lists, claims, settings, out=out, busy=util is not None and not zero)
         found.append(Sample(start, end, kind, holder, source, zero, Fraction(util or 0)))
     return found
@@ -102,7 +103,7 @@ def _use(
         if claiming:
             return "reserved", claimer, "claim"
         nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None
-        return "free", None, "unwatched" if nothing_read else None
+        return "free", None, "unwatched" if nothing_read and row["health"] != "asleep" else None
     if listed and users is not None:
         return "use", users, "process"
     if claiming:

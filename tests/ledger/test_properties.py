@@ -32,7 +32,7 @@ STEP_MS = st.sampled_from([10_000] * 6 + [9_998, 10_003, 20_000, 30_000, 30_001,
 UTIL = st.sampled_from([0.0, 0.0, 0.0, 0.0, None, 0.25, 8.0, 10.0, 12.0, 99.75])
 MAXIMUM = st.sampled_from([None, None, 0.0, 1.0])
 COUNT = st.sampled_from([0, 1, 1, 1, None])
-HEALTH = st.sampled_from(["ok"] * 8 + [None, "degraded", "lost", "wedged"])
+HEALTH = st.sampled_from(["ok"] * 8 + [None, "degraded", "lost", "wedged", "asleep", "released"])
 MEMORY = st.sampled_from([None, 0, GB, GB + 1])
 USER = st.sampled_from(["ann", "bob", None])
 
@@ -79,7 +79,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 def build(
     fleet: Fleet, split: Callable[[Row], object], chunk_bytes: int = 2**40, thresholds: Any = SHORT
 ) -> HostLedger:
-    with tempfile.TemporaryDirectory() as folder, mock.patch("fallow.stores.os.fsync"):
+    with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
         lake = Lake.at(folder)
         tables = (schema.GPU, schema.PROCESS, schema.CLAIM)
         files = {table.name: write(lake, table, rows, split=split) for table, rows in zip(tables, fleet, strict=True)}
@@ -152,7 +152,7 @@ def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet)
     for row in gpu_rows:
         start = row["time"] + row["offset_ms"]
         spans.setdefault(row["gpu"], []).extend((start, start + row["interval_ms"]))
-    with tempfile.TemporaryDirectory() as folder, mock.patch("fallow.stores.os.fsync"):
+    with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
         lake = Lake.at(folder)
         for table, rows in zip((schema.GPU, schema.PROCESS, schema.CLAIM), fleet, strict=True):
             write(lake, table, rows)

@@ -1,6 +1,9 @@
 /* What every entry point does first: is the library up, is the handle real, does a fault strike now. */
 #include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "fake.h"
@@ -8,6 +11,7 @@
 struct scenario *scenario;
 static bool initialized;
 static int64_t loaded_us; /* moment at which this process loaded the library */
+static int64_t initialized_us; /* moment at which it listed its GPUs */
 
 int64_t clock_us(void) {
     struct timespec now;
@@ -22,6 +26,13 @@ int64_t scenario_now_us(void) { return clock_us() - scenario->start_ms * 1000; }
 void sleep_us(int64_t us) {
     struct timespec left = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+void sleep_until_us(int64_t epoch_us) {
+    /* The end of time itself is beyond what the kernel takes. */
+    struct timespec until = {.tv_sec = epoch_us == FOREVER ? 1ll << 40 : epoch_us / 1000000, .tv_nsec = epoch_us % 1000000 * 1000};
+    while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL) == EINTR) {
     }
 }
 
@@ -48,39 +59,45 @@ static bool same_function(const char *wanted, const char *called) {
 }
 
 static bool strikes(const struct fault *fault, const char *function, const struct gpu *gpu) {
-    if (fault->kind == FAULT_MISMATCH || fault->kind == FAULT_DRIVER_NOT_LOADED) return true;
+    if (fault->kind == FAULT_DRIVER) return true;
     if (fault->gpu >= 0 && (gpu == NULL || gpu->index != (unsigned)fault->gpu)) return false;
     if (fault->function != NULL) return same_function(fault->function, function);
-    bool may_strike_system = fault->kind == FAULT_HANG || fault->kind == FAULT_SLOW;
+    bool may_strike_system = fault->kind == FAULT_HANG || fault->kind == FAULT_SLOW || fault->kind == FAULT_CRASH;
     return gpu != NULL || may_strike_system;
 }
 
 static bool is_active(const struct fault *fault, int64_t now_us) {
     if (now_us < fault->start_ms * 1000) return false;
     if (fault->end_ms == FOREVER || now_us < fault->end_ms * 1000) return true;
-    /* A process that loaded the old library keeps it: only one started after the upgrade matches the driver. */
-    return fault->kind == FAULT_MISMATCH && loaded_us - scenario->start_ms * 1000 < fault->end_ms * 1000;
+    /* A process that loaded the old library keeps it: only one started after the upgrade matches the driver. A GPU that was
+     * out and is back is a new device: the handles from before stay lost until the library is initialised again. */
+    int64_t since_us = fault->kind == FAULT_UNPLUG                            ? initialized_us
+                       : fault->status == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? loaded_us
+                                                                              : INT64_MAX;
+    return since_us != INT64_MAX && since_us - scenario->start_ms * 1000 < fault->end_ms * 1000;
 }
 
 static void block(const struct fault *fault) {
-    while (is_active(fault, scenario_now_us())) sleep_us(20000);
+    while (is_active(fault, scenario_now_us())) {
+        sleep_until_us(fault->end_ms == FOREVER ? FOREVER : (scenario->start_ms + fault->end_ms) * 1000);
+    }
+}
+
+/* A crash inside the library, without a core file for each. */
+static _Noreturn void crash(void) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+    abort();
 }
 
 static nvmlReturn_t play(const struct fault *fault) {
     switch (fault->kind) {
-        case FAULT_LOST: return NVML_ERROR_GPU_IS_LOST;
-        case FAULT_RESET_REQUIRED: return NVML_ERROR_RESET_REQUIRED;
-        case FAULT_NOT_SUPPORTED: return NVML_ERROR_NOT_SUPPORTED;
-        case FAULT_NO_PERMISSION: return NVML_ERROR_NO_PERMISSION;
-        case FAULT_FUNCTION_NOT_FOUND: return NVML_ERROR_FUNCTION_NOT_FOUND;
-        case FAULT_UNKNOWN: return NVML_ERROR_UNKNOWN;
-        case FAULT_TIMEOUT: return NVML_ERROR_TIMEOUT;
-        case FAULT_MISMATCH: return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
-        case FAULT_DRIVER_NOT_LOADED: return NVML_ERROR_DRIVER_NOT_LOADED;
         case FAULT_HANG: block(fault); return NVML_SUCCESS;
         case FAULT_SLOW: sleep_us(fault->delay_ms * 1000); return NVML_SUCCESS;
+        case FAULT_CRASH: crash();
+        default: return fault->status;
     }
-    return NVML_SUCCESS;
 }
 
 nvmlReturn_t faults_of(const char *function, const struct gpu *gpu) {
@@ -93,12 +110,54 @@ nvmlReturn_t faults_of(const char *function, const struct gpu *gpu) {
     return NVML_SUCCESS;
 }
 
+bool is_lost(const char *function, const struct gpu *gpu) {
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        const struct fault *fault = &scenario->faults[i];
+        bool loses = fault->status == NVML_ERROR_GPU_IS_LOST && strikes(fault, function, gpu);
+        if (loses && is_active(fault, scenario_now_us())) return true;
+    }
+    return false;
+}
+
+int64_t next_fault_us(int64_t after_us) {
+    int64_t next_us = FOREVER;
+    for (size_t i = 0; i < scenario->fault_count; i++) {
+        int64_t start_us = scenario->faults[i].start_ms * 1000;
+        if (start_us > after_us && start_us < next_us) next_us = start_us;
+    }
+    return next_us;
+}
+
+/* The driver lists its GPUs when a library is initialised; one that is out at that moment has no place in the list. */
+void list_gpus(void) {
+    initialized_us = clock_us();
+    int position = 0;
+    for (size_t i = 0; i < scenario->gpu_count; i++) {
+        struct gpu *gpu = &scenario->gpus[i];
+        bool out = false;
+        for (size_t k = 0; k < scenario->fault_count; k++) {
+            const struct fault *fault = &scenario->faults[k];
+            bool its = fault->gpu < 0 || fault->gpu == (int)i;
+            out = out || (fault->kind == FAULT_UNPLUG && its && is_active(fault, scenario_now_us()));
+        }
+        gpu->position = out ? -1 : position++;
+    }
+}
+
+struct gpu *gpu_at(unsigned position) {
+    for (size_t i = 0; i < scenario->gpu_count; i++) {
+        if (scenario->gpus[i].position == (int)position) return &scenario->gpus[i];
+    }
+    return NULL;
+}
+
 nvmlReturn_t begin_system(const char *function) {
     if (!library_is_initialized()) return NVML_ERROR_UNINITIALIZED;
     return faults_of(function, NULL);
 }
 
 struct mig *mig_in_slot(const struct gpu *gpu, unsigned slot, int64_t now_us) {
+    if (gpu->mig_count == 0 || steps_at(&gpu->mig_mode, now_us) == 0) return NULL;
     for (size_t i = 0; i < gpu->mig_count; i++) {
         struct mig *mig = &gpu->migs[i];
         bool alive = mig->start_ms * 1000 <= now_us && (mig->end_ms == FOREVER || now_us < mig->end_ms * 1000);
@@ -109,18 +168,13 @@ struct mig *mig_in_slot(const struct gpu *gpu, unsigned slot, int64_t now_us) {
 
 /* A handle is the address of a GPU or of one of its MIG slots; anything else is refused and never followed. */
 static bool find_handle(struct call *call, nvmlDevice_t device, struct mig_slot **slot) {
-    *slot = NULL;
-    for (size_t i = 0; i < scenario->gpu_count; i++) {
-        struct gpu *gpu = &scenario->gpus[i];
-        call->gpu = gpu;
-        if (device == (nvmlDevice_t)gpu) return true;
-        for (unsigned number = 0; number < MIG_SLOTS; number++) {
-            *slot = &gpu->slots[number];
-            if (device == (nvmlDevice_t)*slot) return true;
-        }
-        *slot = NULL;
-    }
-    return false;
+    uintptr_t first = (uintptr_t)scenario->gpus, size = sizeof(struct gpu), handle = (uintptr_t)device;
+    if (handle < first || handle >= first + scenario->gpu_count * size) return false;
+    call->gpu = &scenario->gpus[(handle - first) / size];
+    size_t place = (handle - first) % size, slots = offsetof(struct gpu, slots);
+    bool is_slot = place >= slots && place < slots + sizeof call->gpu->slots && (place - slots) % sizeof **slot == 0;
+    *slot = is_slot ? (struct mig_slot *)device : NULL;
+    return (place == 0 || is_slot) && call->gpu->position >= 0;
 }
 
 nvmlReturn_t begin_device(struct call *call, const char *function, nvmlDevice_t device, enum scope scope) {
@@ -135,6 +189,12 @@ nvmlReturn_t begin_device(struct call *call, const char *function, nvmlDevice_t 
     REQUIRE(slot == NULL || call->mig != NULL);
     REQUIRE(scope == ANY_DEVICE || slot == NULL);
     return NVML_SUCCESS;
+}
+
+nvmlReturn_t begin_pair(struct call *one, struct call *other, const char *function, nvmlDevice_t device1,
+                        nvmlDevice_t device2) {
+    nvmlReturn_t status = begin_device(one, function, device1, WHOLE_GPU);
+    return status != NVML_SUCCESS ? status : begin_device(other, function, device2, WHOLE_GPU);
 }
 
 bool mig_enabled(const struct call *call) { return steps_at(&call->gpu->mig_mode, call->now_us) != 0; }

@@ -33,9 +33,10 @@ typedef struct {
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
     REQUIRE_INITIALIZED();
-    REQUIRE(device != NULL && index < scenario->gpu_count);
-    nvmlReturn_t status = faults_of(__func__, &scenario->gpus[index]);
-    if (status == NVML_SUCCESS) *device = &scenario->gpus[index];
+    struct gpu *gpu = gpu_at(index);
+    REQUIRE(device != NULL && gpu != NULL);
+    nvmlReturn_t status = faults_of(__func__, gpu);
+    if (status == NVML_SUCCESS) *device = gpu;
     return status;
 }
 
@@ -49,7 +50,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *de
             const struct mig *mig = mig_in_slot(gpu, slot, scenario_now_us());
             if (mig != NULL && strcmp(mig->uuid, uuid) == 0) found = &gpu->slots[slot];
         }
-        if (found == NULL) continue;
+        if (found == NULL || gpu->position < 0) continue;
         nvmlReturn_t status = faults_of(__func__, gpu);
         if (status == NVML_SUCCESS) *device = found;
         return status;
@@ -61,7 +62,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
     struct call call;
     BEGIN_DEVICE(call, device, ANY_DEVICE);
     REQUIRE(index != NULL);
-    *index = call.mig == NULL ? call.gpu->index : call.mig->slot;
+    *index = call.mig == NULL ? (unsigned)call.gpu->position : call.mig->slot;
     return NVML_SUCCESS;
 }
 
@@ -95,9 +96,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *
     return NVML_SUCCESS;
 }
 
+/* Parts that share the host's memory have none of their own: every number is 0. */
 static void memory_now(const struct call *call, nvmlMemory_v2_t *memory) {
     const struct steps *used = call->mig == NULL ? &call->gpu->mem_used : &call->mig->mem_used;
     memory->total = call->mig == NULL ? call->gpu->mem_total : call->mig->mem_total;
+    memory->reserved = memory->used = memory->free = 0;
+    if (memory->total == 0) return;
     memory->reserved = call->mig == NULL ? call->gpu->mem_reserved : 0;
     memory->used = (unsigned long long)steps_at(used, call->now_us);
     memory->free = memory->total - memory->reserved - memory->used;
@@ -128,15 +132,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
     BEGIN_DEVICE(call, device, ANY_DEVICE);
     REQUIRE(rates != NULL);
     if (call.mig != NULL || mig_enabled(&call)) return NVML_ERROR_NOT_SUPPORTED;
+    if (call.gpu->ring_recorded) {
+        rates->gpu = (unsigned)steps_at(&call.gpu->rates_util, call.now_us);
+        rates->memory = (unsigned)steps_at(&call.gpu->rates_mem_util, call.now_us);
+        return NVML_SUCCESS;
+    }
     rates->gpu = last_sample_percent(&call.gpu->util, call.now_us);
     rates->memory = last_sample_percent(&call.gpu->mem_util, call.now_us);
     return NVML_SUCCESS;
-}
-
-/* Milliwatts times whole milliseconds are microjoules, so the counter is an exact integer at every millisecond. */
-uint64_t energy_mj(const struct gpu *gpu, int64_t now_us) {
-    int64_t whole_ms_us = now_us < 0 ? 0 : now_us / 1000 * 1000;
-    return gpu->energy_offset_mj + (uint64_t)(steps_integral(&gpu->power, 0, whole_ms_us) / 1000000);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy) {
@@ -219,6 +222,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current,
 
 GPU_NUMBER(nvmlDeviceGetMinorNumber, unsigned, call.gpu->minor)
 GPU_NUMBER(nvmlDeviceGetArchitecture, unsigned, call.gpu->arch)
+GPU_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, call.gpu->pcie_gen)
+GPU_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, call.gpu->pcie_gen)
+GPU_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned, call.gpu->pcie_width)
+GPU_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, call.gpu->pcie_width)
 GPU_NUMBER(nvmlDeviceGetPersistenceMode, unsigned, call.gpu->persistence)
 GPU_NUMBER(nvmlDeviceGetPowerUsage, unsigned, steps_at_milli(&call.gpu->power, call.now_us))
 GPU_NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, call.gpu->power_limit_mw)

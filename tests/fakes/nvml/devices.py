@@ -1,4 +1,4 @@
-"""What a scenario is made of: GPUs, MIG instances, processes, faults, events."""
+"""What a scenario is made of: GPUs, MIG instances and processes."""
 
 from __future__ import annotations
 
@@ -20,35 +20,44 @@ _SM_CLOCK_MHZ = constant(1980)
 _MEM_CLOCK_MHZ = constant(2619)
 
 ProcessKind = Literal["compute", "graphics", "mps"]
-FaultKind = Literal[
-    "lost",
-    "reset_required",
-    "not_supported",
-    "no_permission",
-    "function_not_found",
-    "hang",
-    "unknown",
-    "timeout",
-    "slow",
-    "mismatch",
-    "driver_not_loaded",
-]
+ThrottleReason = Literal["power_cap", "sync_boost", "sw_thermal", "hw_thermal", "power_brake"]
+
+THROTTLE_BITS: dict[ThrottleReason, int] = {
+    "power_cap": 0x04,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "power_brake": 0x80,
+}
+"""The bit of each reason in NVML's mask."""
+
+RecordedEntry = tuple[float, int | None, int | None]
+
+GRAPHICS_UTIL, NVLINK_RX, NVLINK_TX = 1, 60, 61
+"""GPM metrics that a card has without being told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process with a context on a GPU; `mem_bytes` None reads as "not available"."""
+    """A process with a context on a GPU.
+
+    `mem_bytes` None reads as "not available"; `util` None as busy as the whole GPU.
+    """
 
     pid: int
     start_s: float = 0.0
     end_s: float | None = None
     mem_bytes: int | None = GIB
     kind: ProcessKind = "compute"
+    util: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance; `slot` is its place in NVML's enumeration, which a later instance may take over."""
+    """A MIG instance; `slot` is its place in NVML's enumeration, which a later instance may take over.
+
+    `util` is its GPM metric 1, where that is not among `gpm`.
+    """
 
     uuid: str
     gi: int
@@ -60,19 +69,58 @@ class MigInstance:
     mem_total_bytes: int = 10 * GIB
     mem_used: Steps = ZERO
     processes: tuple[Process, ...] = ()
+    util: Steps | None = None
     gpm: Mapping[int, Steps] = field(default_factory=dict)
     gpm_nan: tuple[int, ...] = ()
     start_s: float = 0.0
     end_s: float | None = None
+
+    def gpm_metrics(self) -> dict[int, Steps]:
+        """Every GPM metric that the instance has a value of."""
+        derived = {} if self.util is None else {GRAPHICS_UTIL: self.util}
+        return {metric: steps for metric, steps in (derived | dict(self.gpm)).items() if metric not in self.gpm_nan}
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The place of a GPU in its chassis."""
+
+    chassis_serial: str
+    slot: int = 0
+    tray: int = 0
+    module: int = 0
+    host: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """The NVLink fabric that spans hosts; `state` is NVML's (0 not supported, 1 not started, 2 in progress, 3 completed)."""
+
+    cluster: str
+    clique: int = 0
+    state: int = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU; its index is its place in the scenario.
 
-    `mig_mode` defaults to on where there are MIG instances, `gpm_supported` to whether there are GPM metrics.
-    `ring_keeps_old` lets an idle GPU's sample ring keep entries older than 10 s; `ring_garbage` adds an entry without a
-    time stamp and one beyond 100 % to every answer.
+    Mode: `mig_mode` defaults to on where there are MIG instances, `gpm_supported` to whether there are GPM metrics; a
+    card with GPM always has metric 1 (its `util`), and 60 and 61 where it has NVLink, unless they are given or `gpm_nan`.
+
+    Ring: `ring_keeps_old` lets an idle GPU's sample ring keep entries older than 10 s; `ring_garbage` adds an entry
+    without a time stamp and one beyond 100 % to every answer.
+
+    Recorded cards: `ring_recorded` are the (seconds, utilization, memory utilization) entries of a real ring with the
+    time stamps that they had, played as they are together with `rates`; a value of None is an entry of the other ring
+    only. `energy_power_w` is what the energy counter sums up where that is not `power_w`.
+
+    Errors: `ecc_corrected` and `ecc_uncorrected` count from the scenario's start, the `_offset` ones before it.
+    `resets` are moments at which the GPU's counters begin anew. `throttled` says in which share of the time each reason
+    holds; the bits of `throttle` say it where it is silent. `field_errors` are NVML return codes by field id.
+
+    Topology: equal `nvlink_group`, `pcie_group` (one switch), `host_bridge` or `numa_node` means that two GPUs share it;
+    None that there is none.
     """
 
     uuid: str
@@ -82,17 +130,38 @@ class Gpu:
     util: Steps = ZERO
     mem_util: Steps = ZERO
     mem_used: Steps = ZERO
+    rates: tuple[Steps, Steps] | None = None
+    ring_recorded: tuple[RecordedEntry, ...] | None = None
+    ring_size: int = 72
     power_w: Steps = _IDLE_POWER_W
+    energy_power_w: Steps | None = None
     temperature_c: Steps = _IDLE_TEMPERATURE_C
     mem_temperature_c: Steps = _IDLE_MEM_TEMPERATURE_C
     sm_clock: Steps = _SM_CLOCK_MHZ
     mem_clock: Steps = _MEM_CLOCK_MHZ
     throttle: Steps = ZERO
+    throttled: Mapping[ThrottleReason, Steps] = field(default_factory=dict)
+    throttled_offset_ns: Mapping[ThrottleReason, int] = field(default_factory=dict)
     max_sm_clock: int = 1980
     max_mem_clock: int = 2619
     power_limit_w: float = 700.0
     energy_offset_mj: int = 0
+    resets: tuple[float, ...] = ()
+    ecc_corrected: Steps = ZERO
+    ecc_uncorrected: Steps = ZERO
+    ecc_corrected_offset: int = 0
+    ecc_uncorrected_offset: int = 0
+    row_remap: bool = True
+    remapped_corrected: Steps = ZERO
+    remapped_uncorrected: Steps = ZERO
+    remap_pending: Steps = ZERO
+    remap_failed: Steps = ZERO
+    pcie_replay: Steps = ZERO
+    recovery_action: Steps = ZERO
+    field_errors: Mapping[int, int] = field(default_factory=dict)
     processes: tuple[Process, ...] = ()
+    process_util_over_100: bool = False
+    process_util_empty: bool = False
     gpm: Mapping[int, Steps] = field(default_factory=dict)
     gpm_nan: tuple[int, ...] = ()
     gpm_supported: bool | None = None
@@ -104,8 +173,19 @@ class Gpu:
     minor: int | None = None
     architecture: int = 9
     compute_capability: tuple[int, int] = (9, 0)
+    pcie_gen: int = 5
+    pcie_width: int = 16
     persistence: bool = True
     ecc: bool = True
+    nvlink_group: int | None = None
+    nvlink_links: int = 18
+    nvlink_tx_mib_per_s: Steps = ZERO
+    nvlink_rx_mib_per_s: Steps = ZERO
+    pcie_group: int | None = None
+    host_bridge: int | None = None
+    numa_node: int | None = 0
+    fabric: Fabric | None = None
+    platform: Platform | None = None
     samples_while_idle: bool = False
     ring_garbage: bool = False
     ring_keeps_old: bool = False
@@ -114,33 +194,36 @@ class Gpu:
         """The energy counter at t seconds: exact, as the counter itself moves once a millisecond."""
         return self.energy_mj_at_ms(round(t * 1000))
 
-    def energy_mj_at_ms(self, t_ms: int) -> int:
-        """The energy counter at a whole millisecond since the scenario's start."""
-        milliwatt_us = self.power_w.integral_milli_us(0, t_ms * 1000) if t_ms > 0 else 0
-        return self.energy_offset_mj + milliwatt_us // 1_000_000
+    def energy_mj_at_ms(self, t_ms: int, since_ms: int = 0) -> int:
+        """The energy counter at a whole millisecond since the scenario's start, in the epoch that began at `since_ms`."""
+        milliwatt_us = _climbed(self.energy_power_w or self.power_w, since_ms, t_ms)
+        return (self.energy_offset_mj if since_ms == 0 else 0) + milliwatt_us // 1_000_000
+
+    def throttled_ns_at_ms(self, reason: ThrottleReason, t_ms: int, since_ms: int = 0) -> int:
+        """How long clocks were held down for a reason in the epoch that began at `since_ms`: exact, like the energy."""
+        offset_ns = self.throttled_offset_ns.get(reason, 0) if since_ms == 0 else 0
+        return offset_ns + _climbed(self.throttled_share(reason), since_ms, t_ms)
+
+    def throttled_share(self, reason: ThrottleReason) -> Steps:
+        """The share of the time in which a reason holds."""
+        if reason in self.throttled:
+            return self.throttled[reason]
+        return self.throttle.map(lambda mask: 1.0 if int(mask) & THROTTLE_BITS[reason] else 0.0)
+
+    def has_gpm(self) -> bool:
+        """Whether the card says that it supports GPM."""
+        return bool(self.gpm or self.gpm_nan) if self.gpm_supported is None else self.gpm_supported
+
+    def gpm_metrics(self) -> dict[int, Steps]:
+        """Every GPM metric that the whole GPU has a value of."""
+        if not self.has_gpm():
+            return dict(self.gpm)
+        derived = {GRAPHICS_UTIL: self.util}
+        if self.nvlink_group is not None:
+            derived |= {NVLINK_RX: self.nvlink_rx_mib_per_s, NVLINK_TX: self.nvlink_tx_mib_per_s}
+        return {metric: steps for metric, steps in (derived | dict(self.gpm)).items() if metric not in self.gpm_nan}
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What goes wrong from `start_s` on: on one GPU or all, in one function or all.
-
-    `mismatch` and `driver_not_loaded` strike every call; `hang` and `slow` strike system calls too where no GPU is named;
-    the others strike device calls, or the named function. A name without version suffix means every version, and
-    "nvmlInit" every way to initialise. A `mismatch` never ends for a process that was there before it ended.
-    """
-
-    kind: FaultKind
-    gpu: int | None = None
-    function: str | None = None
-    start_s: float = 0.0
-    end_s: float | None = None
-    delay_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """A critical error that the event set of a listening process receives."""
-
-    gpu: int
-    at_s: float
-    code: int
+def _climbed(steps: Steps, since_ms: int, t_ms: int) -> int:
+    """What a counter gained from a moment on, in thousandths of its unit times microseconds."""
+    return steps.integral_milli_us(since_ms * 1000, t_ms * 1000) if t_ms > since_ms else 0

@@ -62,14 +62,34 @@ static bool take_event(nvmlEventSet_t set, nvmlEventData_t *data) {
     return false;
 }
 
+static bool lost_one(nvmlEventSet_t set, const char *function) {
+    for (size_t i = 0; i < scenario->gpu_count; i++) {
+        if ((set->gpus >> i & 1) != 0 && is_lost(function, &scenario->gpus[i])) return true;
+    }
+    return false;
+}
+
+/* The moment (since the epoch) at which something may happen: the next event, the next fault, the end of patience. */
+static int64_t wake_us(nvmlEventSet_t set, int64_t end_us) {
+    int64_t now_us = scenario_now_us(), next_us = next_fault_us(now_us), start_us = scenario->start_ms * 1000;
+    for (size_t i = set->next; i < scenario->xid_count; i++) {
+        const struct xid *xid = &scenario->xids[i];
+        if ((set->gpus >> xid->gpu & 1) == 0) continue;
+        if (xid->at_ms * 1000 < next_us) next_us = xid->at_ms * 1000;
+        break; /* they are in order of time */
+    }
+    return next_us == FOREVER || next_us + start_us > end_us ? end_us : next_us + start_us;
+}
+
+/* Sleeps without a poll, as the driver does. A GPU of the set that is lost ends the wait, and every wait after it, at once. */
 EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms) {
-    BEGIN_SYSTEM();
     REQUIRE(set != NULL && data != NULL);
     int64_t end_us = clock_us() + (int64_t)timeout_ms * 1000;
-    while (!take_event(set, data)) {
-        int64_t left_us = end_us - clock_us();
-        if (left_us <= 0) return NVML_ERROR_TIMEOUT;
-        sleep_us(left_us < 20000 ? left_us : 20000);
+    for (;;) {
+        BEGIN_SYSTEM();
+        if (take_event(set, data)) return NVML_SUCCESS;
+        if (lost_one(set, __func__)) return NVML_ERROR_GPU_IS_LOST;
+        if (clock_us() >= end_us) return NVML_ERROR_TIMEOUT;
+        sleep_until_us(wake_us(set, end_us));
     }
-    return NVML_SUCCESS;
 }

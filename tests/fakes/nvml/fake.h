@@ -22,14 +22,23 @@ typedef enum {
     NVML_ERROR_NO_PERMISSION = 4,
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_INSUFFICIENT_POWER = 8,
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
     NVML_ERROR_TIMEOUT = 10,
+    NVML_ERROR_IRQ_ISSUE = 11,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+    NVML_ERROR_CORRUPTED_INFOROM = 14,
     NVML_ERROR_GPU_IS_LOST = 15,
     NVML_ERROR_RESET_REQUIRED = 16,
+    NVML_ERROR_OPERATING_SYSTEM = 17,
     NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
+    NVML_ERROR_IN_USE = 19,
     NVML_ERROR_MEMORY = 20,
+    NVML_ERROR_NO_DATA = 21,
+    NVML_ERROR_INSUFFICIENT_RESOURCES = 23,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+    NVML_ERROR_NOT_READY = 27,
+    NVML_ERROR_GPU_NOT_FOUND = 28,
     NVML_ERROR_UNKNOWN = 999
 } nvmlReturn_t;
 
@@ -38,6 +47,15 @@ struct steps {
     size_t count;
     int64_t *at_ms;
     int64_t *milli;
+    size_t *last; /* the piece that was asked for last */
+    __int128 *before; /* integral from the first moment to each moment, in thousandths times microseconds */
+};
+
+/* Entries of a real sample ring, as they were: moments since the scenario's start, and whatever value was read. */
+struct recording {
+    size_t count;
+    int64_t *at_us;
+    int64_t *value;
 };
 
 enum process_kind { COMPUTE, GRAPHICS, MPS };
@@ -47,6 +65,7 @@ struct process {
     enum process_kind kind;
     int64_t start_ms, end_ms;
     uint64_t mem_bytes;
+    struct steps util; /* no steps: as busy as the whole GPU */
 };
 
 struct process_list {
@@ -83,26 +102,62 @@ struct mig_slot {
     unsigned number;
 };
 
+/* Why clocks are held down, in the order of the fields that count it. */
+enum throttle_reason { POWER_CAP, SYNC_BOOST, SW_THERMAL, HW_THERMAL, POWER_BRAKE, THROTTLE_REASONS };
+
+struct field_error {
+    unsigned field;
+    nvmlReturn_t status;
+};
+
+/* The fabric that spans hosts, and the place in the chassis. */
+struct fabric {
+    bool known;
+    unsigned char cluster[16];
+    unsigned clique, state;
+};
+
+struct platform {
+    bool known;
+    char serial[16];
+    unsigned slot, tray, host, module;
+};
+
 struct gpu {
-    unsigned index, minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw;
+    unsigned index, minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw, pcie_gen, pcie_width,
+        nvlink_links, ring_size;
+    int position; /* in the enumeration of this process' library; -1: it was not there at nvmlInit */
+    int nvlink_group, pcie_group, host_bridge, numa_node; /* -1: none */
     char *uuid, *name, *serial, *pci;
-    uint64_t mem_total, mem_reserved, energy_offset_mj;
-    bool samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc;
+    uint64_t mem_total, mem_reserved, energy_offset_mj, ecc_corrected_offset, ecc_uncorrected_offset,
+        throttled_offset_ns[THROTTLE_REASONS];
+    bool samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc, row_remap,
+        process_util_over_100, process_util_empty, ring_recorded;
     struct steps util, mem_util, mem_used, power, temperature, mem_temperature, sm_clock, mem_clock, throttle, mig_mode;
+    struct steps energy_power, rates_util, rates_mem_util;
+    struct recording ring_util, ring_mem_util;
+    struct steps ecc_corrected, ecc_uncorrected, remapped_corrected, remapped_uncorrected, remap_pending, remap_failed,
+        pcie_replay, recovery_action, nvlink_tx, nvlink_rx, throttled[THROTTLE_REASONS];
+    struct fabric fabric;
+    struct platform platform;
     struct process_list processes;
     struct gpm_list gpm;
     struct mig_slot slots[MIG_SLOTS];
-    size_t mig_count;
+    size_t mig_count, epoch_count, field_error_count;
     struct mig *migs;
+    int64_t *epochs_ms; /* driver reloads and GPU resets, in order: counters begin anew */
+    struct field_error *field_errors;
 };
 
 enum fault_kind {
-    FAULT_LOST, FAULT_RESET_REQUIRED, FAULT_NOT_SUPPORTED, FAULT_NO_PERMISSION, FAULT_FUNCTION_NOT_FOUND, FAULT_HANG,
-    FAULT_UNKNOWN, FAULT_TIMEOUT, FAULT_SLOW, FAULT_MISMATCH, FAULT_DRIVER_NOT_LOADED
+    FAULT_ERROR, /* the call fails with `status` */
+    FAULT_DRIVER, /* so does every call, whatever it asks */
+    FAULT_HANG, FAULT_SLOW, FAULT_CRASH, FAULT_UNPLUG
 };
 
 struct fault {
     enum fault_kind kind;
+    nvmlReturn_t status;
     int gpu; /* -1: every GPU */
     char *function; /* NULL: every function */
     int64_t start_ms, end_ms, delay_ms;
@@ -145,29 +200,42 @@ struct scenario *scenario_read(const char *path);
 int64_t steps_at_milli(const struct steps *steps, int64_t t_us);
 int64_t steps_at(const struct steps *steps, int64_t t_us);
 __int128 steps_integral(const struct steps *steps, int64_t from_us, int64_t to_us);
+void steps_sum(struct steps *steps);
 
 /* call.c: the clock, the faults, and what every entry point checks first. */
 extern struct scenario *scenario;
 int64_t scenario_now_us(void);
 int64_t clock_us(void);
 void sleep_us(int64_t us);
+void sleep_until_us(int64_t epoch_us);
 void library_initialized(bool yes);
 bool library_is_initialized(void);
 nvmlReturn_t faults_of(const char *function, const struct gpu *gpu);
+bool is_lost(const char *function, const struct gpu *gpu);
+int64_t next_fault_us(int64_t after_us);
+void list_gpus(void);
+struct gpu *gpu_at(unsigned position);
 nvmlReturn_t begin_system(const char *function);
 nvmlReturn_t begin_device(struct call *call, const char *function, nvmlDevice_t device, enum scope scope);
+nvmlReturn_t begin_pair(struct call *one, struct call *other, const char *function, nvmlDevice_t device1,
+                        nvmlDevice_t device2);
 struct mig *mig_in_slot(const struct gpu *gpu, unsigned slot, int64_t now_us);
 bool mig_enabled(const struct call *call);
 nvmlReturn_t copy_text(char *to, unsigned size, const char *text);
 
 /* samples.c: the driver's sample ring. */
-unsigned last_sample_percent(const struct steps *steps, int64_t now_us);
-size_t ring_entries(const struct gpu *gpu, int64_t now_us, int64_t entries[], int64_t starts[]);
+size_t ring_entries(const struct gpu *gpu, int64_t now_us, uint64_t last_seen, int64_t ends[], int64_t starts[]);
+size_t ring_period(int64_t scenario_us);
 unsigned mean_percent(const struct steps *steps, int64_t from_us, int64_t to_us);
+unsigned last_sample_percent(const struct steps *steps, int64_t now_us);
 #define RING_SIZE 72
+#define RECORDED_RING_MAX 1024
 
-/* device.c */
+/* counters.c: what climbs from zero since the driver was loaded or the GPU was reset. */
 uint64_t energy_mj(const struct gpu *gpu, int64_t now_us);
+uint64_t throttled_ns(const struct gpu *gpu, enum throttle_reason reason, int64_t now_us);
+uint64_t nvlink_kib(const struct gpu *gpu, const struct steps *mib_per_s, int64_t now_us);
+uint64_t ecc_since_load(const struct gpu *gpu, const struct steps *errors, int64_t now_us);
 
 #define BEGIN_SYSTEM()                                  \
     do {                                                \

@@ -14,13 +14,25 @@
  *   fault KIND GPU FUNCTION START END DELAY_MS    GPU and FUNCTION may be "-" (any)
  *   xid GPU AT CODE                  an event for nvmlEventSetWait, in order of time
  *   gpu UUID                         starts a GPU; the keys below belong to it
- *     name, serial, pci TEXT         minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw N
- *     mem_total, mem_reserved, energy_offset_mj N
- *     samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc 0|1
- *     util, mem_util (%), mem_used (bytes), power (W), temperature, mem_temperature (degC), sm_clock, mem_clock (MHz),
- *     throttle (bit mask), mig_mode (0 or 1) STEPS
+ *     name, serial, pci TEXT
+ *     minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw, pcie_gen, pcie_width, nvlink_links N
+ *     ring_size N                    places in the sample ring
+ *     nvlink_group, pcie_group, host_bridge, numa_node N or "-" (none)
+ *     mem_total, mem_reserved, energy_offset_mj, ecc_corrected_offset, ecc_uncorrected_offset, throttled_..._offset_ns N
+ *     samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc, row_remap,
+ *     process_util_over_100, process_util_empty 0|1
+ *     ring_recorded 0|1              whether the four below are played instead of rings and rates made from util, mem_util
+ *     ring_util, ring_mem_util US:VALUE US:VALUE ...    entries of a real ring; rates_util, rates_mem_util (%) STEPS
+ *     util, mem_util (%), mem_used (bytes), power, energy_power (W; what the counter sums up), temperature, mem_temperature (degC), sm_clock, mem_clock (MHz),
+ *     throttle (bit mask), mig_mode (0 or 1), ecc_corrected, ecc_uncorrected (errors so far), remapped_corrected,
+ *     remapped_uncorrected, remap_pending, remap_failed, pcie_replay, recovery_action, nvlink_tx, nvlink_rx (MiB/s),
+ *     throttled_power_cap, _sync_boost, _sw_thermal, _hw_thermal, _power_brake (share of the time) STEPS
+ *     epoch AT                       counters begin anew: a driver reload, a GPU reset; in order of time
+ *     field_error FIELD CODE         what nvmlDeviceGetFieldValues says of one field
+ *     fabric HEX32 CLIQUE STATE      platform SERIAL SLOT TRAY HOST MODULE
  *     gpm ID STEPS                   gpm_nan ID
  *     process PID KIND START END BYTES    KIND is compute, graphics or mps; BYTES may be "-" (not available)
+ *     process_util STEPS             of the process before it (%); without, as busy as the GPU
  *     mig UUID SLOT GI CI GPU_SLICES COMPUTE_SLICES BYTES START END    starts a MIG instance of this GPU
  *       mig_name TEXT, mig_mem_used STEPS, mig_gpm ID STEPS, mig_gpm_nan ID, mig_process (as process)
  */
@@ -43,7 +55,7 @@ static nvmlReturn_t initialize(const char *function) {
     nvmlReturn_t status = faults_of(function, NULL);
     if (status != NVML_SUCCESS) return status;
     pthread_mutex_lock(&init_lock);
-    init_count++;
+    if (init_count++ == 0) list_gpus();
     library_initialized(true);
     pthread_mutex_unlock(&init_lock);
     return NVML_SUCCESS;
@@ -97,7 +109,8 @@ EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
 EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     BEGIN_SYSTEM();
     REQUIRE(count != NULL);
-    *count = (unsigned)scenario->gpu_count;
+    *count = 0;
+    while (gpu_at(*count) != NULL) (*count)++;
     return NVML_SUCCESS;
 }
 
@@ -110,11 +123,20 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t result) {
         case NVML_ERROR_NO_PERMISSION: return "Insufficient Permissions";
         case NVML_ERROR_NOT_FOUND: return "Not Found";
         case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
+        case NVML_ERROR_INSUFFICIENT_POWER: return "Insufficient External Power";
         case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
         case NVML_ERROR_TIMEOUT: return "Timeout";
+        case NVML_ERROR_IRQ_ISSUE: return "Interrupt Request Issue";
+        case NVML_ERROR_CORRUPTED_INFOROM: return "Corrupted infoROM";
         case NVML_ERROR_FUNCTION_NOT_FOUND: return "Function Not Found";
         case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
         case NVML_ERROR_RESET_REQUIRED: return "GPU requires reset";
+        case NVML_ERROR_OPERATING_SYSTEM: return "Operating System Error";
+        case NVML_ERROR_IN_USE: return "In Use";
+        case NVML_ERROR_NO_DATA: return "No Data";
+        case NVML_ERROR_INSUFFICIENT_RESOURCES: return "Insufficient Resources";
+        case NVML_ERROR_NOT_READY: return "Not Ready";
+        case NVML_ERROR_GPU_NOT_FOUND: return "GPU Not Found";
         case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
         case NVML_ERROR_MEMORY: return "Insufficient Memory";
         case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument version mismatch";

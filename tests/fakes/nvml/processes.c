@@ -60,7 +60,9 @@ PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
 PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
 
-static const struct process *nth_alive(const struct gpu *gpu, int64_t now_us, size_t n) {
+/* Which process a sample names: the living ones in turn, by the number of its period, so that none depends on the asking. */
+static const struct process *in_turn(const struct gpu *gpu, int64_t now_us, size_t turn, size_t alive) {
+    size_t n = turn % alive;
     for (size_t i = 0; i < gpu->processes.count; i++) {
         if (is_alive(&gpu->processes.items[i], now_us) && n-- == 0) return &gpu->processes.items[i];
     }
@@ -74,8 +76,10 @@ static void attribute(const struct gpu *gpu, const struct process *process, int6
     if (place == *found) (*found)++;
     unsigned long long stamp =
         (unsigned long long)(to_us + scenario->start_ms * 1000 + scenario->sample_clock_offset_us);
-    samples[place] = (nvmlProcessUtilizationSample_t){
-        process->pid, stamp, mean_percent(&gpu->util, from_us, to_us), mean_percent(&gpu->mem_util, from_us, to_us), 0, 0};
+    const struct steps *util = process->util.count == 0 ? &gpu->util : &process->util;
+    unsigned sm_pct = gpu->process_util_over_100 ? 4000000000u : mean_percent(util, from_us, to_us);
+    samples[place] = (nvmlProcessUtilizationSample_t){process->pid, stamp, sm_pct,
+                                                      mean_percent(&gpu->mem_util, from_us, to_us), 0, 0};
 }
 
 /* Like the driver: each sample names one PID (here in turn), each PID is reported once with its newest sample; no process
@@ -87,20 +91,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlPro
     REQUIRE(count != NULL);
     if (call.mig != NULL || mig_enabled(&call)) return NVML_ERROR_NOT_SUPPORTED;
     size_t alive = 0;
-    while (nth_alive(call.gpu, call.now_us, alive) != NULL) alive++;
-    if (alive == 0) {
+    for (size_t i = 0; i < call.gpu->processes.count; i++) alive += is_alive(&call.gpu->processes.items[i], call.now_us);
+    if (alive == 0 || call.gpu->process_util_empty) {
         *count = 0;
         return NVML_SUCCESS;
     }
 
     nvmlProcessUtilizationSample_t fresh[RING_SIZE];
     int64_t ends[RING_SIZE], starts[RING_SIZE];
-    size_t held = ring_entries(call.gpu, call.now_us, ends, starts);
+    size_t held = ring_entries(call.gpu, call.now_us, last_seen, ends, starts);
     unsigned found = 0;
     for (size_t i = 0; i < held; i++) {
-        int64_t stamp = ends[i] + scenario->start_ms * 1000 + scenario->sample_clock_offset_us;
-        if (stamp <= (int64_t)last_seen) continue;
-        attribute(call.gpu, nth_alive(call.gpu, call.now_us, i % alive), starts[i], ends[i], fresh, &found);
+        const struct process *process = in_turn(call.gpu, call.now_us, ring_period(ends[i]), alive);
+        attribute(call.gpu, process, starts[i], ends[i], fresh, &found);
     }
     if (found == 0) return NVML_ERROR_NOT_FOUND;
     if (samples == NULL || *count < found) {

@@ -25,14 +25,17 @@ static int64_t epoch_of(int64_t scenario_us) { return scenario_us + scenario->st
 
 static int64_t scenario_of(int64_t epoch_us) { return epoch_us - scenario->start_ms * 1000; }
 
+/* Percentages over a scenario's length fit 64 bits, in which a division is many times cheaper. */
 unsigned mean_percent(const struct steps *steps, int64_t from_us, int64_t to_us) {
-    __int128 whole = (__int128)(to_us - from_us) * 1000;
-    return (unsigned)((steps_integral(steps, from_us, to_us) * 2 + whole) / (whole * 2));
+    int64_t whole = (to_us - from_us) * 1000;
+    return (unsigned)(((int64_t)steps_integral(steps, from_us, to_us) * 2 + whole) / (whole * 2));
 }
 
 static bool is_idle(const struct gpu *gpu, int64_t from_us, int64_t to_us) {
     return steps_integral(&gpu->util, from_us, to_us) == 0;
 }
+
+size_t ring_period(int64_t scenario_us) { return (size_t)grid_index(epoch_of(scenario_us)); }
 
 /* UtilizationRates: the last finished period, also when the ring got no entry for it. */
 unsigned last_sample_percent(const struct steps *steps, int64_t now_us) {
@@ -40,14 +43,21 @@ unsigned last_sample_percent(const struct steps *steps, int64_t now_us) {
     return mean_percent(steps, scenario_of(grid_us(k - 1)), scenario_of(grid_us(k)));
 }
 
-/* Fills, oldest first, the ends and the starts (since the scenario's start) of the periods whose entries the ring holds:
- * nothing from before the scenario, nothing from idle periods. A ring that keeps old entries goes back until it is full. */
-size_t ring_entries(const struct gpu *gpu, int64_t now_us, int64_t ends[], int64_t starts[]) {
+static uint64_t stamp_of(int64_t scenario_us) {
+    return (uint64_t)(epoch_of(scenario_us) + scenario->sample_clock_offset_us);
+}
+
+/* Fills, oldest first, the ends and the starts (since the scenario's start) of the periods whose entries the ring holds and
+ * whose time stamps are beyond `last_seen`: nothing from before the scenario, nothing from idle periods. A ring that keeps
+ * old entries goes back until it is full. */
+size_t ring_entries(const struct gpu *gpu, int64_t now_us, uint64_t last_seen, int64_t ends[], int64_t starts[]) {
     size_t count = 0;
     int64_t newest = grid_index(epoch_of(now_us));
+    int64_t from_us = scenario_of(grid_us(newest));
     for (int64_t k = newest; count < RING_SIZE && (gpu->ring_keeps_old || k > newest - RING_SIZE); k--) {
-        int64_t from_us = scenario_of(grid_us(k - 1)), to_us = scenario_of(grid_us(k));
-        if (from_us < 0) break;
+        int64_t to_us = from_us;
+        from_us = scenario_of(grid_us(k - 1));
+        if (from_us < 0 || stamp_of(to_us) <= last_seen) break;
         if (!gpu->samples_while_idle && is_idle(gpu, from_us, to_us)) continue;
         ends[count] = to_us;
         starts[count++] = from_us;
@@ -63,7 +73,7 @@ size_t ring_entries(const struct gpu *gpu, int64_t now_us, int64_t ends[], int64
 }
 
 static nvmlSample_t sample_of(const struct gpu *gpu, unsigned type, int64_t from_us, int64_t to_us) {
-    nvmlSample_t sample = {.timeStamp = (unsigned long long)(epoch_of(to_us) + scenario->sample_clock_offset_us)};
+    nvmlSample_t sample = {.timeStamp = stamp_of(to_us)};
     sample.sampleValue.ullVal = 0;
     switch (type) {
         case POWER_SAMPLES: sample.sampleValue.uiVal = (unsigned)steps_at_milli(&gpu->power, to_us); break;
@@ -89,6 +99,30 @@ static void spoil(nvmlSample_t samples[], unsigned *count) {
     *count += 2;
 }
 
+static unsigned made_samples(const struct gpu *gpu, unsigned type, int64_t now_us, uint64_t last_seen, nvmlSample_t fresh[]) {
+    int64_t ends[RING_SIZE], starts[RING_SIZE];
+    unsigned found = (unsigned)ring_entries(gpu, now_us, last_seen, ends, starts);
+    for (unsigned i = 0; i < found; i++) fresh[i] = sample_of(gpu, type, starts[i], ends[i]);
+    if (gpu->ring_garbage && found > 0) spoil(fresh, &found);
+    return found;
+}
+
+/* The newest entries of a recorded ring that were there by now, oldest first, with the time stamps that they had. */
+static unsigned recorded_samples(const struct gpu *gpu, unsigned type, int64_t now_us, uint64_t last_seen,
+                                 nvmlSample_t fresh[]) {
+    const struct recording *ring = type == GPU_UTILIZATION_SAMPLES ? &gpu->ring_util : &gpu->ring_mem_util;
+    size_t end = 0;
+    while (end < ring->count && ring->at_us[end] <= now_us) end++;
+    size_t start = end > gpu->ring_size ? end - gpu->ring_size : 0;
+    unsigned found = 0;
+    for (size_t i = start; i < end; i++) {
+        if (stamp_of(ring->at_us[i]) <= last_seen) continue;
+        fresh[found].timeStamp = stamp_of(ring->at_us[i]);
+        fresh[found++].sampleValue.ullVal = (unsigned)ring->value[i];
+    }
+    return found;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned type, unsigned long long last_seen,
                                          unsigned *value_type, unsigned *count, nvmlSample_t *samples) {
     struct call call;
@@ -98,21 +132,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned type, uns
     if (type == 3 || type == 4 || type > MEM_CLOCK_SAMPLES) return NVML_ERROR_NOT_SUPPORTED;
     *value_type = UNSIGNED_INT;
     if (samples == NULL) {
-        *count = RING_SIZE;
+        *count = call.gpu->ring_size;
         return NVML_SUCCESS;
     }
     REQUIRE(*count > 0);
 
-    int64_t ends[RING_SIZE], starts[RING_SIZE];
-    nvmlSample_t fresh[RING_SIZE];
-    unsigned found = 0;
-    size_t held = ring_entries(call.gpu, call.now_us, ends, starts);
-    for (size_t i = 0; i < held; i++) {
-        fresh[found] = sample_of(call.gpu, type, starts[i], ends[i]);
-        if (fresh[found].timeStamp > last_seen) found++;
-    }
+    bool recorded = call.gpu->ring_recorded && (type == GPU_UTILIZATION_SAMPLES || type == MEMORY_UTILIZATION_SAMPLES);
+    nvmlSample_t fresh[RECORDED_RING_MAX];
+    unsigned found = recorded ? recorded_samples(call.gpu, type, call.now_us, last_seen, fresh)
+                              : made_samples(call.gpu, type, call.now_us, last_seen, fresh);
     if (found == 0) return NVML_ERROR_NOT_FOUND;
-    if (call.gpu->ring_garbage) spoil(fresh, &found);
     if (found < *count) *count = found;
     for (unsigned i = 0; i < *count; i++) samples[i] = fresh[i];
     return NVML_SUCCESS;

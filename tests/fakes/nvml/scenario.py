@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.fakes.nvml.steps import constant
+from tests.fakes.nvml.lines import scenario_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.fakes.nvml.devices import Fault, Gpu, MigInstance, Process, Xid
+    from tests.fakes.nvml.devices import Gpu, ThrottleReason
+    from tests.fakes.nvml.faults import Fault, Xid
     from tests.fakes.nvml.steps import Steps
 
 RING_SIZE = 72
@@ -32,12 +32,17 @@ class RingEntry:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the fake driver plays; `start_ms` (milliseconds since the epoch) may lie in the past."""
+    """What the fake driver plays; `start_ms` (milliseconds since the epoch) may lie in the past.
+
+    `reloads` are moments (seconds since the start) at which the driver is loaded again: every counter that does not live
+    on the card begins anew. What calls answer meanwhile is up to the faults.
+    """
 
     gpus: tuple[Gpu, ...]
     start_ms: int
     faults: tuple[Fault, ...] = ()
     xids: tuple[Xid, ...] = ()
+    reloads: tuple[float, ...] = ()
     driver_version: str = "580.65.06"
     cuda_driver_version: int = 13000
     sample_clock_offset_us: int = 0
@@ -49,7 +54,7 @@ class Scenario:
     def write(self, path: Path) -> Path:
         """Writes the scenario file, whole or not at all, and returns its path."""
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text("\n".join(self._lines()) + "\n", encoding="utf-8")
+        partial.write_text("\n".join(scenario_lines(self)) + "\n", encoding="utf-8")
         partial.replace(path)
         return path
 
@@ -60,6 +65,23 @@ class Scenario:
             "LD_LIBRARY_PATH": str(folder) if not library_path else f"{folder}:{library_path}",
             "FALLOW_FAKE_NVML": str(path),
         }
+
+    def epochs_ms(self, gpu: int) -> tuple[int, ...]:
+        """The moments (milliseconds since the start) at which a GPU's counters begin anew, in order of time."""
+        moments = {round(at_s * 1000) for at_s in (*self.reloads, *self.gpus[gpu].resets)}
+        return tuple(sorted(moments))
+
+    def counters_since_ms(self, gpu: int, t_ms: int) -> int:
+        """When the epoch began that holds at `t_ms`; 0 for the first one, which began before the scenario."""
+        return max((at_ms for at_ms in self.epochs_ms(gpu) if at_ms <= t_ms), default=0)
+
+    def energy_mj(self, gpu: int, t_ms: int) -> int:
+        """The energy counter at a whole millisecond: exact."""
+        return self.gpus[gpu].energy_mj_at_ms(t_ms, self.counters_since_ms(gpu, t_ms))
+
+    def throttled_ns(self, gpu: int, reason: ThrottleReason, t_ms: int) -> int:
+        """The counter of time with clocks held down for a reason, at a whole millisecond: exact."""
+        return self.gpus[gpu].throttled_ns_at_ms(reason, t_ms, self.counters_since_ms(gpu, t_ms))
 
     def ring(self, gpu: int, after_us: int, until_us: int) -> tuple[RingEntry, ...]:
         """The entries with time stamps in (after_us, until_us], in the clock of the samples, oldest first."""
@@ -76,21 +98,6 @@ class Scenario:
             return None
         util_pct, mem_util_pct = _percent(gpu.util, t0_us, t1_us), _percent(gpu.mem_util, t0_us, t1_us)
         return RingEntry(end_us + self.sample_clock_offset_us, end_us - before_us, util_pct, mem_util_pct)
-
-    def _lines(self) -> Iterator[str]:
-        yield "fallow-fake-nvml 1"
-        yield f"start_ms {self.start_ms}"
-        yield f"sample_clock_offset_us {self.sample_clock_offset_us}"
-        yield f"driver_version {self.driver_version}"
-        yield f"cuda_driver_version {self.cuda_driver_version}"
-        for fault in self.faults:
-            where = "-" if fault.gpu is None else fault.gpu
-            span = f"{_ms(fault.start_s)} {_ms(fault.end_s)}"
-            yield f"fault {fault.kind} {where} {fault.function or '-'} {span} {_ms(fault.delay_s)}"
-        for xid in sorted(self.xids, key=lambda xid: xid.at_s):
-            yield f"xid {xid.gpu} {_ms(xid.at_s)} {xid.code}"
-        for index, gpu in enumerate(self.gpus):
-            yield from _gpu_lines(index, gpu)
 
 
 def ms_ago(seconds: float) -> int:
@@ -109,73 +116,3 @@ def _grid_index(epoch_us: int) -> int:
 def _percent(steps: Steps, t0_us: int, t1_us: int) -> int:
     whole = (t1_us - t0_us) * 1000
     return (steps.integral_milli_us(t0_us, t1_us) * 2 + whole) // (whole * 2)
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else str(round(seconds * 1000))
-
-
-def _steps(steps: Steps) -> str:
-    return " ".join(f"{at_ms}:{milli}" for at_ms, milli in steps.encoded())
-
-
-def _gpu_lines(index: int, gpu: Gpu) -> Iterator[str]:
-    gpm_supported = bool(gpu.gpm or gpu.gpm_nan) if gpu.gpm_supported is None else gpu.gpm_supported
-    yield f"gpu {gpu.uuid}"
-    yield f"name {gpu.model}"
-    yield f"serial {gpu.serial}"
-    yield f"pci {gpu.pci_bus_id}"
-    yield f"minor {index if gpu.minor is None else gpu.minor}"
-    yield f"arch {gpu.architecture}"
-    yield f"cc_major {gpu.compute_capability[0]}"
-    yield f"cc_minor {gpu.compute_capability[1]}"
-    yield f"max_sm_clock {gpu.max_sm_clock}"
-    yield f"max_mem_clock {gpu.max_mem_clock}"
-    yield f"power_limit_mw {round(gpu.power_limit_w * 1000)}"
-    yield f"mem_total {gpu.mem_total_bytes}"
-    yield f"mem_reserved {gpu.mem_reserved_bytes}"
-    yield f"energy_offset_mj {gpu.energy_offset_mj}"
-    yield f"gpm_supported {gpm_supported:d}"
-    for flag in ("samples_while_idle", "ring_garbage", "ring_keeps_old", "mig_capable", "persistence", "ecc"):
-        yield f"{flag} {getattr(gpu, flag):d}"
-    for key, steps in _gpu_steps(gpu).items():
-        yield f"{key} {_steps(steps)}"
-    yield from _activity_lines("", gpu.processes, gpu.gpm, gpu.gpm_nan)
-    for instance in gpu.mig:
-        yield from _mig_lines(gpu, instance)
-
-
-def _gpu_steps(gpu: Gpu) -> dict[str, Steps]:
-    return {
-        "util": gpu.util,
-        "mem_util": gpu.mem_util,
-        "mem_used": gpu.mem_used,
-        "power": gpu.power_w,
-        "temperature": gpu.temperature_c,
-        "mem_temperature": gpu.mem_temperature_c,
-        "sm_clock": gpu.sm_clock,
-        "mem_clock": gpu.mem_clock,
-        "throttle": gpu.throttle,
-        "mig_mode": constant(1 if gpu.mig else 0) if gpu.mig_mode is None else gpu.mig_mode,
-    }
-
-
-def _mig_lines(gpu: Gpu, instance: MigInstance) -> Iterator[str]:
-    ids = f"{instance.slot} {instance.gi} {instance.ci} {instance.gpu_slices} {instance.compute_slices}"
-    span = f"{_ms(instance.start_s)} {_ms(instance.end_s)}"
-    yield f"mig {instance.uuid} {ids} {instance.mem_total_bytes} {span}"
-    yield f"mig_name {gpu.model} MIG {instance.profile}"
-    yield f"mig_mem_used {_steps(instance.mem_used)}"
-    yield from _activity_lines("mig_", instance.processes, instance.gpm, instance.gpm_nan)
-
-
-def _activity_lines(
-    prefix: str, processes: tuple[Process, ...], gpm: Mapping[int, Steps], gpm_nan: tuple[int, ...]
-) -> Iterator[str]:
-    for process in processes:
-        mem = "-" if process.mem_bytes is None else process.mem_bytes
-        yield f"{prefix}process {process.pid} {process.kind} {_ms(process.start_s)} {_ms(process.end_s)} {mem}"
-    for metric, steps in gpm.items():
-        yield f"{prefix}gpm {metric} {_steps(steps)}"
-    for metric in gpm_nan:
-        yield f"{prefix}gpm_nan {metric}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MICROSECONDS = 1_000_000
-_FAR_FUTURE_US = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,22 @@ class Steps:
     """
 
     points: tuple[tuple[float, float], ...]
+    _starts_us: list[int] = field(init=False, repr=False, compare=False)
+    _milli: list[int] = field(init=False, repr=False, compare=False)
+    _before: list[int] = field(init=False, repr=False, compare=False)
+    """Integral from the first moment to each moment, so that a long scenario is as quick to ask as a short one."""
 
     def __post_init__(self) -> None:
         if not self.points:
             raise ValueError("steps need at least one point")
-        moments = [at_ms for at_ms, _ in self.encoded()]
-        if any(later <= earlier for earlier, later in pairwise(moments)):
+        starts_us = [at_ms * 1000 for at_ms, _ in self.encoded()]
+        milli = [value for _, value in self.encoded()]
+        if any(later <= earlier for earlier, later in pairwise(starts_us)):
             raise ValueError("steps must be at least 1 ms apart and in order of time")
+        pieces = ((end - start) * value for (start, end), value in zip(pairwise(starts_us), milli, strict=False))
+        object.__setattr__(self, "_starts_us", starts_us)
+        object.__setattr__(self, "_milli", milli)
+        object.__setattr__(self, "_before", list(accumulate(pieces, initial=0)))
 
     def encoded(self) -> tuple[tuple[int, int], ...]:
         """Moments in milliseconds and values in thousandths of the unit, as the fake driver reads them."""
@@ -36,7 +45,7 @@ class Steps:
 
     def at(self, t: float) -> float:
         """The value at t seconds."""
-        return self._milli_at(_us(t)) / 1000
+        return self._milli[self._piece(_us(t))] / 1000
 
     def mean(self, t0: float, t1: float) -> float:
         """The time-weighted mean from t0 to t1 seconds."""
@@ -53,18 +62,26 @@ class Steps:
 
     def integral_milli_us(self, from_us: int, to_us: int) -> int:
         """The exact integral, in thousandths of the unit times microseconds."""
-        return sum((end - start) * milli for start, end, milli in self._pieces(from_us, to_us))
+        return self._until(to_us) - self._until(from_us)
 
-    def _milli_at(self, t_us: int) -> int:
-        return next(milli for _, _, milli in self._pieces(t_us, t_us + 1))
+    def map(self, of: Callable[[float], float]) -> Steps:
+        """The same moments, each value replaced by `of` it."""
+        return Steps(tuple((at_s, of(value)) for at_s, value in self.points))
+
+    def _piece(self, t_us: int) -> int:
+        return max(bisect_right(self._starts_us, t_us) - 1, 0)
+
+    def _until(self, t_us: int) -> int:
+        """The integral from the first moment on; negative before it, where the first value holds too."""
+        piece = self._piece(t_us)
+        return self._before[piece] + self._milli[piece] * (t_us - self._starts_us[piece])
 
     def _pieces(self, from_us: int, to_us: int) -> Iterator[tuple[int, int, int]]:
-        encoded = self.encoded()
-        starts = [-_FAR_FUTURE_US, *(at_ms * 1000 for at_ms, _ in encoded[1:])]
-        ends = [*starts[1:], _FAR_FUTURE_US]
-        for start, end, (_, milli) in zip(starts, ends, encoded, strict=True):
-            if start < to_us and from_us < end:
-                yield max(start, from_us), min(end, to_us), milli
+        first, last = self._piece(from_us), self._piece(to_us - 1)
+        for piece in range(first, last + 1):
+            start = from_us if piece == first else self._starts_us[piece]
+            end = to_us if piece == last else self._starts_us[piece + 1]
+            yield start, end, self._milli[piece]
 
 
 def constant(value: float) -> Steps:

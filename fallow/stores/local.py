@@ -1,55 +1,17 @@
-"""Stores: where a lake's files lie. One class per kind of place, all with the same five verbs."""
+"""A folder on a local or network file system."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from fallow.errors import LakeError, UsageError
+from fallow.errors import LakeError
+from fallow.stores.model import Stored, not_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@dataclass(frozen=True)
-class Stored:
-    """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
-
-    The version is another text whenever the content may have changed.
-    """
-
-    key: str
-    size_bytes: int
-    version: str
-
-
-class Store(Protocol):
-    """What the lake asks of a place for files. Writers never share a key and need no rename and no condition."""
-
-    root: str
-
-    def exists(self) -> bool:
-        """Whether the root is there."""
-        ...
-
-    def list(self, prefix: str) -> Iterator[Stored]:
-        """Every whole file below the prefix, in no order."""
-        ...
-
-    def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Removes the key; one that is gone already is no error."""
-        ...
-
-    def url(self, key: str) -> str:
-        """What a Parquet reader opens."""
-        ...
 
 
 class LocalStore:
@@ -88,6 +50,17 @@ class LocalStore:
                 facts = entry.stat()
                 yield Stored(entry.path[len(self.root) + 1 :], facts.st_size, str(facts.st_mtime_ns))
 
+    def look(self, key: str) -> Stored | None:
+        """The file under the key; opened for it, because a network file system asks its server anew for an open file."""
+        try:
+            with Path(self.root, key).open("rb") as file:
+                facts = os.fstat(file.fileno())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise LakeError(f"cannot open {self.root}/{key}: {error.strerror}", "check its permissions") from error
+        return Stored(key, facts.st_size, str(facts.st_mtime_ns))
+
     def put(self, key: str, data: bytes) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
         target = Path(self.root, key)
@@ -107,6 +80,12 @@ class LocalStore:
                 f"cannot write {target}: {error.strerror}",
                 "check that the lake is a folder with space that this user may write",
             ) from error
+
+    def confirm(self, key: str, data: bytes) -> None:
+        """Compares the size: the file was synced under another name and the name is all that can still be missing."""
+        found = self.look(key)
+        if found is None or found.size_bytes != len(data):
+            raise not_kept(f"{self.root}/{key}", len(data), found)
 
     def delete(self, key: str) -> None:
         """Removes the file; its folder stays, also where it was the last."""
@@ -137,19 +116,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-STORES = {"file": LocalStore}
-"""Store class per URL scheme; a location without a scheme is a folder."""
-
-
-def open_store(location: str) -> Store:
-    """The store at a location; UsageError where its scheme has no store."""
-    scheme, separator, _ = location.partition("://")
-    if not separator:
-        scheme = "file"
-    if scheme not in STORES:
-        raise UsageError(
-            f"no store for {scheme}:// in {location}", "give a local or network folder; object stores are not built yet"
-        )
-    return STORES[scheme](location)

@@ -1,0 +1,206 @@
+"""What the kubelet of this node says about pods, asked in the background and remembered.
+
+Two questions: the pod-resources socket (which container was given which GPUs; every 30 s) and, where an address is set,
+the list of pods (container ids and labels; every ten minutes, and when a container shows up that is not on it).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.attribution.background import Background
+from agent.attribution.pods_of_processes import Allocation, PodName, Sighting, match_by_gpu
+from agent.attribution.text import printable, printable_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.attribution.background import Answer
+    from agent.attribution.cgroup import Placement
+    from agent.attribution.failures import Failures
+    from agent.attribution.pod_resources import PodContainer
+    from agent.attribution.settings import AttributionSettings
+
+_ALLOCATION_MS = 30_000
+_NEWS_MS = 5_000  # a new container is worth asking early, though not at every tick
+_PODS_MS = 600_000
+_PODS_NEWS_MS = 30_000
+_LOOKS = 3  # a container that the list has left out so often is none of the kubelet's
+_CURRENT_MS = 120_000
+_SOCKET_TIMEOUT_S = 1.0
+_PROGRAM_TIMEOUT_S = 20.0
+_LOCAL_S = 0.05
+
+_RUNTIMES = {"docker": "docker", "containerd": "containerd", "cri-o": "cri-o"}
+
+
+class PodsFailedError(Exception):
+    """The program that asks for pods has failed; the message is what it said."""
+
+
+class Kubelet:
+    """The kubelet's views; both stay as they were while it does not answer."""
+
+    def __init__(self, settings: AttributionSettings, proc: str, failures: Failures) -> None:
+        self._settings = settings
+        self._proc = proc
+        self._failures = failures
+        self._asking: Background[Allocation] = Background("fallow-pod-resources")
+        self._allocation: Allocation | None = None
+        self._asked_ms: int | None = None
+        self._asking_pods: Background[list[dict[str, Any]]] = Background("fallow-pods")
+        self._asked_pods_ms: int | None = None
+        self._containers: dict[str, PodName] = {}
+        self._pods: dict[str, PodName] = {}
+        self._seen: set[str] = set()
+        self._looked_for: dict[str, int] = {}
+
+    @property
+    def on(self) -> bool:
+        """Whether there is anybody to ask: a socket that is there or was, or an address."""
+        return bool(self._settings.kubelet_url) or self._has_socket()
+
+    def refresh(self, placements: Sequence[Placement], now_ms: int, wait_s: float = _LOCAL_S) -> None:
+        """Asks what is due and takes what has come; waits only where a container is new.
+
+        Args:
+            placements: where the processes of now run.
+            now_ms: wall clock.
+            wait_s: how long a new container may hold up the tick.
+        """
+        self.wait(0.0)
+        ids = {each.container_id for each in placements if each.container_id is not None and _may_be_pod(each)}
+        new, self._seen = bool(ids - self._seen), ids
+        if self._has_socket() and _due(self._asked_ms, now_ms, _NEWS_MS if new else _ALLOCATION_MS):
+            self._ask_allocation(now_ms)
+        if self._settings.kubelet_url:
+            missing = ids - self._containers.keys()
+            self._looked_for = {each: self._looked_for.get(each, 0) for each in missing}
+            news = any(looks < _LOOKS for looks in self._looked_for.values())
+            if _due(self._asked_pods_ms, now_ms, _PODS_NEWS_MS if news else _PODS_MS):
+                self._ask_pods(now_ms)
+        if new:
+            self.wait(wait_s)
+
+    def wait(self, wait_s: float) -> None:
+        """Takes the answers that are there, or come within the wait."""
+        if allocation := self._asking.take(wait_s):
+            self._take_allocation(allocation)
+        if pods := self._asking_pods.take(wait_s):
+            self._take_pods(pods)
+
+    def pods_by_gpu(self, now_ms: int) -> dict[str, list[PodContainer]] | None:
+        """Containers by GPU; None where the last answer is missing or older than two minutes."""
+        if self._allocation is None or abs(now_ms - self._allocation.asked_ms) > _CURRENT_MS:
+            return None
+        return {gpu: list(holders) for gpu, holders in self._allocation.holders.items()}
+
+    def locate(self, sightings: Sequence[Sighting]) -> dict[Placement, PodName]:
+        """Pods by placement, as far as they are known."""
+        found = {}
+        for placement in {sighting.placement for sighting in sightings}:
+            pod = self._containers.get(placement.container_id or "") or self._pods.get(placement.pod_uid or "")
+            if pod is not None:
+                found[placement] = pod
+        if self._allocation is not None:
+            known = {placement.pod_uid for placement in found}
+            taken = {(pod.namespace, pod.pod) for pod in found.values()}
+            rest = [sighting for sighting in sightings if sighting.placement.pod_uid not in known]
+            by_uid = match_by_gpu(rest, self._allocation, taken)
+            found |= {
+                sighting.placement: by_uid[uid]
+                for sighting in rest
+                if (uid := sighting.placement.pod_uid or "") in by_uid
+            }
+        return found
+
+    def _has_socket(self) -> bool:
+        path = self._settings.pod_resources
+        return bool(path) and (self._allocation is not None or Path(path).exists())
+
+    def _ask_allocation(self, now_ms: int) -> None:
+        if self._asking.busy:
+            return
+        path, proc = self._settings.pod_resources, self._proc
+        self._asked_ms = now_ms
+        self._asking.ask(lambda: _allocation(path, proc, now_ms))
+
+    def _take_allocation(self, answer: Answer[Allocation]) -> None:
+        if answer.result is not None:
+            self._allocation = answer.result
+            self._failures.worked("pod_resources")
+            return
+        path = self._settings.pod_resources
+        reason = printable_text(getattr(answer.error, "strerror", None) or str(answer.error))
+        self._failures.failed("pod_resources", f"the kubelet's socket {path} cannot be used: {reason}; mount its folder, not the "
+                              "socket, and let the agent read it")  # fmt: skip
+
+    def _ask_pods(self, now_ms: int) -> None:
+        if self._asking_pods.busy:
+            return
+        self._looked_for = {each: looks + 1 for each, looks in self._looked_for.items()}
+        settings = self._settings
+        self._asked_pods_ms = now_ms
+        self._asking_pods.ask(lambda: _pods(settings))
+
+    def _take_pods(self, answer: Answer[list[dict[str, Any]]]) -> None:
+        if answer.result is None:
+            self._failures.failed("pods", printable_text(str(answer.error)))
+            return
+        self._failures.worked("pods")
+        self._containers, self._pods = {}, {}
+        for pod in answer.result:
+            self._remember(pod)
+
+    def _remember(self, pod: dict[str, Any]) -> None:
+        namespace, name = printable_text(pod["namespace"]), printable_text(pod["pod"])
+        texts = {printable_text(key): printable_text(value) for key, value in pod["labels"].items()}
+        labels = json.dumps(texts, sort_keys=True, separators=(",", ":"))
+        self._pods[pod["uid"]] = PodName(namespace, name, None, labels)
+        for container_id, container in pod["containers"].items():
+            runtime, _, plain = container_id.rpartition("://")
+            self._containers[plain] = PodName(
+                namespace, name, printable_text(container), labels, _RUNTIMES.get(runtime)
+            )
+
+
+def _may_be_pod(placement: Placement) -> bool:
+    """Containers that Docker or podman runs on their own account are none of the kubelet's."""
+    return placement.pod_uid is not None or placement.container_runtime not in ("docker", "podman")
+
+
+def _due(asked_ms: int | None, now_ms: int, after_ms: int) -> bool:
+    return asked_ms is None or abs(now_ms - asked_ms) >= after_ms
+
+
+def _allocation(path: str, proc: str, now_ms: int) -> Allocation:
+    # on hosts without Kubernetes, h2 stays out of memory
+    from agent.attribution import grpc_unary, pod_resources  # noqa: PLC0415
+
+    message = grpc_unary.call(path, pod_resources.METHOD, _SOCKET_TIMEOUT_S)
+    return Allocation(pod_resources.parse_list(message, pod_resources.read_minors(proc)), now_ms)
+
+
+def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
+    """The pods; raises PodsFailedError."""
+    places = (settings.kubelet_url, settings.kubelet_token_file, settings.kubelet_ca_file)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "agent.attribution.pods", *places],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise PodsFailedError(
+            f"the kubelet at {settings.kubelet_url} did not answer within {_PROGRAM_TIMEOUT_S:g} s"
+        ) from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise PodsFailedError(
+            printable(said[-1])[:500] if said else f"asking for pods ended with code {done.returncode}"
+        )
+    pods: list[dict[str, Any]] = json.loads(done.stdout)
+    return pods

@@ -1,0 +1,152 @@
+"""Command lines with their secrets masked.
+
+When in doubt it masks: a row that lost a harmless word costs less than one that keeps a password. What no rule can know
+(a secret that stands alone and looks like any word) is listed in docs/attribution.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agent.attribution.secret_names import Secrecy, secrecy
+from agent.attribution.secret_shapes import mask_shapes
+from agent.attribution.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MASK = "***"
+LONGEST = 1000
+"""Characters of a command line that are kept."""
+
+_LONGEST_SEARCHED = 4 * LONGEST
+_BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
+
+# one word of a shell: quoted parts, which may hold blanks, and the rest up to a blank
+_WORD = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\.|[^ "'\\]|\\$)+"""
+_SCHEME = r"(?:(?:bearer|basic|digest|negotiate|token|apikey) +)?"
+_VALUE = re.compile(rf"{_SCHEME}{_WORD}", re.IGNORECASE)
+_NAME = re.compile(r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2}))[A-Za-z_][\w.\-]*")  # also behind an encoded `?` or `&`
+_CLOSING = re.compile(r"""["'\])\\]*""")
+_OPERATOR = re.compile(r" *(?::=|=>|==|%3[DdAa]|[=:]) *")
+_BEFORE_OPTION = ("", " ", '"', "'", "`", "(", ",", "[")
+_OPTION = re.compile(r"--[A-Za-z]")
+_PLAIN_NUMBER = re.compile(r"[0-9][0-9.,_]*[kKmMgG]?")
+
+# programs that take a secret behind a short option, and a word without which they do not
+_SHORT: tuple[tuple[tuple[str, ...], str, str | None], ...] = (
+    (("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow", "mysqlcheck", "mysqlpump"), "p", None),
+    (("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-import", "mariadb-show", "mariadb-check"), "p", None),
+    (
+        ("sshpass", "mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "mongoimport", "7z", "7za"),
+        "p",
+        None,
+    ),
+    (("redis-cli", "valkey-cli", "cqlsh", "http", "https"), "ap", None),
+    (("ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldapwhoami", "ldappasswd"), "w", None),
+    (("sqlcmd", "bcp", "isql", "tsql", "zip", "unzip"), "P", None),
+    (("curl", "wget", "smbclient"), "uU", None),
+    (("docker", "podman", "buildah", "skopeo", "helm", "crane", "oras", "nerdctl", "az", "oc"), "p", "login"),
+)
+_PROGRAM = re.compile(r"[\w.\-]+")
+
+
+def mask_arguments(arguments: Sequence[bytes]) -> str:
+    """The command line as one text of at most 1,000 characters, secrets written as `***`."""
+    texts = [printable(argument.translate(_BLANKS)) for argument in arguments]
+    text = " ".join(_masked(texts))
+    if len(text) > _LONGEST_SEARCHED:  # between words, for half a secret has no shape
+        text = f"{text[:_LONGEST_SEARCHED].rpartition(' ')[0]} {MASK}"
+    text = mask_shapes(text, MASK)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _masked(texts: Sequence[str]) -> Iterable[str]:
+    short = _short_options(texts)
+    owed = Secrecy.NONE
+    for text in texts:
+        if owed is not Secrecy.NONE and not _OPTION.match(text):
+            yield _value(text, owed)
+            owed = Secrecy.NONE
+            continue
+        masked, owed = _Scan(text, short).run()
+        yield masked
+
+
+def _value(value: str, owed: Secrecy) -> str:
+    return value if owed is Secrecy.UNLESS_NUMBER and _PLAIN_NUMBER.fullmatch(value) else MASK
+
+
+def _short_options(texts: Sequence[str]) -> re.Pattern[str] | None:
+    """Short options that carry a secret for one of the programs in this command line."""
+    words = {word.rpartition("/")[2] for text in texts for word in _PROGRAM.findall(text)}
+    letters = {
+        letter
+        for programs, options, needs in _SHORT if words.intersection(programs) and (needs is None or needs in words)
+        for letter in options
+    }  # fmt: skip
+    return re.compile(rf"(?:^|(?<=[ \"'`(]))-[{''.join(sorted(letters))}]") if letters else None
+
+
+class _Scan:
+    """One argument: a single word mostly, but also a script (`bash -c`) or a command line rewritten by its program."""
+
+    def __init__(self, text: str, short: re.Pattern[str] | None) -> None:
+        self._text = text
+        self._short = short
+        self._parts: list[str] = []
+        self._kept = 0
+
+    def run(self) -> tuple[str, Secrecy]:
+        """The masked text, and what is owed where an option at its end has its value in the next argument."""
+        at, owed = 0, Secrecy.NONE
+        while at < len(self._text) and owed is Secrecy.NONE:
+            option = self._short.search(self._text, at) if self._short else None
+            name = _NAME.search(self._text, at)
+            if option and (name is None or option.start() < name.start()):
+                at, owed = self._behind_option(option.end(), Secrecy.ALWAYS)
+            elif name:
+                at, owed = self._behind_name(name)
+            else:
+                break
+        return "".join([*self._parts, self._text[self._kept :]]), owed
+
+    def _behind_name(self, name: re.Match[str]) -> tuple[int, Secrecy]:
+        """Where to go on behind a name, its value masked if it is a secret's."""
+        level = secrecy(name[0])
+        if level is Secrecy.NONE:
+            return name.end(), level
+        closing = _CLOSING.match(self._text, name.end())
+        after = closing.end() if closing else name.end()
+        before = self._text[: name.start()]
+        bare = before.rstrip("-+~")
+        if operator := _OPERATOR.match(self._text, after):
+            # in quotes with its name, or all that the argument consists of: the value may hold blanks
+            whole = after > name.end() or bare.endswith(('"', "'", "`")) or not bare.strip("/")
+            return self._mask(operator.end(), level, to_end=whole)
+        if before.endswith("-") and bare[-1:] in _BEFORE_OPTION:
+            return self._mask(after, level, to_end=True) if after > name.end() else self._behind_option(after, level)
+        return name.end(), Secrecy.NONE
+
+    def _behind_option(self, at: int, level: Secrecy) -> tuple[int, Secrecy]:
+        """Masks the value of an option, attached to it or behind blanks."""
+        while at < len(self._text) and self._text[at] == " ":
+            at += 1
+        if _OPTION.match(self._text, at):
+            return at, Secrecy.NONE
+        return self._mask(at, level, to_end=False)
+
+    def _mask(self, at: int, level: Secrecy, *, to_end: bool) -> tuple[int, Secrecy]:
+        """Masks the value that begins here; where the text ends first, the next argument owes it."""
+        if at >= len(self._text):
+            return at, level
+        value = _VALUE.match(self._text, at)
+        end = value.end() if value else len(self._text)
+        if level is Secrecy.UNLESS_NUMBER and _PLAIN_NUMBER.fullmatch(self._text, at, end):
+            return end, Secrecy.NONE
+        if to_end:
+            end = len(self._text)
+        self._parts += (self._text[self._kept : at], MASK)
+        self._kept = end
+        return end, Secrecy.NONE

@@ -1,0 +1,123 @@
+"""Whose the processes on the GPUs are: what all sources say together, one row each."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from agent.attribution.failures import Failures
+from agent.attribution.kubelet import Kubelet
+from agent.attribution.names import LoginNames
+from agent.attribution.namespaces import own_proc, sees_all_processes
+from agent.attribution.pods_of_processes import PodName, Sighting
+from agent.attribution.processes import Process, Processes
+from agent.attribution.slurm import SlurmAccounts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.attribution.cgroup import Placement
+    from agent.attribution.pod_resources import PodContainer
+    from agent.attribution.settings import AttributionSettings
+
+Row = dict[str, Any]
+
+
+class Owners:
+    """Looks processes up; what cannot be seen (another PID namespace, already gone) stays null.
+
+    Answers that take time (user directory, kubelet, Slurm) are asked in the background: they are there at a later look.
+    """
+
+    def __init__(self, settings: AttributionSettings) -> None:
+        self._proc = own_proc(settings.proc)
+        self._sees_all = sees_all_processes(settings.sees_all_processes, self._proc)
+        proc = self._proc or settings.proc
+        self._failures = Failures()
+        self._processes = Processes(proc, with_arguments=settings.command_arguments)
+        self._names = LoginNames(proc, self._failures)
+        self._kubelet = Kubelet(settings, proc, self._failures)
+        self._accounts = SlurmAccounts(settings.scontrol, self._failures)
+        self._now_ms = 0
+
+    @property
+    def sees_all_processes(self) -> bool:
+        """Whether the driver's lists hold every process on the GPUs, so that their length is a count."""
+        return self._sees_all
+
+    def describe(self, rows: Sequence[Row], now_ms: int) -> list[Row]:
+        """The rows of the `process` table with the columns that say whose the process is.
+
+        A column that is unknown is left out. `attribution` is always there: `hidden` where /proc does not show the
+        process, else the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second one on.
+
+        Args:
+            rows: as the NVML worker gives them, each with `pid` and `gpu`; possibly none.
+            now_ms: wall clock, by which answers grow old.
+        """
+        self._now_ms = now_ms
+        found = {} if self._proc is None else self._processes.look(((row["pid"], row["gpu"]) for row in rows), now_ms)
+        present = self._processes.present(now_ms)
+        self._names.look_up({each.user_id for each in present if each.user_id is not None}, now_ms)
+        charged = (each.slurm for each in present if each.slurm.account is None)
+        self._accounts.look_up([slurm.job_id for slurm in charged if slurm.job_id is not None], now_ms)
+        pods = self._pods(present, now_ms) if self._kubelet.on else {}
+        columns = {pid: self._columns(process, pods.get(process.placement)) for pid, process in found.items()}
+        return [row | columns.get(row["pid"], {"attribution": "hidden"}) for row in rows]
+
+    def take_incidents(self) -> list[dict[str, str]]:
+        """What has failed since the last call, each with `kind` and `detail`; once per cause until it works again."""
+        return self._failures.take()
+
+    def pods_by_gpu(self) -> dict[str, list[PodContainer]] | None:
+        """Containers by the GPU or MIG instance that Kubernetes gave them; None where that is not known just now."""
+        return self._kubelet.pods_by_gpu(self._now_ms)
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits until what was asked in the background has come, or the time is over; for a single look at a host."""
+        deadline_s = time.monotonic() + timeout_s
+        self._names.wait(self._now_ms, timeout_s)
+        self._accounts.wait(self._now_ms, max(0.0, deadline_s - time.monotonic()))
+        self._kubelet.wait(max(0.0, deadline_s - time.monotonic()))
+
+    def _pods(self, present: Sequence[Process], now_ms: int) -> dict[Placement, PodName]:
+        placed = [each for each in present if each.placement.container_id is not None]
+        self._kubelet.refresh([each.placement for each in placed], now_ms)
+        return self._kubelet.locate(
+            [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
+        )
+
+    def _columns(self, process: Process, pod: PodName | None) -> Row:
+        placement, slurm = process.placement, process.slurm
+        asked = self._accounts.account(slurm.job_id) if slurm.job_id is not None and slurm.account is None else None
+        sources = (
+            ("proc", True),
+            ("cgroup", placement.known),
+            ("environ", slurm.from_environ or process.ray_job_id is not None),
+            (pod.source if pod else "", pod is not None),
+            ("scontrol", asked is not None),
+        )
+        columns: Row = {
+            "started": process.started_ms,
+            "parent_pid": process.parent_pid,
+            "user": None if process.user_id is None else self._names.name(process.user_id),
+            "command": process.command,
+            "arguments": process.arguments,
+            "cpu_util_pct": process.cpu_util_pct,
+            "host_mem_bytes": process.host_mem_bytes,
+            "container_runtime": placement.container_runtime or (pod.runtime if pod else None),
+            "container_id": placement.container_id,
+            "slurm_job_id": slurm.job_id,
+            "slurm_step_id": slurm.step_id,
+            "slurm_account": slurm.account or asked,
+            "ray_job_id": process.ray_job_id,
+            "attribution": "+".join(name for name, used in sources if used),
+        }
+        if pod is not None:
+            columns |= {
+                "container": pod.container,
+                "pod": pod.pod,
+                "namespace": pod.namespace,
+                "pod_labels": pod.labels,
+            }
+        return {name: value for name, value in columns.items() if value is not None}

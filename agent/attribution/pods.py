@@ -1,0 +1,123 @@
+"""Pods of this node from the kubelet's own address: names, labels and container ids.
+
+Run as a program of its own (`python -m agent.attribution.pods`), as the answer is megabytes of JSON and TLS takes 9 MiB
+to load: both are given back when it ends. Prints one JSON list. The token is sent over TLS alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import sys
+import time
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+_TIMEOUT_S = 5.0
+_MOST_BYTES = 64 * 2**20
+_READ_BYTES = 1 << 20
+_TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1
+
+
+class PodsError(Exception):
+    """The kubelet did not hand out its pods; the message says why and what to do."""
+
+
+def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
+    """Pods as `parse_pods` returns them; raises PodsError."""
+    address = urlsplit(url)
+    if address.scheme != "https" or not address.hostname:
+        raise PodsError(f"{url} is no https address; set kubernetes.kubelet_url such as https://NODE:10250")
+    headers = {"Accept": "application/json"} | _authorization(token_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise PodsError(
+            f"{ca_file} cannot be used as an authority: {error}; check kubernetes.kubelet_ca_file"
+        ) from error
+    connection = HTTPSConnection(address.hostname, address.port or 10250, timeout=_TIMEOUT_S, context=context)
+    try:
+        connection.request("GET", f"{address.path.rstrip('/')}/pods", headers=headers)
+        return parse_pods(json.loads(_whole(connection.getresponse())))
+    except ssl.SSLCertVerificationError as error:
+        raise PodsError(f"the kubelet's certificate is not trusted: {error.verify_message}; name the authority that signed it "
+                        "in kubernetes.kubelet_ca_file, and the node as the certificate does") from error  # fmt: skip
+    except (OSError, HTTPException, ValueError) as error:
+        raise PodsError(f"the kubelet at {url} cannot be asked: {str(error) or type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+def _authorization(token_file: str) -> dict[str, str]:
+    """The header with the token; read at every look, as Kubernetes replaces the file every hour."""
+    if not token_file:
+        return {}
+    try:
+        token = Path(token_file).read_bytes().strip()
+    except OSError as error:
+        raise PodsError(
+            f"{token_file} cannot be read: {error.strerror}; check kubernetes.kubelet_token_file"
+        ) from error
+    # checked here, for an error about a bad header would quote the token
+    if not _TOKEN.fullmatch(token):
+        raise PodsError(f"{token_file} holds no bearer token; check kubernetes.kubelet_token_file")
+    return {"Authorization": f"Bearer {token.decode()}"}
+
+
+def _whole(response: HTTPResponse) -> bytes:
+    if response.status in (401, 403):
+        raise PodsError(f"the kubelet refuses the token ({response.status}); allow `get` on `nodes/pods` "
+                        "(before Kubernetes 1.33 on `nodes/proxy`)")  # fmt: skip
+    if response.status != 200:
+        raise PodsError(f"the kubelet answered with status {response.status}")
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    body = bytearray()
+    while part := response.read(_READ_BYTES):
+        body += part
+        if len(body) > _MOST_BYTES or time.monotonic() > deadline_s:
+            raise PodsError(f"the kubelet's list of pods is longer than {_MOST_BYTES} bytes or {_TIMEOUT_S:g} s")
+    return bytes(body)
+
+
+def parse_pods(pod_list: Any) -> list[dict[str, Any]]:
+    """Namespace, name, uid, labels and containers (id -> name) of each pod in a v1 PodList.
+
+    Raises ValueError for what is no such list.
+    """
+    try:
+        return [_pod(item) for item in pod_list["items"] or ()]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("its answer is no list of pods") from error
+
+
+def _pod(item: dict[str, Any]) -> dict[str, Any]:
+    metadata, status = item["metadata"], item.get("status") or {}
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    return {
+        "namespace": str(metadata["namespace"]),
+        "pod": str(metadata["name"]),
+        "uid": str(metadata["uid"]),
+        "labels": {str(name): str(value) for name, value in (metadata.get("labels") or {}).items()},
+        "containers": {
+            str(each["containerID"]): str(each["name"])
+            for kind in kinds for each in status.get(kind) or () if each.get("containerID")
+        },
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Prints the pods, or on standard error why not."""
+    url, token_file, ca_file = sys.argv[1:]
+    try:
+        print(json.dumps(fetch_pods(url, token_file, ca_file)))
+    except PodsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

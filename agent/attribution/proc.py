@@ -1,0 +1,119 @@
+"""One process as /proc shows it, read with as few system calls as the kernel allows.
+
+psutil asks for more than the agent needs: 32 processes cost it 1.8 ms, a tenth of which is enough here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_STAT_BYTES = 4096
+_CGROUP_BYTES = 65_536
+_ARGUMENT_BYTES = 16_384
+_ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit, which is 2 MiB on common systems
+_CLOCK_STEP_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc/PID/stat says: start and CPU in clock ticks since boot, memory in pages (proc(5))."""
+
+    command: bytes
+    parent_pid: int
+    cpu_ticks: int
+    start_ticks: int
+    resident_pages: int
+
+
+def read_stat(folder: str) -> Stat | None:
+    """The numbers of the process in this folder of /proc; None where it is not shown.
+
+    A command may hold blanks, brackets and line ends, so that only the last `)` ends it.
+    """
+    text = read(f"{folder}/stat", _STAT_BYTES)
+    if text is None:
+        return None
+    opening, closing = text.find(b"("), text.rfind(b")")
+    fields = text[closing + 2 :].split(None, 22)
+    if opening < 0 or len(fields) < 22:
+        return None
+    return Stat(text[opening + 1 : closing], int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]),
+                int(fields[21]))  # fmt: skip
+
+
+def read_user_id(folder: str) -> int | None:
+    """The real user id; the folder's own owner would be root's for a process that may not be dumped."""
+    text = read(f"{folder}/status", _STAT_BYTES) or b""
+    start = text.find(b"\nUid:")
+    return None if start < 0 else int(text[start + 5 :].split(None, 1)[0])
+
+
+def read_cgroup(folder: str) -> str | None:
+    """The text of /proc/PID/cgroup."""
+    text = read(f"{folder}/cgroup", _CGROUP_BYTES)
+    return None if text is None else text.decode(errors="replace")
+
+
+def read_arguments(folder: str) -> list[bytes] | None:
+    """The command line as the program was given it, or as it has rewritten it; cut at 16 KiB."""
+    text = read(f"{folder}/cmdline", _ARGUMENT_BYTES)
+    if not text:
+        return None  # a kernel thread, or a process that has ended and waits for its parent
+    arguments = text.split(b"\0")
+    if len(text) == _ARGUMENT_BYTES or not arguments[-1]:
+        del arguments[-1]  # cut off in the middle, where no mask would know a secret; or nothing behind the last NUL
+    return arguments
+
+
+def read_environ(folder: str) -> bytes | None:
+    """The environment with which the program began; None without the right to read it.
+
+    Needs the same user or CAP_SYS_PTRACE. The bytes hold secrets: take out what is needed and let go of them.
+    """
+    return read(f"{folder}/environ", _ENVIRON_BYTES)
+
+
+class BootTime:
+    """When the machine booted, milliseconds since the epoch, the same at every look.
+
+    The kernel's btime has whole seconds and is constant while clocks are slewed. It moves only where the wall clock is
+    set; then, and only then, it is read again (on hosts with hundreds of CPUs reading /proc/stat takes a millisecond).
+    """
+
+    def __init__(self, proc: str) -> None:
+        self._file = f"{proc}/stat"
+        self._boot_ms: int | None = None
+        self._offset_ns = 0
+
+    def ms(self) -> int | None:
+        """Milliseconds since the epoch; None where the kernel does not say."""
+        offset_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if self._boot_ms is None or abs(offset_ns - self._offset_ns) > _CLOCK_STEP_NS:
+            text = read(self._file, 1 << 22) or b""
+            start = text.find(b"\nbtime ")
+            self._boot_ms = None if start < 0 else int(text[start + 7 :].split(None, 1)[0]) * 1000
+            self._offset_ns = offset_ns
+        return self._boot_ms
+
+
+def read(path: str, most: int) -> bytes | None:
+    """Up to so many bytes of a file of /proc; None where it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = part = os.read(fd, most)
+        while part and len(text) < most and most > _STAT_BYTES:  # /proc hands long files out page by page
+            part = os.read(fd, most - len(text))
+            text += part
+    except OSError:
+        return None  # the process ended between the two calls
+    finally:
+        os.close(fd)
+    return text

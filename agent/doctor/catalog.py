@@ -1,0 +1,135 @@
+"""Which driver runs which CUDA on which card: facts of NVIDIA's documentation, as data.
+
+Sources, as read in November 2026:
+
+- [1] CUDA Toolkit Release Notes, 13.2 Update 2 and 13.3 Update 1: "CUDA Toolkit and Corresponding Driver Versions",
+  "Deprecated Architectures"
+- [2] CUDA Compatibility, "Minor Version Compatibility" and "Forward Compatibility" (R615, September 2026)
+- [3] NVIDIA Data Center Drivers, "CUDA Toolkit, Driver, and Architecture Matrix" and "Supported Drivers and CUDA Toolkit
+  Versions" (R615, September 2026)
+- [4] NVIDIA Driver Installation Guide, "Kernel Modules" (R610)
+- [5] pytorch/pytorch issue 157517 and pytorch/test-infra pull request 7046: architectures in PyTorch's wheels
+- [6] CUDA release notes of the release that brought an architecture: 11.1, 11.4, 11.8, 12.8, 12.9, 13.0; CUTLASS
+  4.8.0dev release notes for Rubin
+- [7] pci.ids of the PCI ID project, 22 August 2026: code names by device id
+
+A CUDA version that is newer than this catalog is judged by its major version alone, and said to be unknown where that
+is unknown too: nothing here is extrapolated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.doctor.versions import Cuda, Version
+
+READ_ON = date(2026, 11, 21)
+"""When the sources were read."""
+
+FULL_DRIVER: dict[Cuda, Version] = {
+    (13, 3): (610, 43, 2), (13, 2): (595, 45, 4), (13, 1): (590, 44, 1), (13, 0): (580, 65, 6),
+    (12, 9): (575, 51, 3), (12, 8): (570, 26), (12, 6): (560, 28, 3), (12, 5): (555, 42, 2), (12, 4): (550, 54, 14),
+    (12, 3): (545, 23, 6), (12, 2): (535, 54, 3), (12, 1): (530, 30, 2), (12, 0): (525, 60, 13),
+    (11, 8): (520, 61, 5), (11, 7): (515, 43, 4), (11, 6): (510, 39, 1), (11, 5): (495, 29, 5), (11, 4): (470, 42, 1),
+    (11, 3): (465, 19, 1), (11, 2): (460, 27, 3), (11, 1): (455, 23), (11, 0): (450, 51, 5),
+    (10, 2): (440, 33), (10, 1): (418, 39), (10, 0): (410, 48), (9, 2): (396, 26), (9, 1): (390, 46), (9, 0): (384, 81),
+    (8, 0): (367, 48), (7, 5): (352, 31), (7, 0): (346, 46),
+}  # fmt: skip
+"""The first Linux driver that has everything of a CUDA version, and the newest CUDA of each driver [1]."""
+
+FAMILY_DRIVER: dict[int, Version] = {13: (580,), 12: (525, 60, 13), 11: (450, 80, 2)}
+"""The first Linux driver that runs any CUDA of a major version, with what it lacks left out [1, 2]."""
+
+UNBUNDLED: tuple[Cuda, ...] = ((13, 4),)
+"""Versions whose release notes name no driver of their own; their major version's driver runs them [1]."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generation of cards and the CUDA versions and driver branches that know it; None: still supported."""
+
+    name: str
+    first_cuda: Cuda
+    last_cuda: Cuda | None = None
+    last_branch: int | None = None
+
+
+_KEPLER_OLD = Generation("Kepler", (6, 0), (10, 2), 470)
+_KEPLER = Generation("Kepler", (6, 0), (11, 8), 470)
+_MAXWELL = Generation("Maxwell", (6, 5), (12, 9), 580)
+_PASCAL = Generation("Pascal", (8, 0), (12, 9), 580)
+_VOLTA = Generation("Volta", (9, 0), (12, 9), 580)
+
+GENERATIONS: dict[tuple[int, int], Generation] = {
+    (3, 0): _KEPLER_OLD, (3, 2): _KEPLER_OLD, (3, 5): _KEPLER, (3, 7): _KEPLER,
+    (5, 0): _MAXWELL, (5, 2): _MAXWELL, (5, 3): _MAXWELL,
+    (6, 0): _PASCAL, (6, 1): _PASCAL, (6, 2): _PASCAL,
+    (7, 0): _VOLTA, (7, 2): _VOLTA,
+    (7, 5): Generation("Turing", (10, 0)),
+    (8, 0): Generation("Ampere", (11, 0)), (8, 6): Generation("Ampere", (11, 1)), (8, 7): Generation("Ampere", (11, 4)),
+    (8, 9): Generation("Ada", (11, 8)),
+    (9, 0): Generation("Hopper", (11, 8)),
+    (10, 0): Generation("Blackwell", (12, 8)), (10, 3): Generation("Blackwell", (12, 9)),
+    (10, 7): Generation("Rubin", (13, 4)),
+    (11, 0): Generation("Blackwell", (13, 0)),
+    (12, 0): Generation("Blackwell", (12, 8)), (12, 1): Generation("Blackwell", (12, 9)),
+}  # fmt: skip
+"""By compute capability [3, 6]."""
+
+OLD_DEVICES: tuple[tuple[int, int, Generation], ...] = (
+    (0x0FC0, 0x103F, _KEPLER), (0x1180, 0x11FF, _KEPLER), (0x1280, 0x130B, _KEPLER),
+    (0x1340, 0x1436, _MAXWELL), (0x1613, 0x1676, _MAXWELL), (0x174D, 0x17FD, _MAXWELL),
+    (0x15C2, 0x15FF, _PASCAL), (0x1725, 0x172F, _PASCAL), (0x1B00, 0x1D56, _PASCAL),
+    (0x1D81, 0x1DF6, _VOLTA),
+)  # fmt: skip
+"""Device ids on the PCI bus (first, last) of generations that drivers have dropped [7]: a driver that no longer knows a
+card does not list it."""
+
+FIRST_OPEN_CAPABILITY = (7, 5)
+"""The open kernel module knows Turing and newer; older cards need the proprietary one [4]."""
+FIRST_OPEN_ONLY_CAPABILITY = (10, 0)
+"""From Blackwell on there is only the open kernel module [4]."""
+
+NEWEST_BRANCH = 615
+"""The newest driver branch at the time of reading [3]."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A data center driver branch and the month after which it gets no more updates."""
+
+    kind: str
+    ends: date
+
+
+BRANCHES: dict[int, Branch] = {
+    535: Branch("long-term support", date(2026, 6, 30)),
+    570: Branch("production", date(2026, 2, 28)),
+    580: Branch("long-term support", date(2028, 6, 30)),
+    595: Branch("production", date(2027, 3, 31)),
+    610: Branch("new feature", date(2026, 8, 31)),
+}
+"""[3]"""
+ENDED_BRANCHES = frozenset(
+    (390, 410, 418, 440, 450, 455, 460, 465, 470, 495, 510, 515, 525, 545, 550, 555, 560, 565, 575, 590)
+)
+"""Branches that [3] lists as ended, or no more; without a date."""
+RECOMMENDED_BRANCH = 580
+"""What to move to from an ended branch: supported longest, and the last one that knows every card since Maxwell."""
+
+TORCH_OLDEST_CAPABILITY: tuple[tuple[Cuda, tuple[int, int]], ...] = (
+    ((13, 0), (7, 5)),
+    ((12, 8), (7, 0)),
+    ((11, 8), (5, 0)),
+)
+"""From which CUDA on PyTorch's wheels leave out cards below which compute capability, newest first [5]."""
+TORCH_BUILDS: tuple[tuple[Cuda, tuple[int, int]], ...] = (
+    ((13, 0), (7, 5)),
+    ((12, 8), (7, 5)),
+    ((12, 6), (5, 0)),
+    ((11, 8), (5, 0)),
+)
+"""Builds of PyTorch to advise, newest first, and the oldest card that every release of such a build has code for [5]."""

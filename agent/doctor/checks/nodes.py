@@ -1,0 +1,116 @@
+"""Device nodes, and whether the user may open them."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from agent.doctor.case import NO_DRIVER
+from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.host import Host, listed, read
+from agent.doctor.users import User, find_user, group_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agent.doctor.case import Case
+
+_MAKE = "sudo nvidia-modprobe -c 0 -u"
+
+
+def minors(host: Host) -> list[int]:
+    """Minor numbers of the GPUs by /proc/driver/nvidia/gpus: /dev/nvidia<minor>."""
+    found = []
+    for path in listed(host.proc / "driver/nvidia/gpus", "*/information"):
+        for line in (read(path) or "").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Device Minor" and value.strip().isdigit():
+                found.append(int(value))
+    return sorted(found)
+
+
+def look(case: Case) -> Iterator[Finding]:
+    """Whether /dev has the control node, one node per GPU and the one for CUDA's memory."""
+    if case.host.wsl:
+        yield skipped("Windows Subsystem for Linux uses /dev/dxg")
+        return
+    if case.driver_absent:
+        yield skipped(NO_DRIVER)
+        return
+    dev = case.host.dev
+    wanted = ["nvidiactl", *(f"nvidia{minor}" for minor in minors(case.host)), "nvidia-uvm"]
+    missing = [name for name in wanted if not (dev / name).exists()]
+    present = [name for name in wanted if name not in missing]
+    facts: Facts = {"present": list(present), "missing": list(missing)}
+    if case.driver.state == "ok":
+        # who answers has its nodes; a container is given those of its own GPUs only, while /proc shows all of them
+        missing = [name for name in missing if name == "nvidia-uvm"]
+    if not missing:
+        yield ok(f"all there: {', '.join(f'/dev/{name}' for name in present)}", facts)
+    elif missing == ["nvidia-uvm"]:
+        yield warning(
+            "/dev/nvidia-uvm is missing: monitoring works, every CUDA program fails with `unknown error` (999)",
+            "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`",
+            "sudo nvidia-modprobe -u -c 0",
+            facts,
+        )
+    else:
+        yield error(
+            f"missing: {', '.join(f'/dev/{name}' for name in missing)}",
+            "hand the devices into the container"
+            if case.host.container
+            else "make them; udev or nvidia-modprobe did not",
+            "nvidia-smi -L" if case.host.container else _MAKE,
+            facts,
+        )
+
+
+def look_at_rights(case: Case) -> Iterator[Finding]:
+    """Whether the user may open them, by their mode and in fact."""
+    user = find_user(case.options.user)
+    nodes = [
+        node for node in listed(case.host.dev, "nvidia*") if node.name[6:] in ("ctl", "-uvm") or node.name[6:].isdigit()
+    ]
+    if user is None:
+        yield error(f"there is no user {case.options.user}", "check --user", f"getent passwd {case.options.user}")
+        return
+    if not nodes:
+        yield skipped("no device nodes to open (see device.nodes)" if not case.driver_absent else NO_DRIVER)
+        return
+    closed = [node for node in nodes if not user.may_use(node)]
+    facts: Facts = {
+        "user": user.name,
+        "control_errno": case.driver.control_errno,
+        "closed": [str(n) for n in closed],
+    }
+    if closed:
+        yield _closed(user, closed, facts)
+    elif case.driver.control_errno == errno.EPERM:
+        yield error(
+            "the nodes' modes are open, yet the kernel refuses them (EPERM): this container's right to the devices was revoked, "
+            "as `systemctl daemon-reload` on the host does",
+            "recreate the container; on the host, make the links that keep the right",
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            facts,
+        )
+    else:
+        yield ok(f"{user.name} may open {len(nodes)} device node(s)", facts)
+
+
+def _closed(user: User, closed: list[Path], facts: Facts) -> Finding:
+    group = group_name(closed[0].stat().st_gid)
+    names = ", ".join(str(node) for node in closed)
+    if group in ("", "root"):
+        return error(
+            f"{user.name} may not open {names} (group root)",
+            "let the driver make them for everybody (NVreg_DeviceFileMode=0666) or for a group of their own",
+            "grep DeviceFile /proc/driver/nvidia/params; ls -l /dev/nvidia*",
+            facts,
+        )
+    return error(
+        f"{user.name} may not open {names}",
+        f"put {user.name} into the group {group} and log in again (a service has to be restarted)",
+        f"sudo usermod -aG {group} {user.name}",
+        facts,
+    )

@@ -1,0 +1,115 @@
+"""CUDA in Python environments on this host: will `import torch` find a GPU?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.doctor.finding import Facts, Finding, error, skipped, warning
+from agent.doctor.judge import CudaOrMajor, DriverFit, Fit, judge_driver, newest_family, torch_build, torch_lacks
+from agent.doctor.pythons import Environment, Package, find_environments
+from agent.doctor.remedies import (
+    NO_VERSION,
+    best_cuda,
+    cards_text,
+    cuda_for,
+    cuda_text,
+    fit_facts,
+    runs,
+    too_new,
+    unknown_cards,
+    ways_out,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.doctor.case import Case
+    from agent.doctor.look import GpuLook
+    from agent.doctor.versions import Version
+
+_TORCH = "torch"
+_NO_IMAGE = "no kernel image is available for execution on the device"
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One package against the driver and the cards."""
+
+    package: Package
+    cuda: CudaOrMajor
+    fit: DriverFit
+    strangers: list[GpuLook]
+
+    @property
+    def badness(self) -> tuple[int, bool, CudaOrMajor]:
+        """The greatest decides: it is the one whose import fails; torch speaks for its own runtime."""
+        grade = 3 if self.fit.fit is Fit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not Fit.FULL)
+        return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
+
+
+def look(case: Case) -> Iterator[Finding]:
+    """Each environment with CUDA in it, by its worst package."""
+    found = find_environments(case.host, case.options.pythons)
+    for environment in found.environments:
+        yield _judge(case, environment)
+    if not found.environments:
+        yield skipped(f"no CUDA wheels in {found.looked_at} Python environment(s)", {"looked_at": found.looked_at})
+    if not found.complete:
+        yield skipped(
+            f"the search ended after {found.looked_at} environments; name others with --python",
+            {"looked_at": found.looked_at},
+            subject="search",
+        )
+
+
+def _judge(case: Case, environment: Environment) -> Finding:
+    names = [f"{package.name} {package.version}" for package in environment.packages]
+    subject = str(environment.folder)
+    facts: Facts = {"packages": names, "active": environment.active}
+    if case.driver_version is None:
+        return skipped(f"{', '.join(names)} in {environment.folder}: {NO_VERSION}", facts, subject=subject)
+    worst = max(_judged(case, environment, case.driver_version), key=lambda each: each.badness)
+    package, cuda = worst.package, cuda_text(worst.cuda)
+    title = f"{package.name} {package.version} (CUDA {cuda}) in {environment.folder}"
+    facts |= {"worst": package.name, "cuda": cuda} | fit_facts(worst.fit)
+    # an environment that only lies about breaks nothing
+    how = error if environment.active else warning
+    if worst.fit.fit is Fit.TOO_NEW:
+        found, remedy = too_new(case, worst.fit), ways_out(case, worst.cuda, worst.fit, _build(case, package))
+    elif worst.strangers:
+        found = f"has no code for {cards_text(worst.strangers)}: programs fail with `{_NO_IMAGE}`"
+        remedy = f"use {_build(case, package, worst.strangers)}"
+    else:
+        return runs(title, case, worst.fit, facts, subject)
+    command = f"{environment.folder}/bin/python -m pip list | grep -iE 'torch|cuda|nvidia|jax|cupy'"
+    return how(f"{title} {found}", remedy, command, facts, subject=subject)
+
+
+def _judged(case: Case, environment: Environment, driver: Version) -> list[_Judged]:
+    return [
+        _Judged(package, package.cuda, judge_driver(package.cuda, driver), _strangers(case, package, package.cuda))
+        for package in environment.packages
+        if package.cuda is not None
+    ]
+
+
+def _strangers(case: Case, package: Package, cuda: CudaOrMajor) -> list[GpuLook]:
+    """Cards without code: unknown to this CUDA, or left out of PyTorch's own builds."""
+    strangers = unknown_cards(case, cuda)
+    major, minor = cuda
+    if strangers or package.name != _TORCH or minor is None:
+        return strangers
+    return [gpu for gpu in case.driver.gpus if gpu.capability and torch_lacks((major, minor), gpu.capability)]
+
+
+def _build(case: Case, package: Package, strangers: list[GpuLook] | None = None) -> str:
+    """Which build to take instead, by the name that the project gives it where that is known."""
+    driver = case.driver_version or ()
+    capabilities = [gpu.capability for gpu in case.driver.gpus if gpu.capability]
+    if package.name == _TORCH and (build := torch_build(driver, capabilities)) is not None:
+        return f"the cu{build[0]}{build[1]} build of torch (its version ends with +cu{build[0]}{build[1]})"
+    if strangers:
+        return f"a build of {package.name} for CUDA {cuda_for(strangers)}"
+    family = newest_family(driver)
+    return f"a build of {package.name} for CUDA {best_cuda(case) if family is None else f'{family}.x'} or older"

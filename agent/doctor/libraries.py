@@ -1,0 +1,89 @@
+"""Where the dynamic loader finds the driver's libraries, in the order in which it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.doctor.host import Host, read
+from agent.doctor.versions import Version, library_version, version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DEFAULT = (
+    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+    "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+    "/run/opengl-driver/lib", "/usr/lib64/nvidia",
+)  # fmt: skip
+"""The loader's own folders, then those of WSL, of Kubernetes' device plugins on some clouds, and of NixOS."""
+_DEEPEST_INCLUDE = 4
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One file that a library's name leads to."""
+
+    folder: str
+    """Where the loader looked."""
+    file: Path
+    """What the name there points to in the end."""
+    by_variable: bool
+    """Whether LD_LIBRARY_PATH leads there, which beats everything else."""
+
+    @property
+    def version(self) -> Version | None:
+        """The driver that it belongs to, by its file name."""
+        return version(library_version(self.file.name) or "")
+
+    @property
+    def stub(self) -> bool:
+        """Whether it is the toolkit's stand-in for linking, which cannot do anything."""
+        return "/stubs" in f"{self.folder}/"
+
+    @property
+    def compat(self) -> bool:
+        """Whether it comes from a forward-compatibility package (cuda-compat-12-8 and its like)."""
+        return "compat" in f"{self.folder}{self.file.parent}"
+
+
+def copies(host: Host, name: str) -> list[Copy]:
+    """The files that a library's name leads to, first the one that the loader takes; each file once."""
+    found: dict[Path, Copy] = {}
+    for folder, by_variable in _search(host):
+        path = Path(folder) / name if by_variable else host.at(f"{folder}/{name}")
+        try:
+            file = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        found.setdefault(file, Copy(folder, file, by_variable))
+    return list(found.values())
+
+
+def versions_of(host: Host, name: str) -> list[Version]:
+    """The driver versions of a library's copies, stubs left out, in the loader's order, each once."""
+    found = [copy.version for copy in copies(host, name) if not copy.stub]
+    return list(dict.fromkeys(each for each in found if each is not None))
+
+
+def _search(host: Host) -> Iterator[tuple[str, bool]]:
+    for folder in host.paths("LD_LIBRARY_PATH"):
+        yield folder, True
+    for folder in (*_configured(host, "/etc/ld.so.conf", 0), *_DEFAULT):
+        yield folder, False
+
+
+def _configured(host: Host, path: str, depth: int) -> list[str]:
+    """The folders of ld.so.conf and of what it includes."""
+    folders = []
+    for line in (read(host.at(path)) or "").splitlines():
+        entry = line.partition("#")[0].strip()
+        if entry.startswith("include ") and depth < _DEEPEST_INCLUDE:
+            pattern = entry.removeprefix("include ").strip()
+            pattern = pattern if pattern.startswith("/") else f"/etc/{pattern}"
+            for file in host.glob(pattern):
+                folders += _configured(host, f"/{file.relative_to(host.root)}", depth + 1)
+        elif entry.startswith("/"):
+            folders.append(entry)
+    return folders

@@ -1,0 +1,147 @@
+"""Finds what Python environments on the host bring along of CUDA, from names of folders; nothing is imported."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.doctor.host import Host, listed, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.doctor.judge import CudaOrMajor
+
+MOST = 64
+"""More environments than that are not looked at."""
+LONGEST_S = 5.0
+"""Nor is the search longer than that."""
+
+_SITE = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib64/python3*/site-packages",
+    "local/lib/python3*/dist-packages",
+)
+_PLACES = ("/usr", "/usr/local", "/opt/*", "/opt/*/envs/*", "/srv/*/venv", "/home/*/.venv", "/opt/conda/envs/*")
+_HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "miniconda3/envs/*", "anaconda3/envs/*",
+         "miniforge3/envs/*", "mambaforge/envs/*", ".conda/envs/*", ".virtualenvs/*", "*/.venv")  # fmt: skip
+_SUFFIX = re.compile(r"(?:-cu|-cuda)(\d\d)(?:\d*x?)(?:-|$)")
+_LOCAL = re.compile(r"\+(?:\w*\.)?cu(\d\d)(\d)")
+_TORCH = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)", re.MULTILINE)
+_WANTED = re.compile(
+    r"torch|jax-cuda\d+-(?:plugin|pjrt)|cupy-cuda\d+x?|nvidia-cuda-runtime(?:-cu\d+)?|"
+    r"(?:vllm|sglang|tensorrt|onnxruntime-gpu|bitsandbytes|cudf|cuml)(?:-cu\d+)?"
+)
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+_CONDA = re.compile(r"(cuda-version|cudatoolkit|cuda-cudart)-(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One distribution and the CUDA that it was built for; None where its name does not tell."""
+
+    name: str
+    version: str
+    cuda: CudaOrMajor | None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment; `active` where the caller's own programs would run in it."""
+
+    folder: Path
+    packages: tuple[Package, ...]
+    active: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """The environments that bring CUDA along, how many were looked at, and whether all were."""
+
+    environments: tuple[Environment, ...]
+    looked_at: int
+    complete: bool
+
+
+def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
+    """Environments with CUDA packages: those given and active first."""
+    begun_s = time.monotonic()
+    seen: set[Path] = set()
+    found: list[Environment] = []
+    for folder, active in _places(host, given):
+        try:
+            real = folder.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        sites = _sites(real, given=active)
+        if real in seen or not sites:
+            continue
+        if len(seen) == MOST or time.monotonic() - begun_s > LONGEST_S:
+            return Found(tuple(found), len(seen), complete=False)
+        seen.add(real)
+        if packages := _packages(real, sites):
+            found.append(Environment(real, packages, active))
+    return Found(tuple(found), len(seen), complete=True)
+
+
+def _places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+    for text in given:
+        path = Path(text).expanduser()
+        # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
+        yield (path.parent.parent if path.is_file() else path), True
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if value := host.environment.get(variable):
+            yield Path(value), True
+    for folder in host.paths("PATH"):
+        if (Path(folder) / "python3").exists():
+            yield Path(folder).parent, False
+    for line in (read(_home(host) / ".conda/environments.txt") or "").splitlines():
+        yield Path(line.strip()), False
+    for place in _PLACES:
+        yield from ((path, False) for path in host.glob(place))
+    for place in _HOME:
+        yield from ((path, False) for path in listed(_home(host), place))
+
+
+def _home(host: Host) -> Path:
+    return Path(host.environment.get("HOME") or "/nonexistent")
+
+
+def _sites(prefix: Path, *, given: bool) -> list[Path]:
+    """The folders of installed packages below a prefix; one that was given may be such a folder itself."""
+    sites = [site.resolve() for pattern in _SITE for site in listed(prefix, pattern)]
+    if not sites and (given or (prefix / "conda-meta").is_dir()):
+        return [prefix]
+    return list(dict.fromkeys(sites))
+
+
+def _packages(prefix: Path, sites: list[Path]) -> tuple[Package, ...]:
+    found: dict[str, Package] = {}
+    for site in sites:
+        for entry in listed(site, "*.dist-info"):
+            name, _, version = entry.name.removesuffix(".dist-info").partition("-")
+            name = re.sub(r"[-_.]+", "-", name).lower()
+            if _WANTED.fullmatch(name):
+                found[name] = Package(name, version, _cuda_of(site, name, version))
+    for entry in listed(prefix / "conda-meta", "cuda*.json"):
+        if match := _CONDA.match(entry.name):
+            found[match[1]] = Package(match[1], f"{match[2]}.{match[3]}", (int(match[2]), int(match[3])))
+    told = [package for package in found.values() if package.cuda is not None]
+    return tuple(sorted(told, key=lambda package: package.name))
+
+
+def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
+    if _RUNTIME.fullmatch(name):
+        major, minor, *_ = [*version.split("."), "", ""]
+        return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+    if match := _LOCAL.search(version):
+        return int(match[1]), int(match[2])
+    if name == "torch" and (match := _TORCH.search(read(site / "torch/version.py") or "")):
+        return int(match[1]), int(match[2])
+    if match := _SUFFIX.search(name):
+        return int(match[1]), None
+    return None

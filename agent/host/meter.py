@@ -1,0 +1,135 @@
+"""One row of the `host` table per interval."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.host import levels, transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent.host.transfers import Transfers
+
+Value = int | float | None
+
+_LOOK_AGAIN_S = 60.0
+_LONGEST = 1.75
+"""Intervals between two looks; beyond it the machine was suspended or intervals were missed, and the mean is not this one's."""
+
+
+def _since_boot_s() -> float:
+    """Never stepped like the wall clock, and goes on while the machine is suspended, unlike `time.monotonic`."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """All counters at one moment."""
+
+    at_s: float
+    cpu: levels.CpuTimes | None
+    pressure_us: Mapping[str, int | None]
+    disks: Transfers | None
+    interfaces: Transfers | None
+
+
+class HostMeter:
+    """Reads the host's counters and differences them from one call to the next.
+
+    Whatever is missing, denied or garbled is null in the row; no call raises.
+    """
+
+    def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = _since_boot_s) -> None:
+        """`proc` and `sys` are where the host's are mounted; the clock may never be put back."""
+        self._proc, self._sys, self._clock_s = proc, sys, clock_s
+        self._before: _Look | None = None
+        self._disks: frozenset[str] | None = None
+        self._interfaces: frozenset[str] | None = None
+        self._found_s = float("-inf")
+
+    def row(self, start_ms: int, interval_ms: int) -> dict[str, Value]:
+        """Columns of the `host` table: levels of this moment, rates and shares as means since the call before.
+
+        Rates are null in the first row, where a counter went back or a device came or went, and where much more or no time
+        has passed since the call before.
+        """
+        look = self._look()
+        before, self._before = self._before, look
+        memory = levels.memory(self._proc)
+        return {
+            "time": start_ms,
+            "interval_ms": interval_ms,
+            "cpu_count": levels.cpu_count(self._sys),
+            "mem_used_bytes": memory.used,
+            "mem_total_bytes": memory.total,
+            "swap_used_bytes": memory.swap_used,
+            **_means(before, look, _LONGEST * interval_ms / 1000),
+        }
+
+    def _look(self) -> _Look:
+        at_s = self._clock_s()
+        if at_s - self._found_s >= _LOOK_AGAIN_S:
+            self._found_s = at_s
+            self._disks = transfers.physical_disks(self._sys)
+            self._interfaces = transfers.physical_interfaces(self._sys)
+        return _Look(
+            at_s,
+            levels.cpu_times(self._proc),
+            levels.pressure_us(self._proc),
+            None if self._disks is None else transfers.disk_transfers(self._proc, self._disks),
+            None if self._interfaces is None else transfers.interface_transfers(self._sys, self._interfaces),
+        )
+
+
+def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Value]:
+    elapsed_s = 0.0 if before is None else now.at_s - before.at_s
+    if before is None or not 0 < elapsed_s <= longest_s:
+        names = ("cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
+                 "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")  # fmt: skip
+        return dict.fromkeys(names)
+    read, written = _per_s(before.disks, now.disks, elapsed_s)
+    received, sent = _per_s(before.interfaces, now.interfaces, elapsed_s)
+    return {
+        "cpu_util_pct": _busy_pct(before.cpu, now.cpu),
+        "cpu_pressure_pct": _waited_pct(before.pressure_us["cpu"], now.pressure_us["cpu"], elapsed_s),
+        "mem_pressure_pct": _waited_pct(before.pressure_us["memory"], now.pressure_us["memory"], elapsed_s),
+        "io_pressure_pct": _waited_pct(before.pressure_us["io"], now.pressure_us["io"], elapsed_s),
+        "disk_read_bytes_per_s": read,
+        "disk_write_bytes_per_s": written,
+        "net_receive_bytes_per_s": received,
+        "net_transmit_bytes_per_s": sent,
+    }
+
+
+def _busy_pct(before: levels.CpuTimes | None, now: levels.CpuTimes | None) -> float | None:
+    """Share of the CPUs' time that was not idle; waiting for I/O is idle, for the CPU could have done something else."""
+    if before is None or now is None:
+        return None
+    total, idle = now.total - before.total, now.idle - before.idle
+    if not 0 <= idle <= total or total == 0:
+        return None
+    return round(100 * (total - idle) / total, 1)
+
+
+def _waited_pct(before_us: int | None, now_us: int | None, elapsed_s: float) -> float | None:
+    """Share of the time in which some task waited; the kernel's clock and ours differ a little, so 100 is the most."""
+    if before_us is None or now_us is None or now_us < before_us:
+        return None
+    return round(min(100.0, (now_us - before_us) / elapsed_s / 10_000), 2)
+
+
+def _per_s(before: Transfers | None, now: Transfers | None, elapsed_s: float) -> tuple[Value, Value]:
+    """Bytes per second in both directions over all devices, or two nulls: a part of the devices is not the sum."""
+    if not before or not now or before.keys() != now.keys():
+        return None, None
+    taken = given = 0
+    for name, (taken_now, given_now) in now.items():
+        taken_before, given_before = before[name]
+        if taken_now < taken_before or given_now < given_before:
+            return None, None
+        taken += taken_now - taken_before
+        given += given_now - given_before
+    return round(taken / elapsed_s), round(given / elapsed_s)

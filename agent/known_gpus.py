@@ -1,0 +1,101 @@
+"""Which GPUs a host has ever shown, where they sit, and the state of those that nobody watches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class KnownGpus:
+    """Every GPU that was seen in this run, or that an earlier one saw and that cannot be opened now, is accounted for."""
+
+    def __init__(self, indexes: dict[str, int]) -> None:
+        self.indexes = indexes
+        """Position of every GPU that was ever seen here, by UUID."""
+        self.uuids: tuple[str, ...] = ()
+        self.down: dict[str, str] = {}
+        """Health of the known GPUs that no worker watches."""
+        self._instances: dict[str, list[str]] = {}
+        """MIG instances by the UUID of their parent, as they were last seen."""
+        self._opened_before = False
+
+    def uuid(self, target: str) -> str | None:
+        """The UUID of a target that a worker blocked on (a UUID, or `#index`); None where it is not known."""
+        if not target.startswith("#"):
+            return target or None
+        return next((uuid for uuid, index in self.indexes.items() if f"#{index}" == target), None)
+
+    def target(self, announced: str) -> str:
+        """The same GPU under one name, whether its UUID or its position was announced."""
+        return self.uuid(announced) or announced
+
+    def set(self, uuid: str, health: str | None) -> None:
+        """Notes a GPU's state; None where it can be watched again."""
+        self.uuids = tuple(sorted({*self.uuids, uuid}))
+        if health is None:
+            self.down.pop(uuid, None)
+        else:
+            self.down[uuid] = health
+
+    def set_all(self, health: str) -> None:
+        """Notes one state for all, except for those that are wedged: that is worse."""
+        self.down = {uuid: "wedged" if self.down.get(uuid) == "wedged" else health for uuid in self.uuids}
+
+    def assume(self, health: str) -> None:
+        """Takes every GPU that an earlier run saw for one in that state."""
+        self.uuids = tuple(sorted(self.indexes))
+        self.set_all(health)
+
+    def all_are(self, health: str) -> bool:
+        """Whether there are GPUs, and all in that state."""
+        return bool(self.uuids) and all(self.down.get(uuid) == health for uuid in self.uuids)
+
+    def rows_down(self) -> Iterator[tuple[str, str]]:
+        """UUID and health of every GPU that is down, and of the MIG instances that were last seen on it."""
+        for uuid, health in sorted(self.down.items()):
+            yield uuid, health
+            for instance in self._instances.get(uuid, []):
+                yield instance, health
+
+    def opened(
+        self, devices: Sequence[Mapping[str, Any]], watched: Sequence[str], missing: Sequence[int]
+    ) -> list[tuple[str, str, str]]:
+        """Takes up the inventory of a new worker; returns kind, detail and UUID of what has come or gone."""
+        # MIG instances have no position of their own
+        now = {each["gpu"]: each["gpu_index"] for each in devices if each.get("parent_gpu") is None}
+        added = [uuid for uuid in watched if uuid not in self.indexes]
+        removed = [
+            uuid
+            for uuid, index in self.indexes.items()
+            if uuid not in watched and index not in missing and self.down.get(uuid) != "wedged"
+        ]
+        changes = []
+        if self.indexes or self._opened_before:
+            changes += [("gpu_added", f"GPU {now.get(uuid, '?')} was not there before", uuid) for uuid in added]
+            changes += [("gpu_removed", f"GPU {self.indexes[uuid]} is not there any more", uuid) for uuid in removed]
+        for uuid in removed:
+            del self.indexes[uuid]
+            if uuid not in self.uuids:
+                self.down.pop(uuid, None)
+        self._opened_before = True
+        self.indexes |= now
+        return changes
+
+    def watch(self, watched: Sequence[str], missing: Sequence[int], instances: Mapping[str, list[str]]) -> None:
+        """Every GPU is accounted for: watched, wedged, or lost because it cannot be opened.
+
+        One that an earlier run saw counts as lost if the GPU at its position cannot be opened; if there is none, it has
+        been taken out.
+        """
+        lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
+        self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
+        self.down = {
+            uuid: "wedged" if self.down.get(uuid) == "wedged" else "lost" for uuid in self.uuids if uuid not in watched
+        }
+        for uuid in watched:
+            if uuid in instances:
+                self._instances[uuid] = instances[uuid]
+            else:
+                self._instances.pop(uuid, None)

@@ -1,0 +1,112 @@
+"""The bearer token and the TLS certificate, each read again when its file changes."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallow.errors import ConfigError
+
+if TYPE_CHECKING:
+    import socket
+
+    from agent.metrics.settings import MetricsSettings
+
+log = logging.getLogger("fallow.agent")
+
+_Stamp = tuple[int, int, int]
+
+
+class Token:
+    """What a scraper has to show. A file that cannot be read any more leaves the former token in force."""
+
+    def __init__(self, path: str) -> None:
+        """Raises ConfigError where the file holds no token."""
+        self._path = Path(path)
+        self._stamp = _stamp(self._path)
+        self._token = self._read()
+        if self._path.stat().st_mode & 0o004:
+            log.warning("%s can be read by every user of this host; `chmod 640` it", path)
+
+    def allows(self, authorization: str) -> bool:
+        """Whether an Authorization header carries the token; takes the same time for every wrong one."""
+        self._reread()
+        scheme, _, shown = authorization.partition(" ")
+        # latin-1 holds whatever bytes came in a header
+        return (
+            hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token) and scheme.lower() == "bearer"
+        )
+
+    def _reread(self) -> None:
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp  # also of a broken file: it is told of once, not at every scrape
+        try:
+            self._token = self._read()
+            log.info("read the token in %s again", self._path)
+        except ConfigError as error:
+            log.warning("%s; the former token stays in force", error)
+
+    def _read(self) -> bytes:
+        try:
+            token = self._path.read_bytes().strip()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read metrics.token_file {self._path}: {error.strerror}", "check the path and its permissions"
+            ) from error
+        if not token or not token.isascii() or len(token.split()) != 1:
+            raise ConfigError(f"metrics.token_file {self._path} holds no token", "write one word of ASCII into it")
+        return token
+
+
+class Certificate:
+    """The server's end of TLS 1.2 or newer."""
+
+    def __init__(self, settings: MetricsSettings) -> None:
+        """Raises ConfigError where certificate and key cannot be used."""
+        self._paths = Path(settings.tls_certificate), Path(settings.tls_key)
+        self._stamps = [_stamp(path) for path in self._paths]
+        self._context = self._load()
+
+    def wrap(self, connection: socket.socket) -> socket.socket:
+        """The connection, encrypted; its timeout bounds the handshake. Raises OSError where the client fails."""
+        self._reload()
+        return self._context.wrap_socket(connection, server_side=True)
+
+    def _reload(self) -> None:
+        stamps = [_stamp(path) for path in self._paths]
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            self._context = self._load()
+            log.info("read the certificate %s again", self._paths[0])
+        except ConfigError as error:  # half written, perhaps, or its key is still to come: that is another change
+            log.warning("%s; the former certificate stays in force", error)
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        certificate, key = self._paths
+        try:
+            # without a password callback, a key with a passphrase would ask on the terminal
+            context.load_cert_chain(certificate, key, password=lambda: b"")
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            raise ConfigError(
+                f"{certificate} and {key} are not a certificate and its key: {error}",
+                "give PEM files without passphrase",
+            ) from error
+        return context
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Changes when the file does, also when it is replaced by a rename; None where there is none to see."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,184 @@
+"""From a snapshot to the samples of one scrape. Unknown values are absent, never 0; old values are absent, never live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.metrics import catalogue
+from agent.metrics.exposition import Samples, label_text
+from agent.snapshot import WATCHED
+
+if TYPE_CHECKING:
+    from agent.snapshot import Row, Snapshot
+
+FRESH_INTERVALS = 3
+"""An interval that ended longer ago than so many intervals says nothing about now."""
+
+_HOLDER = ("user", "command", "container_runtime", "container_id", "container", "pod", "namespace", "slurm_job_id", "slurm_step_id",
+           "slurm_account", "ray_job_id", "attribution")  # fmt: skip
+_FACTS = ("driver_version", "cuda_driver_version", "architecture", "compute_capability", "serial", "numa_node", "nvlink_island",
+          "pool")  # fmt: skip
+
+
+def fresh_for_s(snapshot: Snapshot) -> float:
+    """How many seconds the newest interval may stand for now; thinned sampling has longer intervals than the setting."""
+    longest_ms = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
+    return FRESH_INTERVALS * longest_ms / 1000
+
+
+def fresh(snapshot: Snapshot, age_s: float) -> bool:
+    """Whether the newest interval is young enough to stand for now."""
+    return age_s <= fresh_for_s(snapshot)
+
+
+def collect(newest: tuple[Snapshot, float] | None) -> Samples:
+    """The samples of a snapshot and the seconds since its interval's end; None before the first interval."""
+    samples = Samples()
+    if newest is None:
+        samples.add(catalogue.UP, value=False)
+        return samples
+    snapshot, age_s = newest
+    live = fresh(snapshot, age_s)
+    samples.add(catalogue.UP, live)
+    _agent(samples, snapshot)
+    labels = {row["gpu"]: label_text(_gpu_labels(snapshot, row["gpu"])) for row in snapshot.gpus}
+    for row in snapshot.gpus:
+        _gpu_age(samples, snapshot, row, labels[row["gpu"]], age_s)
+    if live:
+        for row in snapshot.gpus:
+            _gpu(samples, snapshot, row, labels[row["gpu"]])
+        watched = {row["gpu"] for row in snapshot.gpus if row["health"] in WATCHED}
+        _errors(samples, snapshot, labels, watched)
+        _processes(samples, snapshot, watched)
+        for family in catalogue.HOST:
+            samples.add_column(family, snapshot.host_row or {})
+        _serving(samples, snapshot)
+        _costs(samples, snapshot.agent_row or {})
+    _publishing(samples, snapshot)
+    return samples
+
+
+def _agent(samples: Samples, snapshot: Snapshot) -> None:
+    info = {"version": snapshot.version, "Hostname": snapshot.host, "pool": snapshot.pool}
+    samples.add(catalogue.INFO, 1, label_text(info))
+    for mode in catalogue.MODES:
+        samples.add(catalogue.MODE, mode == snapshot.mode, label_text({"mode": mode}))
+    samples.add(catalogue.STARTED, snapshot.started_ms / 1000)
+    samples.add(catalogue.INTERVAL, snapshot.interval_ms / 1000)
+
+
+def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
+    """DCGM's labels. A MIG instance goes by its parent's, its instance id and profile, and its own UUID in MIG_UUID."""
+    device = snapshot.devices.get(gpu, {})
+    parent_gpu = device.get("parent_gpu")
+    board = device if parent_gpu is None else snapshot.devices.get(parent_gpu, {})
+    minor = board.get("minor_number")
+    labels = {
+        "gpu": board.get("gpu_index"),
+        "UUID": parent_gpu or gpu,
+        "pci_bus_id": board.get("pci_bus_id"),
+        "device": None if minor is None else f"nvidia{minor}",
+        "modelName": board.get("model"),
+    }
+    if parent_gpu is not None:
+        labels |= {
+            "GPU_I_PROFILE": device.get("mig_profile"),
+            "GPU_I_ID": device.get("gpu_instance_id"),
+            "MIG_UUID": gpu,
+        }
+    return labels | {"Hostname": snapshot.host}
+
+
+def _gpu_age(samples: Samples, snapshot: Snapshot, row: Row, labels: str, age_s: float) -> None:
+    if row["health"] in WATCHED:
+        end_ms = row["time"] + row["interval_ms"]
+        samples.add(catalogue.SAMPLE_TIME, end_ms / 1000, labels)
+        samples.add(catalogue.SAMPLE_AGE, round(age_s + (snapshot.time_ms - end_ms) / 1000, 3), labels)
+
+
+def _gpu(samples: Samples, snapshot: Snapshot, row: Row, labels: str) -> None:
+    device = snapshot.devices.get(row["gpu"], {})
+    samples.add(catalogue.GPU_INFO, 1, _joined(labels, {name: device.get(name) for name in _FACTS}))
+    for state in catalogue.HEALTH_STATES:
+        samples.add(catalogue.GPU_HEALTH, row["health"] == state, _joined(labels, {"health": state}))
+    if row["health"] not in WATCHED:
+        return
+    for family in catalogue.GPU:
+        samples.add_column(family, row, labels)
+    for family in catalogue.DEVICE:
+        samples.add_column(family, device, labels)
+    if row.get("util_source") is not None:
+        samples.add(catalogue.UTIL_SOURCE, 1, _joined(labels, {"source": row["util_source"]}))
+    samples.add(catalogue.IDLE, _idle_s(snapshot, row), labels)
+
+
+def _idle_s(snapshot: Snapshot, row: Row) -> float | None:
+    since_ms = snapshot.idle_since_ms.get(row["gpu"])
+    if since_ms is not None:
+        end_ms: int = row["time"] + row["interval_ms"]
+        return (end_ms - since_ms) / 1000
+    return 0 if row.get("gpu_util_pct") or row.get("gpu_util_max_pct") else None
+
+
+def _errors(samples: Samples, snapshot: Snapshot, labels: dict[str, str], watched: set[str]) -> None:
+    """Counters of the GPUs that can be asked; what the driver wants done, and XIDs, also of those that cannot."""
+    for row in snapshot.health:
+        if (found := labels.get(row["gpu"])) is None:
+            continue
+        for family in catalogue.ERRORS if row["gpu"] in watched else ():
+            samples.add_column(family, row, found)
+        if row.get("recovery_action") not in (None, "none"):
+            samples.add(catalogue.RECOVERY, 1, _joined(found, {"action": row["recovery_action"]}))
+    for gpu, xid in snapshot.xids.items():
+        if (found := labels.get(gpu)) is not None:
+            samples.add(catalogue.XID, xid.code, found)
+            samples.add(catalogue.XID_TIME, xid.time_ms / 1000, found)
+
+
+def _processes(samples: Samples, snapshot: Snapshot, watched: set[str]) -> None:
+    for row in snapshot.processes:
+        if row["gpu"] not in watched:
+            continue
+        known = _gpu_labels(snapshot, row["gpu"])
+        named = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
+        labels = label_text(named | {"pid": row["pid"], "kind": row.get("kind")})
+        samples.add(catalogue.PROCESS_INFO, 1, _joined(labels, {name: row.get(name) for name in _HOLDER}))
+        for family in catalogue.PROCESS:
+            samples.add_column(family, row, labels)
+
+
+def _serving(samples: Samples, snapshot: Snapshot) -> None:
+    """One value per model, however many GPUs it is on: the GPUs are in a family of their own."""
+    for row in snapshot.serving:
+        named = {"endpoint": row["endpoint"], "model": row.get("model"), "engine": row.get("engine")}
+        labels = label_text(named)
+        samples.add(catalogue.SERVING_UP, row.get("health") == "ok", labels)
+        for family in catalogue.SERVING:
+            samples.add_column(family, row, labels)
+        if row.get("gpu") is not None:
+            known = _gpu_labels(snapshot, row["gpu"])
+            where = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
+            samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
+
+
+def _costs(samples: Samples, row: Row) -> None:
+    for family in catalogue.AGENT:
+        labels = {}
+        if family.column == "nvml_slowest_ms":
+            labels = {"call": row.get("nvml_slowest_call")}
+        samples.add_column(family, row, label_text(labels))
+
+
+def _publishing(samples: Samples, snapshot: Snapshot) -> None:
+    state = snapshot.publishing
+    if state.last_success_ms is not None:
+        samples.add(catalogue.PUBLISHED, state.last_success_ms / 1000)
+    samples.add(catalogue.FAILING, state.failing_since_ms is not None)
+    if state.failing_since_ms is not None:
+        samples.add(catalogue.FAILING_SINCE, state.failing_since_ms / 1000)
+    samples.add(catalogue.SPOOL_ROWS, state.waiting_rows)
+    samples.add(catalogue.SPOOL_BYTES, state.spool_bytes)
+
+
+def _joined(labels: str, more: dict[str, object]) -> str:
+    return ",".join(part for part in (labels, label_text(more)) if part)

@@ -1,0 +1,86 @@
+"""The Prometheus text format and OpenMetrics, written by hand: two dozen lines instead of nine MiB in the resident agent.
+
+Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. The one difference that matters here: OpenMetrics has
+no counter whose name lacks `_total`, so that DCGM's counters are of unknown type there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agent.metrics.catalogue import Family
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+_SELF_EVIDENT = ("1", "0 or 1", "ratio", "bits", "code")
+
+Value = float | bool
+
+
+class Samples:
+    """The samples of one scrape, by family name; one label set of a family holds one value."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, tuple[Family, dict[str, Value]]] = {}
+
+    def add(self, family: Family, value: Value | None, labels: str = "") -> None:
+        """Adds a value in the family's own unit, under labels that `label_text` wrote; None is unknown and left out."""
+        if value is not None:
+            self._families.setdefault(family.name, (family, {}))[1][labels] = value
+
+    def add_column(self, family: Family, row: Mapping[str, Value | None], labels: str = "") -> None:
+        """Adds the row's value in the family's column, in the family's unit, with the family's own label."""
+        value = row.get(family.column)
+        if value is None:
+            return
+        if family.factor != 1:
+            value = round(value * family.factor, 9)
+        if family.label is not None:
+            labels = ",".join(part for part in (labels, label_text(dict([family.label]))) if part)
+        self.add(family, value, labels)
+
+    def render(self, content_type: str) -> bytes:
+        """The page in one of the two formats."""
+        lines = [line for family, values in self._families.values() for line in _lines(family, values, content_type)]
+        if content_type == OPEN_METRICS:
+            lines.append("# EOF")
+        return "\n".join([*lines, ""]).encode(errors="replace")
+
+
+def label_text(labels: Mapping[str, object]) -> str:
+    """`a="x",b="y"`; labels without a value are left out, and every other text is allowed."""
+    return ",".join(
+        f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in labels.items() if value not in (None, "")
+    )
+
+
+def negotiate(accept: str) -> str:
+    """The content type for an Accept header: OpenMetrics for who asks for it, else the text that everybody reads."""
+    return OPEN_METRICS if "application/openmetrics-text" in accept.lower() else TEXT
+
+
+def _lines(family: Family, values: dict[str, Value], content_type: str) -> Iterator[str]:
+    name, kind = family.name, family.kind
+    if content_type == OPEN_METRICS and kind == "counter":
+        name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
+    yield f"# HELP {name} {_help(family).translate(_ESCAPED if content_type == OPEN_METRICS else _ESCAPED_HELP)}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in values.items():
+        yield f"{family.name}{{{labels}}} {_number(value)}" if labels else f"{family.name} {_number(value)}"
+
+
+_ESCAPED_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def _help(family: Family) -> str:
+    return f"{family.meaning}." if family.unit in _SELF_EVIDENT else f"{family.meaning} (in {family.unit})."
+
+
+def _number(value: Value) -> str:
+    return repr(value if isinstance(value, float) else int(value))

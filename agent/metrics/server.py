@@ -1,0 +1,187 @@
+"""Serves /metrics and /healthz in threads of its own; nothing that a client does reaches the sampling.
+
+At most eight connections at a time, none of them longer than ten seconds, each for one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from agent.metrics.collector import collect
+from agent.metrics.exposition import negotiate
+from agent.metrics.health import judge
+from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
+from fallow.errors import FallowError
+
+if TYPE_CHECKING:
+    from agent.metrics.access import Certificate, Token
+    from agent.metrics.settings import MetricsSettings
+    from agent.snapshot import Board
+
+CONNECTIONS = 8
+PATIENCE_S = 10.0
+_PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
+
+_PLAIN = "text/plain; charset=utf-8"
+_JSON = "application/json"
+_INDEX = b"fallow agent: /metrics for Prometheus, /healthz for health checks\n"
+
+log = logging.getLogger("fallow.agent")
+
+
+class MetricsServer:
+    """The listening socket and the thread that accepts on it."""
+
+    def __init__(self, settings: MetricsSettings, board: Board) -> None:
+        """Raises ConfigError where the token or the certificate cannot be used."""
+        self._settings = settings
+        self._board = board
+        self._token, self._certificate = _guards(settings)
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._socket: socket.socket | None = None
+        self._wake, self._waker = os.pipe()
+        self._thread = threading.Thread(target=self._accept_all, name="metrics", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._listening.getsockname()[1])
+
+    def start(self) -> None:
+        """Begins to listen; raises FallowError where the address is taken or is not this host's."""
+        settings = self._settings
+        try:
+            family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.create_server(
+                (str(address[0]), settings.port), family=family, backlog=2 * CONNECTIONS
+            )
+        except OSError as error:
+            self._close_pipe()
+            raise FallowError(
+                f"cannot listen on {settings.host}:{settings.port} for /metrics: {error.strerror}",
+                "set metrics.listen to an address of this host with a free port",
+            ) from error
+        self._socket.setblocking(False)  # noqa: FBT003  # a client that is gone before accept() must not block it
+        self._warn()
+        self._thread.start()
+        log.info("/metrics and /healthz on %s", settings.url)
+
+    def close(self) -> None:
+        """Stops listening; connections that are open end by themselves within their ten seconds."""
+        if self._thread.is_alive():
+            os.write(self._waker, b"x")
+            self._thread.join()
+        if self._socket is not None:
+            self._socket.close()
+        self._close_pipe()
+
+    @property
+    def _listening(self) -> socket.socket:
+        if self._socket is None:
+            raise RuntimeError("start() comes first")
+        return self._socket
+
+    def _close_pipe(self) -> None:
+        for descriptor in (self._wake, self._waker):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _warn(self) -> None:
+        settings = self._settings
+        if settings.loopback:
+            return
+        if self._token is None:
+            log.warning("everybody who reaches %s can read /metrics; set metrics.token_file", settings.url)
+        elif self._certificate is None:
+            log.warning("the token for %s travels unencrypted; set metrics.tls_certificate", settings.url)
+
+    def _accept_all(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._listening, select.POLLIN)
+        waiting.register(self._wake, select.POLLIN)
+        while True:
+            if any(descriptor == self._wake for descriptor, _ in waiting.poll()):
+                return
+            try:
+                connection, _ = self._listening.accept()
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                log.warning("/metrics cannot accept a connection: %s", error.strerror)
+                if select.select([self._wake], [], [], _PAUSE_S)[0]:
+                    return
+                continue
+            self._take(connection)
+
+    def _take(self, connection: socket.socket) -> None:
+        """Serves the connection in a thread of its own; one too many is closed at once."""
+        if not self._slots.acquire(blocking=False):
+            connection.close()
+            return
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="scrape", daemon=True).start()
+        except RuntimeError:  # no thread can be had
+            self._slots.release()
+            connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with contextlib.suppress(OSError), contextlib.closing(connection):  # whoever goes away or dawdles is let go
+                self._converse(connection)
+        except Exception:
+            log.exception("a request to /metrics failed")
+        finally:
+            self._slots.release()
+
+    def _converse(self, connection: socket.socket) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        connection.settimeout(PATIENCE_S)
+        if self._certificate is not None:
+            connection = self._certificate.wrap(connection)
+        with connection:
+            head_only = False
+            try:
+                request = read_request(connection, deadline_s)
+                head_only = request.method == "HEAD"
+                response = self._respond(request)
+            except BadRequestError as bad:
+                response = _says(bad.status)
+            send_response(connection, response, deadline_s, head_only=head_only)
+
+    def _respond(self, request: Request) -> Response:
+        if request.path not in ("/", "/metrics", "/healthz"):
+            return _says(HTTPStatus.NOT_FOUND)
+        if request.method not in ("GET", "HEAD"):
+            return _says(HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": "GET, HEAD"})
+        if request.path == "/":
+            return Response(HTTPStatus.OK, _PLAIN, _INDEX)
+        if request.path == "/healthz":
+            status, answer = judge(self._board.latest_with_age())
+            return Response(status, _JSON, json.dumps(answer).encode() + b"\n")
+        if self._token is not None and not self._token.allows(request.headers.get("authorization", "")):
+            return _says(HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": 'Bearer realm="fallow"'})
+        content_type = negotiate(request.headers.get("accept", ""))
+        return Response(HTTPStatus.OK, content_type, collect(self._board.latest_with_age()).render(content_type))
+
+
+def _guards(settings: MetricsSettings) -> tuple[Token | None, Certificate | None]:
+    """What stands at the door; loaded only where it is asked for: OpenSSL takes 4 MiB."""
+    if not settings.token_file and not settings.tls_certificate:
+        return None, None
+    from agent.metrics import access  # noqa: PLC0415  # as said
+
+    token = access.Token(settings.token_file) if settings.token_file else None
+    return token, access.Certificate(settings) if settings.tls_certificate else None
+
+
+def _says(status: HTTPStatus, headers: dict[str, str] | None = None) -> Response:
+    return Response(status, _PLAIN, f"{status.phrase}\n".encode(), headers or {})

@@ -1,0 +1,66 @@
+"""Where /metrics listens and who may read it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fallow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fallow.config import Config
+
+LOOPBACK = "127.0.0.1"
+
+_LISTEN = re.compile(r"(?:(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:\s]*)):)?(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    """What the section [metrics] of the config says."""
+
+    host: str
+    port: int
+    """0 lets the system choose."""
+    token_file: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    @classmethod
+    def from_config(cls, config: Config) -> MetricsSettings:
+        """The settings; raises ConfigError for an address that is none and for half a TLS setting."""
+        host, port = parse_listen(config.text("metrics.listen"))
+        certificate, key = config.text("metrics.tls_certificate"), config.text("metrics.tls_key")
+        if bool(certificate) != bool(key):
+            missing = "metrics.tls_key" if certificate else "metrics.tls_certificate"
+            raise ConfigError(f"{missing} is not set", "TLS needs both metrics.tls_certificate and metrics.tls_key")
+        return cls(host, port, config.text("metrics.token_file"), certificate, key)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """The address as one types it into a browser."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Host and port of `9835`, `:9835` (both loopback), `0.0.0.0:9835` or `[::1]:9835`; raises ConfigError."""
+    match = _LISTEN.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(
+            f"metrics.listen is '{text}', which is no address",
+            "write address:port, such as 127.0.0.1:9835 or [::1]:9835",
+        )
+    return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

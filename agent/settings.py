@@ -1,0 +1,69 @@
+"""What a run of the agent is told, from flags, environment and config file."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fallow.clock import SECOND_MS, parse_duration_ms
+from fallow.errors import UsageError
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from fallow.config import Config
+
+_LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """The settings of the sampling itself; surfaces and attribution read their own."""
+
+    lake: str
+    spool: str
+    host: str
+    pool: str
+    interval_ms: int
+    process_interval_ms: int
+    slow_interval_ms: int
+    publish_every_ms: int
+    call_timeout_s: float
+    spool_max_bytes: int = 2_000_000_000
+    keep_published_ms: int = 3_600_000
+    proc: str = "/proc"
+    sys: str = "/sys"
+    run_for_ms: int | None = None
+
+    @classmethod
+    def from_config(cls, loaded: Config, run_for: str | None = None) -> AgentSettings:
+        """The settings in force; raises UsageError where one is missing or cannot be."""
+        interval_ms = loaded.integer("agent.interval")
+        if interval_ms < SECOND_MS:
+            raise UsageError(
+                f"an interval of {interval_ms} ms ({loaded.origins['agent.interval']}) is too short", "give 1s or more"
+            )
+        return cls(
+            lake=Lake.at(loaded.require("lake.path", "--lake")).root,
+            spool=loaded.require("agent.spool", "--spool"),
+            host=host_name(loaded),
+            pool=loaded.text("agent.pool"),
+            interval_ms=interval_ms,
+            process_interval_ms=max(interval_ms, loaded.integer("agent.process_interval")),
+            slow_interval_ms=max(interval_ms, loaded.integer("agent.slow_interval")),
+            publish_every_ms=loaded.integer("agent.publish_every"),
+            call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
+            spool_max_bytes=loaded.integer("agent.spool_max"),
+            keep_published_ms=loaded.integer("agent.keep_published"),
+            proc=loaded.text("agent.proc"),
+            sys=loaded.text("agent.sys"),
+            run_for_ms=None if run_for is None else parse_duration_ms(run_for),
+        )
+
+
+def host_name(loaded: Config) -> str:
+    """This host's name in the lake; raises UsageError for one that cannot name a folder."""
+    host = loaded.text("agent.host") or socket.gethostname()
+    if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:
+        raise UsageError(f"--host {host[:40]!r} cannot name a folder", "give a printable name of at most 80 bytes")
+    return host

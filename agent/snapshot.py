@@ -1,0 +1,147 @@
+"""What the agent knows after its newest interval, for whoever asks at that moment: /metrics, the control socket, `fallow top`.
+
+The lake holds history; a snapshot holds the present, and says how old it is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Row = dict[str, Any]
+"""A row of one of the lake's tables, by column name; times in milliseconds since the epoch."""
+
+WATCHED = ("ok", "degraded")
+"""The states of health in which a GPU's values are measured."""
+
+
+@dataclass(frozen=True)
+class PublishingStatus:
+    """How far the way from the spool to the lake is open."""
+
+    last_success_ms: int | None = None
+    """When rows last reached the lake; None while none have in this run."""
+    failing_since_ms: int | None = None
+    """When the first of the failures in a row happened; None while publishing works."""
+    last_error: str | None = None
+    waiting_rows: int | None = None
+    spool_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Xid:
+    """The newest critical error that the driver reported of a GPU."""
+
+    code: int
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One host at the end of the newest closed interval."""
+
+    host: str
+    version: str
+    pool: str
+    interval_ms: int
+    started_ms: int
+    """Start of the agent's run."""
+    time_ms: int
+    """End of the newest closed interval."""
+    mode: str
+    """`running`, or `released` while the agent keeps away from the driver."""
+    gpus: tuple[Row, ...] = ()
+    """Rows of the `gpu` table for that interval."""
+    idle_since_ms: Mapping[str, int | None] = field(default_factory=dict)
+    """Since when a GPU has been watched without any utilization above 0, by UUID; None: it is active, or nobody knows."""
+    devices: Mapping[str, Row] = field(default_factory=dict)
+    """The newest row of the `device` table of each GPU, by UUID."""
+    processes: tuple[Row, ...] = ()
+    """Rows of the `process` table: the newest list of each GPU."""
+    host_row: Row | None = None
+    serving: tuple[Row, ...] = ()
+    agent_row: Row | None = None
+    health: tuple[Row, ...] = ()
+    """The newest row of the `health` table of each GPU."""
+    xids: Mapping[str, Xid] = field(default_factory=dict)
+    """Newest XID of each GPU that had one in this run, by UUID."""
+    publishing: PublishingStatus = field(default_factory=PublishingStatus)
+
+    def as_json(self) -> dict[str, Any]:
+        """The snapshot as JSON values; `from_json` reads it back."""
+        whole = {each.name: getattr(self, each.name) for each in fields(self)}
+        return whole | {
+            "publishing": asdict(self.publishing),
+            "xids": {gpu: asdict(xid) for gpu, xid in self.xids.items()},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
+        """The snapshot that `as_json` wrote; fields that a newer agent may have added are left out."""
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        for name in ("gpus", "processes", "serving", "health"):
+            known[name] = tuple(known.get(name, ()))
+        known["publishing"] = PublishingStatus(**known.get("publishing", {}))
+        known["xids"] = {gpu: Xid(**xid) for gpu, xid in known.get("xids", {}).items()}
+        return cls(**known)
+
+
+class Board:
+    """Where the newest snapshot hangs: the sampling thread puts it up, any other thread reads it."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Puts up a snapshot in place of the one before it."""
+        age_s = max(0.0, time.time() - snapshot.time_ms / 1000)
+        self._newest = snapshot, time.clock_gettime(time.CLOCK_BOOTTIME) - age_s
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot; None before the first."""
+        newest = self._newest
+        return None if newest is None else newest[0]
+
+    def latest_with_age(self) -> tuple[Snapshot, float] | None:
+        """The newest snapshot and the seconds since the end of its interval; None before the first.
+
+        The age counts on a clock that never steps and that runs while the machine sleeps.
+        """
+        newest = self._newest
+        if newest is None:
+            return None
+        snapshot, ended_s = newest
+        return snapshot, max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ended_s)
+
+
+class IdleClock:
+    """Since when each GPU has run nothing, as far as somebody looked.
+
+    A moment counts only from where observation is unbroken: an interval of unknown utilization (GPU lost, driver down,
+    agent away) says neither idle nor active, so that after it the count begins anew. The true idle time is never shorter.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[str, tuple[int | None, int]] = {}  # by UUID: idle since, end of the newest row
+
+    def feed(self, rows: Iterable[Row]) -> dict[str, int | None]:
+        """Takes the `gpu` rows of one interval and returns idle since (epoch ms) by UUID, None: active or unknown."""
+        before, self._idle = self._idle, {}
+        for row in rows:
+            start_ms: int = row["time"]
+            since_ms, ended_ms = before.get(row["gpu"], (None, start_ms))
+            if not _idle(row):
+                since_ms = None
+            elif since_ms is None or start_ms > ended_ms or start_ms < since_ms:
+                since_ms = start_ms
+            self._idle[row["gpu"]] = since_ms, start_ms + row["interval_ms"]
+        return {gpu: since_ms for gpu, (since_ms, _) in self._idle.items()}
+
+
+def _idle(row: Row) -> bool:
+    """Whether utilization was seen in the interval, and all that was seen was 0."""
+    return row.get("gpu_util_pct") == 0 and not row.get("gpu_util_max_pct")

@@ -1,0 +1,1 @@
+"""`fallow top`: a live view of one host's GPUs in the terminal, with or without a running agent."""

@@ -1,0 +1,94 @@
+"""`fallow top`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from agent.top.sources import find_source
+from fallow import config
+from fallow.clock import format_ms, parse_duration_ms
+from fallow.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from agent.snapshot import Snapshot
+    from agent.top.sources import Source
+
+_SHORTEST_MS = 250  # the driver's own samples are a sixth of a second apart
+_WIDEST = 160  # where nobody looks: a file, a pipe
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    parser.add_argument("-n", "--interval", metavar="TIME", default="1s", help="span of one look (default 1s); "
+                        "a running agent has its own")  # fmt: skip
+    parser.add_argument(
+        "--once", action="store_true", help="show one look and end (also where the output is no terminal)"
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable, one object a line")
+    parser.add_argument("--spool", metavar="DIR", help="the running agent's spool folder (default: from the config)")
+    parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shows the GPUs until the person quits; raises DriverError where there is nothing to look at."""
+    interval_ms = _interval_ms(args.interval)
+    logging.getLogger("fallow").addHandler(logging.NullHandler())  # a log line would tear the picture
+    logging.getLogger("fallow").propagate = False
+    source, notice = find_source(config.load({"agent.spool": args.spool}, args.config), interval_ms)
+    if args.json:
+        return _stream(source, once=args.once)
+    from rich.console import Console  # noqa: PLC0415  # not for --json
+
+    console = Console(highlight=False)
+    if args.once or not console.is_terminal:
+        return _print_once(console, source, notice)
+    from agent.top.screen import watch  # noqa: PLC0415  # needs a terminal
+
+    watch(console, source, notice)
+    return 0
+
+
+def _interval_ms(text: str) -> int:
+    interval_ms = parse_duration_ms(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
+    if interval_ms < _SHORTEST_MS:
+        raise UsageError(f"--interval {text} is too short", f"give {_SHORTEST_MS}ms or more")
+    return interval_ms
+
+
+def _stream(source: Source, *, once: bool) -> int:
+    """One line per look, until the reader goes away or the person interrupts."""
+    try:
+        while True:
+            snapshot = source.look()
+            print(json.dumps({"time": format_ms(snapshot.time_ms)} | snapshot.as_json()), flush=True)
+            if once:
+                return 0
+    finally:
+        source.close()
+
+
+def _print_once(console: Console, source: Source, notice: str) -> int:
+    from agent.top.render import Frame, frame_lines  # noqa: PLC0415  # loads rich
+    from agent.top.text import glyphs  # noqa: PLC0415  # beside it
+
+    try:
+        snapshot = source.look()
+    finally:
+        source.close()
+    width = console.width if console.is_terminal else _WIDEST
+    frame = Frame(snapshot, _age_s(snapshot), source.name, notice)
+    for line in frame_lines(frame, width, None, glyphs(sys.stdout.encoding)):
+        console.print(line, soft_wrap=True)
+    return 0
+
+
+def _age_s(snapshot: Snapshot) -> float:
+    return max(0.0, time.time() - snapshot.time_ms / 1000)

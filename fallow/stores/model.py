@@ -1,0 +1,65 @@
+"""What the lake asks of a place for files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fallow.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
+
+    The version is another text whenever the content may have changed.
+    """
+
+    key: str
+    size_bytes: int
+    version: str
+
+
+class Store(Protocol):
+    """A place for files. Writers never share a key and need no rename and no condition."""
+
+    root: str
+
+    def exists(self) -> bool:
+        """Whether the root is there; in an object store, whether anything lies below it."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        """Every whole file below the prefix, in no order."""
+        ...
+
+    def look(self, key: str) -> Stored | None:
+        """The file under the key; None where there is none."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError."""
+        ...
+
+    def confirm(self, key: str, data: bytes) -> None:
+        """Asks the store for the key again; LakeError unless it holds these bytes, as far as it can tell."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Removes the key; one that is gone already is no error."""
+        ...
+
+    def url(self, key: str) -> str:
+        """What a Parquet reader opens."""
+        ...
+
+
+def not_kept(place: str, size_bytes: int, found: Stored | None) -> LakeError:
+    """The error for a store that took a file and then does not hold it."""
+    there = "does not hold it" if found is None else f"holds {found.size_bytes} bytes under that name"
+    return LakeError(
+        f"the store took {size_bytes} bytes for {place} and {there}", "nothing is lost: the next try stores it again"
+    )

@@ -1,0 +1,252 @@
+"""Object stores: Amazon S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage, all through obstore.
+
+Credentials come from the environment or from the machine's own role, never from a setting or an address. Connections use
+TLS unless the environment allows plain HTTP by name. Only plain PUT, GET, HEAD, LIST and DELETE are used: some stores
+know neither conditional writes nor renames.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from fallow import __version__
+from fallow.errors import LakeError, UsageError
+from fallow.stores.faults import guarded
+from fallow.stores.model import Stored, not_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from obstore.store import ObjectStore as Client
+
+CONNECT_TIMEOUT_S = 5
+REQUEST_TIMEOUT_S = 60
+"""For a whole request; files of the lake are megabytes at most while they are fresh."""
+
+RETRIES = 4
+RETRY_WITHIN_S = 30
+"""A request that failed is sent again after 0.2 to 5 s, but no more once so long has passed since the first time."""
+
+WHOLE_BYTES = 8 << 20
+"""Files up to this size are fetched by one request; of larger ones only what is read."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+_PLAIN_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": (),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_MD5_LENGTH = 32
+
+
+class ObjectStore:
+    """A prefix in a bucket (Azure: a container). Nothing is loaded or contacted before the first verb."""
+
+    def __init__(self, location: str) -> None:
+        self._scheme, self._bucket, self._prefix = _parse(location)
+        self.root = "/".join(filter(None, (f"{self._scheme}://{self._bucket}", self._prefix)))
+
+    @property
+    def _client(self) -> Client:
+        return _client(self._scheme, self._bucket)
+
+    def _path(self, key: str) -> str:
+        return "/".join(filter(None, (self._prefix, key)))
+
+    def exists(self) -> bool:
+        """Whether anything lies below the prefix; LakeError where the bucket is missing or may not be listed."""
+        return next(self.list(""), None) is not None
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        """Every object below the prefix: a store shows no object before it is whole."""
+        with guarded("list", self.url(prefix)):
+            for batch in self._client.list(self._path(prefix) or None):
+                for found in batch:
+                    key = found["path"][len(self._prefix) + 1 :] if self._prefix else found["path"]
+                    yield Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
+
+    def look(self, key: str) -> Stored | None:
+        """The object under the key; None where there is none."""
+        with guarded("look at", self.url(key)):
+            try:
+                found = self._client.head(self._path(key))
+            except FileNotFoundError:
+                return None
+        return Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores the object by one request, whose signature covers the content's checksum."""
+        with guarded("store", self.url(key)):
+            self._client.put(self._path(key), data, use_multipart=False)
+
+    def confirm(self, key: str, data: bytes) -> None:
+        """Compares size and checksum; reads the object back where the store's checksum is not the content's MD5."""
+        found = self.look(key)
+        if found is None or found.size_bytes != len(data):
+            raise not_kept(self.url(key), len(data), found)
+        tag = found.version.strip('"').lower()
+        # stores without encryption keys of their own give the MD5; where it is something else, its length mostly differs
+        if len(tag) != _MD5_LENGTH or tag == hashlib.md5(data, usedforsecurity=False).hexdigest():
+            return
+        if read(self.url(key)) != data:
+            raise LakeError(
+                f"the store changed {self.url(key)} on the way", "nothing is lost: the next try stores it again"
+            )
+
+    def delete(self, key: str) -> None:
+        """Removes the object."""
+        with guarded("remove", self.url(key)):
+            try:
+                self._client.delete(self._path(key))
+            except FileNotFoundError:
+                return
+
+    def url(self, key: str) -> str:
+        """`scheme://bucket/prefix/key`."""
+        return f"{self.root}/{key}" if key else self.root
+
+
+def read(url: str, start: int = 0, end: int | None = None) -> bytes:
+    """An object's bytes, all or those of a range; FileNotFoundError where it is gone, LakeError for anything else."""
+    scheme, bucket, path = _parse(url)
+    with guarded("read", url):
+        client = _client(scheme, bucket)
+        if end is None:
+            return bytes(client.get(path).bytes())
+        return bytes(client.get_range(path, start=start, end=end))
+
+
+def open_object(url: str, size_bytes: int) -> io.BytesIO | ObjectFile:
+    """An object as a file to read from: a small one is fetched at once, of a large one what is asked for."""
+    return io.BytesIO(read(url)) if size_bytes <= WHOLE_BYTES else ObjectFile(url, size_bytes)
+
+
+class ObjectFile(io.RawIOBase):
+    """A large object, read by ranges; raises as `read` does."""
+
+    def __init__(self, url: str, size_bytes: int) -> None:
+        super().__init__()
+        self._url = url
+        self._size = size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves the place where the next read begins."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes: all that were asked for, fewer only at the end."""
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        data = read(self._url, self._at, end) if end > self._at else b""
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills a buffer with the next bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _parse(location: str) -> tuple[str, str, str]:
+    """Scheme, bucket and prefix; a wrong address is not repeated in the UsageError, for it may hold a secret."""
+    scheme, _, rest = location.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if "@" in bucket or "?" in bucket or "?" in prefix:
+        raise UsageError(
+            f"the address of the lake ({scheme}://...) carries credentials or options",
+            "leave them out: they are taken from the environment or the machine's role (docs/storage.md)",
+        )
+    parts = [part for part in prefix.split("/") if part]
+    if not _BUCKET.fullmatch(bucket) or not prefix.isprintable() or {".", ".."} & set(parts):
+        raise UsageError(
+            f"no bucket and prefix follow {scheme}:// in the lake's address", f"write {scheme}://bucket/prefix"
+        )
+    return scheme, bucket, "/".join(parts)
+
+
+@functools.lru_cache(maxsize=4)
+def _client(scheme: str, bucket: str) -> Client:
+    """The connection pool for a bucket, with what the environment says; obstore is loaded here and nowhere else."""
+    _check_endpoint(scheme)
+    with guarded("use", f"{scheme}://{bucket}"):
+        from obstore.store import AzureStore, GCSStore, S3Store  # noqa: PLC0415  # 15 MB that a local lake never needs
+
+        options: Any = {
+            "timeout": timedelta(seconds=REQUEST_TIMEOUT_S),
+            "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+            "allow_http": os.environ.get(_PLAIN_HTTP[scheme], "").lower() in ("1", "true", "yes", "on"),
+            "user_agent": f"fallow/{__version__}",
+        }
+        if authority := os.environ.get("AWS_CA_BUNDLE"):
+            options["root_certificate"] = _certificates(authority)
+        retries: Any = {
+            "max_retries": RETRIES,
+            "retry_timeout": timedelta(seconds=RETRY_WITHIN_S),
+            "backoff": {
+                "init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2,
+            },
+        }  # fmt: skip
+        kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[scheme]
+        client: Client = kind(bucket, client_options=options, retry_config=retries)
+        return client
+
+
+def _check_endpoint(scheme: str) -> None:
+    """An endpoint that is no address would end the process inside the library; its text may hold a password."""
+    variable = next((name for name in _ENDPOINTS[scheme] if os.environ.get(name)), None)
+    if variable is None:
+        return
+    endpoint = os.environ[variable]
+    try:
+        parts = urlsplit(endpoint)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not endpoint.isprintable() or " " in endpoint:
+        raise UsageError(f"{variable} is no address", "write it as https://host:port")
+    if parts.username is not None or parts.query:
+        raise UsageError(f"{variable} carries credentials", "give them by the variables that are meant for them")
+    if parts.scheme == "http" and os.environ.get(_PLAIN_HTTP[scheme], "").lower() not in ("1", "true", "yes", "on"):
+        raise UsageError(
+            f"{variable} names {parts.hostname} without TLS",
+            f"use https://, or set {_PLAIN_HTTP[scheme]}=true where the way to it is safe",
+        )
+
+
+def _certificates(file: str) -> bytes:
+    try:
+        found = Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read AWS_CA_BUNDLE {file}: {error.strerror}", "check the path") from error
+    if b"-----BEGIN CERTIFICATE-----" not in found:
+        raise UsageError(f"AWS_CA_BUNDLE {file} holds no certificate", "name a PEM file")
+    return found
+
+
+def forget_clients() -> None:
+    """Lets go of open connections; the next use reads the environment again."""
+    _client.cache_clear()

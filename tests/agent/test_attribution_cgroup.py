@@ -1,0 +1,158 @@
+"""Cgroup paths of runtimes and schedulers, as they are seen on hosts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.attribution.cgroup import Placement, parse_cgroup
+
+ID = "3f0c5b8a9d2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
+OUTER = "a" * 64
+UID = "0d9c4f3e-5b1a-4c2d-8e7f-6a5b4c3d2e1f"
+UID_ = UID.replace("-", "_")
+POD_V2 = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}.slice"
+
+CONTAINERS = {
+    "docker, systemd, v2": (f"0::/system.slice/docker-{ID}.scope", "docker", None),
+    "docker, cgroupfs, v1": (f"4:memory:/docker/{ID}", "docker", None),
+    "docker, rootless": (f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", "docker", None),
+    "docker, its own cgroups inside": (f"0::/system.slice/docker-{ID}.scope/system.slice/a.service", "docker", None),
+    "docker in docker": (f"0::/docker/{OUTER}/docker/{ID}", "docker", None),
+    "docker, other parent": (f"0::/batch/{ID}", None, None),
+    "containerd, systemd, v2": (f"0::{POD_V2}/cri-containerd-{ID}.scope", "containerd", UID),
+    "containerd, guaranteed": (
+        f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope", "containerd", UID,
+    ),
+    "containerd, cgroupfs, v1": (f"9:cpuset:/kubepods/besteffort/pod{UID}/{ID}", None, UID),
+    "containerd, cgroupfs, guaranteed": (f"9:cpuset:/kubepods/pod{UID}/{ID}", None, UID),
+    "containerd, mixed drivers": (
+        f"1:name=systemd:/system.slice/containerd.service/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}",
+        "containerd", UID,
+    ),
+    "containerd, nerdctl": (f"0::/system.slice/nerdctl-{ID}.scope", "containerd", None),
+    "containerd, plain": (f"0::/k8s.io/{ID}", "containerd", None),
+    "static pod": (f"0::/kubepods/burstable/pod{'b' * 32}/{ID}", None, "b" * 32),
+    "cri-o, systemd": (f"0::{POD_V2}/crio-{ID}.scope", "cri-o", UID),
+    "cri-o, systemd, split": (f"0::{POD_V2}/crio-{ID}.scope/container", "cri-o", UID),
+    "cri-o, cgroupfs": (f"0::/kubepods/burstable/pod{UID}/crio-{ID}", "cri-o", UID),
+    "podman, systemd": (f"0::/machine.slice/libpod-{ID}.scope/container", "podman", None),
+    "podman, rootless": (
+        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container", "podman", None,
+    ),
+    "podman, pod, rootless": (
+        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/user-libpod_pod_{OUTER}.slice/libpod-{ID}.scope",
+        "podman", None,
+    ),
+    "podman, cgroupfs": (f"4:memory:/libpod_parent/libpod-{ID}", "podman", None),
+    "podman, quadlet": (f"0::/system.slice/web.service/libpod-payload-{ID}", "podman", None),
+    "kind, v1": (f"5:devices:/docker/{OUTER}/kubelet/kubepods/besteffort/pod{UID}/{ID}", None, UID),
+    "kind, v2": (
+        f"0::/system.slice/docker-{OUTER}.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
+        f"kubelet-kubepods-besteffort-pod{UID_}.slice/cri-containerd-{ID}.scope", "containerd", UID,
+    ),
+    "cri-dockerd": (f"0::{POD_V2}/docker-{ID}.scope", "docker", UID),
+    "k3s": (f"0::/kubepods/burstable/pod{UID}/{ID}", None, UID),
+    "ECS on EC2": (f"4:memory:/ecs/{'c' * 32}/{ID}", None, None),
+    "ECS, systemd": (f"0::/ecstasks.slice/ecstasks-{'c' * 32}.slice/docker-{ID}.scope", "docker", None),
+    "seen from another pod's cgroup namespace": (
+        f"0::/../../kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope", "containerd", UID,
+    ),
+    "the same under cgroupfs": (f"0::/../../pod{UID}/{ID}", None, UID),
+    "v1 of a kind node, whose controllers end at different depths": (
+        f"12:misc:/docker/{OUTER}\n4:memory:/docker/{OUTER}/kubelet/kubepods/pod{UID}/{ID}\n0::/docker/{OUTER}", None, UID,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", CONTAINERS)
+def test_container_forms(form: str) -> None:
+    text, runtime, pod_uid = CONTAINERS[form]
+    assert parse_cgroup(f"{text}\n") == Placement(container_runtime=runtime, container_id=ID, pod_uid=pod_uid)
+
+
+SLURM = {
+    "v1": ("9:freezer:/slurm/uid_1000/job_42/step_0/task_0", "0"),
+    "v1, batch": ("9:freezer:/slurm/uid_1000/job_42/step_batch/task_0", "batch"),
+    "v1, several slurmd": ("9:freezer:/slurm_node-1/uid_1000/job_42/step_extern", "extern"),
+    "v1, interactive": ("10:devices:/slurm/uid_1000/job_42/step_interactive/task_0", "interactive"),
+    "v1, job alone": ("9:freezer:/slurm/uid_1000/job_42", None),
+    "v1, controllers of different depth": (
+        "10:memory:/slurm/uid_1000/job_42\n9:cpuset:/slurm/uid_1000/job_42/step_7\n8:cpu:/\n0::/system.slice/slurmd.service",
+        "7",
+    ),
+    "v2": ("0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", "0"),
+    "v2, several slurmd": ("0::/system.slice/gpu-1.example_slurmstepd.scope/job_42/step_12/user/task_3", "12"),
+    "v2, batch": ("0::/system.slice/slurmstepd.scope/job_42/step_batch/user/task_special", "batch"),
+    "v2, adopted by pam_slurm_adopt": (
+        "0::/system.slice/slurmstepd.scope/job_42/step_extern/user/task_4294967293", "extern",
+    ),
+    "v2, other slice": ("0::/hpc.slice/slurmstepd.scope/job_42/step_0/user/task_0", "0"),
+    "v2, seen from a container": ("0::/../slurmstepd.scope/job_42/step_0/user/task_0", "0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SLURM)
+def test_slurm_forms(form: str) -> None:
+    text, step_id = SLURM[form]
+    assert parse_cgroup(f"{text}\n") == Placement(slurm_job_id="42", slurm_step_id=step_id)
+
+
+def test_a_container_inside_a_slurm_step_has_both() -> None:
+    text = f"0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0/libpod-{ID}.scope\n"
+    assert parse_cgroup(text) == Placement("podman", ID, None, "42", "0")
+
+
+NOBODY = [
+    "",
+    "garbage",
+    "0::/",
+    "0::/user.slice/user-1000.slice/session-3.scope",
+    "0::/system.slice/docker.service",
+    "0::/system.slice/slurmstepd.scope/system",
+    "0::/home/slurm/job_42/step_0",
+    "0::/job_42/step_0",
+    "0::/slurm/uid_x/job_42/step_0",
+    "0::/system.slice/slurmstepd.scope/job_x/step_0",
+    f"0::/machine.slice/libpod-conmon-{ID}.scope",
+    f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-conmon-{ID}.scope",
+    f"0::{POD_V2}/crio-conmon-{ID}.scope",
+    f"0::{POD_V2}",
+    "0::/lxc.payload.web/system.slice/nginx.service",
+    "4:memory:/lxc/web",
+    "4:memory:/garden/6a3c0e9e-6c0f-4a0f-6b1c-7a5f",
+    "0::/machine.slice/machine-web.scope",
+    "0::/docker/buildkit/r5g0xq1n2c3v4b5n6m7k8j9h0",
+    f"0::/system.slice/docker-{ID[:12]}.scope",
+    f"0::/system.slice/docker-{ID}0.scope",
+    f"4:memory:/ecs/{'c' * 32}/{'c' * 32}-1234567890",
+]
+
+
+@pytest.mark.parametrize("text", NOBODY)
+def test_other_forms_say_nothing(text: str) -> None:
+    assert parse_cgroup(text) == Placement()
+    assert not parse_cgroup(text).known
+
+
+_SEGMENTS = st.sampled_from([
+    "", "..", ".", "docker", "kubepods", "kubepods.slice", f"pod{UID}", f"kubepods-pod{UID_}.slice", ID, f"docker-{ID}.scope",
+    f"crio-{ID}", f"x:crio:{ID}", "slurm", "slurm_n", "uid_1", "job_42", "step_0", "step_batch", "slurmstepd.scope", ":", "::",
+])  # fmt: skip
+_PATHS = st.lists(_SEGMENTS | st.text(max_size=8), max_size=9).map("/".join)
+
+
+@given(st.lists(_PATHS.map("0::{}".format) | st.text(), max_size=4).map("\n".join))
+def test_no_text_ever_raises(text: str) -> None:
+    found = parse_cgroup(text)
+    assert found.container_id in {None, ID} or len(found.container_id or "") == 64
+    assert found.slurm_job_id is None or found.slurm_job_id.isascii()
+
+
+@given(_PATHS, _PATHS)
+def test_order_of_the_lines_does_not_matter_for_different_depths(first: str, second: str) -> None:
+    one, other = parse_cgroup(f"0::{first}"), parse_cgroup(f"1:cpu:{second}")
+    both = parse_cgroup(f"0::{first}\n1:cpu:{second}")
+    assert both.container_id in {one.container_id, other.container_id}
+    assert both.slurm_job_id in {one.slurm_job_id, other.slurm_job_id}

@@ -1,0 +1,200 @@
+"""Secrets in command lines: none of the forms in which they are given may survive."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import string
+from urllib.parse import quote
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from agent.attribution.masking import LONGEST, MASK, mask_arguments
+
+NAMES = [
+    "token", "TOKEN", "api-key", "api_key", "apiKey", "OPENAI_API_KEY", "HF_TOKEN", "hf-token", "password", "passwd", "PGPASSWORD",
+    "MYSQL_PWD", "db-pass", "SSHPASS", "passphrase", "secret", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token", "AWS_ACCESS_KEY_ID", "credential", "credentials", "auth", "auth-token", "authorization", "Authorization",
+    "X-Api-Key", "bearer", "private-key", "signing_key", "wandb.api_key", "trainer.logger.token", "WANDB_API_KEY", "key", "jwt",
+    "cookie", "access_token", "refresh-token", "AccountKey", "SharedAccessKey", "sig", "X-Amz-Signature", "sas", "webhook_secret",
+]  # fmt: skip
+
+# what a secret may consist of in each form; blanks and quotes where the form can carry them
+_PLAIN = st.text(string.ascii_letters + string.digits, min_size=8, max_size=40)
+_DENSE = st.text(string.ascii_letters + string.digits + "+/=_.!@#%^*~,;:?&-", min_size=8, max_size=40)
+_ANY = st.text(string.ascii_letters + string.digits + string.punctuation + " ", min_size=8, max_size=40)
+_NAME = st.sampled_from(NAMES)
+
+
+def mask(*arguments: str) -> str:
+    return mask_arguments([argument.encode() for argument in arguments])
+
+
+def assert_gone(secret: str, *arguments: str) -> None:
+    assume(not secret.startswith("--") and len(set(secret)) > 4)
+    masked = mask("python", "train.py", *arguments, "--lr", "0.1")
+    assert secret.strip() not in masked
+    # nor a half of it: a mask that begins too late or ends too early
+    assert secret[: len(secret) // 2].strip(" *") not in masked.replace(MASK, "") or len(secret[: len(secret) // 2].strip(" *")) < 4
+
+
+@given(_NAME, _ANY)
+def test_values_joined_to_an_option(name: str, secret: str) -> None:
+    assert_gone(secret, f"--{name}={secret}")
+    assert_gone(secret, f"-{name}={secret}")
+
+
+@given(_NAME, _ANY)
+def test_values_in_an_argument_of_their_own(name: str, secret: str) -> None:
+    assert_gone(secret, f"--{name}", secret)
+    assert_gone(secret, f"-{name}", secret)
+
+
+@given(_NAME, _ANY)
+def test_assignments(name: str, secret: str) -> None:
+    assert_gone(secret, f"{name}={secret}")
+    assert_gone(secret, "-e", f"{name}={secret}")
+    assert_gone(secret, f"+{name}={secret}")
+    assert_gone(secret, f"{name}:{secret}")
+    assert_gone(secret, f"{name}: {secret}")
+
+
+@given(_NAME, _DENSE)
+def test_assignments_behind_another_option(name: str, secret: str) -> None:
+    assert_gone(secret, f"--set=server.{name}={secret}")
+    assert_gone(secret, f"--env={name}={secret}")
+    assert_gone(secret, f"Server=db;{name}={secret};Timeout=3")
+
+
+@given(_NAME, _ANY)
+def test_scripts_for_a_shell(name: str, secret: str) -> None:
+    variable = name.replace("-", "_").replace(".", "_")
+    quoted = shlex.quote(secret)
+    assert_gone(secret, "-c", f"export {variable}={quoted} && run --{name} {quoted} --then more")
+    assert_gone(secret, "-c", f"cd /tmp; {variable}={quoted} run; echo done")
+    assert_gone(secret, "-c", f"run --{name}={quoted}; echo done")
+    assert_gone(secret, "-c", f"curl -H {shlex.quote(f'{name}: {secret}')} https://example.org/")
+
+
+@given(_NAME, _ANY)
+def test_code_and_json(name: str, secret: str) -> None:
+    assert_gone(secret, json.dumps({"user": "me", name: secret, "rest": 1}))
+    assert_gone(secret, f"--config={json.dumps({name: secret})}")
+    assert_gone(secret, "-c", f"import os; os.environ[{name!r}] = {secret!r}; main()")
+    assert_gone(secret, "-c", f"main({name.replace('-', '_').replace('.', '_')}={secret!r})")
+
+
+@given(_NAME, _DENSE)
+def test_a_command_line_that_its_program_has_rewritten_into_one_text(name: str, secret: str) -> None:
+    assume(not {"'", '"'} & set(secret))
+    masked = mask(f"server: --model m --{name} {secret} --port 80", "")
+    assert secret not in masked
+    assert "--port 80" in masked
+
+
+@given(_PLAIN, _DENSE, st.sampled_from(["https", "postgresql", "redis", "mongodb+srv", "s3", "git+https", "amqp"]))
+def test_credentials_in_addresses(user: str, secret: str, scheme: str) -> None:
+    assert_gone(secret, f"{scheme}://{user}:{secret}@example.org:1234/path")
+    assert_gone(secret, f"{scheme}://:{secret}@example.org/path")
+    assert_gone(secret, f"--url={scheme}://{user}:{quote(secret, safe='')}@example.org/path")
+
+
+@given(_PLAIN, _NAME)
+def test_parameters_of_addresses(secret: str, name: str) -> None:
+    assert_gone(secret, f"https://example.org/v1?page=2&{name}={secret}&size=3")
+    assert_gone(secret, f"https://example.org/v1#{name}={secret}")
+    assert_gone(secret, f"next=https%3A%2F%2Fexample.org%3F{name}%3D{secret}")
+
+
+@given(_PLAIN)
+def test_users_that_are_tokens(secret: str) -> None:
+    assert_gone(secret, f"https://{secret}@github.com/a/b")
+    assert_gone(secret, f"root:{secret}@tcp(10.0.0.1:3306)/db")
+
+
+@given(_DENSE)
+def test_short_options_of_known_programs(secret: str) -> None:
+    assume(secret[0] not in "-=")
+    for program, option in [("mysql", "-p"), ("/usr/bin/mysqldump", "-p"), ("sshpass", "-p"), ("redis-cli", "-a"),
+                            ("ldapsearch", "-w"), ("sqlcmd", "-P"), ("curl", "-u")]:  # fmt: skip
+        assert_gone(secret, program, f"{option}{secret}", "-h", "db")
+        assert_gone(secret, program, option, secret, "-h", "db")
+        assert_gone(secret, "-c", f"{program} -h db {option} {shlex.quote(secret)} | tail")
+    assert_gone(secret, "docker", "login", "-u", "me", "-p", secret, "registry.example.org")
+
+
+_TAIL = st.text(string.ascii_letters + string.digits, min_size=36, max_size=60)
+
+
+@given(_TAIL, st.sampled_from([
+    "hf_", "sk-", "sk-ant-api03-", "sk-proj-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AIzaSy", "nvapi-", "gsk_", "npm_",
+    "pypi-", "sk_live_", "hvs.", "SG.", "dckr_pat_", "wandb_v1_",
+]))  # fmt: skip
+def test_tokens_that_show_by_their_shape(tail: str, prefix: str) -> None:
+    assert_gone(tail, f"{prefix}{tail}")
+    assert_gone(tail, "-c", f"login({prefix}{tail})")
+    assert_gone(tail, f"--name={prefix}{tail}")
+
+
+@given(st.text(string.ascii_uppercase + string.digits, min_size=16, max_size=16))
+def test_aws_key_ids(tail: str) -> None:
+    assert_gone(tail, f"AKIA{tail}")
+    assert_gone(tail, f"--user=ASIA{tail}")
+
+
+@pytest.mark.parametrize("secret", [
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"[:40],
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXk= -----END OPENSSH PRIVATE KEY-----",
+])  # fmt: skip
+def test_long_keys_by_their_shape(secret: str) -> None:
+    assert secret not in mask("run", secret, "x")
+    assert secret[30:] not in mask("run", secret, "x")
+
+
+@pytest.mark.parametrize("line", [
+    "python train.py --lr 0.1 --max-tokens 512 --max_new_tokens=256 --tokenizer meta-llama/Llama-3-8B --model m",
+    "python -m vllm.entrypoints.openai.api_server --model m --max-num-batched-tokens 8192 --port 8000",
+    "torchrun --nproc-per-node 8 --rdzv-endpoint node1:29500 train.py --author me --data /data/x",
+    "docker run -p 8080:80 --gpus all -v /a:/b nvcr.io/nvidia/pytorch:24.01-py3@sha256:0123 python x.py",
+    "ssh -p 22 me@host python x.py", "git clone https://github.com/a/b@main git@github.com:a/b.git",
+    "curl http://127.0.0.1:8000/v1/models", "python x.py --commit 0123456789abcdef0123456789abcdef01234567",
+    "/opt/conda/envs/Train2/lib/python3.11/site-packages/torch/bin/torch_shm_manager",
+])  # fmt: skip
+def test_what_is_no_secret_stays(line: str) -> None:
+    assert mask(*line.split()) == line
+
+
+def test_a_flag_without_a_value_takes_nothing_along() -> None:
+    assert mask("x", "--use-auth", "--model", "m") == "x --use-auth --model m"
+    assert mask("x", "--password", "--token", "abc") == f"x --password --token {MASK}"
+
+
+def test_long_command_lines_are_cut() -> None:
+    text = mask("x", *(f"--option-{number}" for number in range(1000)))
+    assert len(text) == LONGEST
+    assert text.endswith("…")
+
+
+@given(_PLAIN, st.integers(0, 6000))
+def test_a_secret_at_the_cut_is_none_the_less_masked(secret: str, before: int) -> None:
+    assert secret not in mask("y" * before, f"--token={secret}", "z" * 3000)
+    assert secret not in mask("y " * before, f"https://me:{secret}@host/")
+
+
+@settings(max_examples=300)
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_any_bytes_become_valid_printable_text(arguments: list[bytes]) -> None:
+    text = mask_arguments(arguments)
+    text.encode()
+    assert len(text) <= LONGEST
+    assert not {chr(code) for code in (*range(0x20), 0x7F, 0x9B)} & set(text)
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(["'", '"', "\\", "token=", "a://", "a:b", " -p", "a1A ", "https://a:", "eyJaaaa.", "--token ", "(", "%3D"]))
+def test_hostile_arguments_take_no_time_to_speak_of(part: str) -> None:
+    """Finishes at all: an expression that tries every way to read 16 KiB would not."""
+    mask("mysql", part * (16_384 // len(part)))

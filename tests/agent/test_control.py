@@ -1,0 +1,311 @@
+"""The control socket: what the agent hears, who may speak, and what no client can do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.agent_status import AgentStatus, Blocked, count_health
+from agent.control import SOCKET_NAME, ControlServer, NoAgentError, ask
+from agent.control_command import status_text
+from agent.snapshot import PublishingStatus, Snapshot
+from fallow.errors import FallowError, SpoolError, UsageError
+from tests.agent.snapshots import snapshot
+from tests.conftest import REPOSITORY, clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Listen = Callable[..., ControlServer]
+
+NOW = AgentStatus(
+    mode="running", pid=77, host="gn001", version="0.2.0", started_ms=1_795_000_000_000, interval_ms=10_000
+)
+
+
+def echo(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"verb": verb, **arguments}
+
+
+@pytest.fixture
+def listen(tmp_path: Path) -> Iterator[Listen]:
+    servers: list[ControlServer] = []
+
+    def start(handler: Callable[..., dict[str, Any]] = echo, folder: Path = tmp_path) -> ControlServer:
+        server = ControlServer(str(folder), handler)
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_question_and_answer(listen: Listen, tmp_path: Path) -> None:
+    listen()
+    assert ask(str(tmp_path), "status", 5) == {"verb": "status"}
+    assert ask(str(tmp_path), "release", 5, for_ms=7_200_000) == {"verb": "release", "for_ms": 7_200_000}
+
+
+def test_a_whole_snapshot_comes_through(listen: Listen, tmp_path: Path) -> None:
+    seen = snapshot(pool="p" * 3_000_000)  # more than any socket buffer
+    listen(lambda *_: seen.as_json())
+    assert Snapshot.from_json(ask(str(tmp_path), "snapshot", 20)) == seen
+
+
+def test_only_the_owner_may_speak(listen: Listen, tmp_path: Path) -> None:
+    listen()
+    mode = (tmp_path / SOCKET_NAME).stat().st_mode
+    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_another_user_is_told_what_to_do(listen: Listen) -> None:
+    code = "import os, sys; from agent.control import ask; os.setuid(65534); ask(sys.argv[1], 'status', 5)"
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders let nobody else pass
+        Path(folder).chmod(0o755)
+        listen(folder=Path(folder))
+        done = subprocess.run(
+            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY,
+            env=clean_environment(),
+        )  # fmt: skip
+    assert "may not talk to the agent" in done.stderr
+    assert "sudo" in done.stderr
+
+
+def test_where_no_agent_runs(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(NoAgentError, match="no agent runs on the spool"):
+            ask(str(folder), "status", 5)
+    with socket.socket(socket.AF_UNIX) as killed:  # a socket file that nobody listens on any more
+        killed.bind(str(tmp_path / SOCKET_NAME))
+    with pytest.raises(NoAgentError):
+        ask(str(tmp_path), "status", 5)
+
+
+def test_the_socket_of_a_killed_agent_is_replaced(listen: Listen, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(tmp_path / SOCKET_NAME))
+    server = listen()
+    assert ask(str(tmp_path), "status", 5) == {"verb": "status"}
+    server.close()
+    assert not (tmp_path / SOCKET_NAME).exists()
+    server.close()  # twice does no harm
+
+
+def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / SOCKET_NAME).write_text("somebody's notes")
+    with pytest.raises(SpoolError, match="cannot listen on"):
+        ControlServer(str(tmp_path), echo).start()
+    assert (tmp_path / SOCKET_NAME).read_text() == "somebody's notes"
+
+
+def test_a_path_longer_than_a_socket_address(listen: Listen, tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["long-name-of-a-folder"] * 10)
+    deep.mkdir(parents=True)
+    assert len(str(deep)) > 107
+    listen(folder=deep)
+    assert ask(str(deep), "status", 5) == {"verb": "status"}
+
+
+def test_errors_of_the_handler_are_sentences(listen: Listen, tmp_path: Path) -> None:
+    def fail(verb: str, _: dict[str, Any]) -> dict[str, Any]:
+        if verb == "release":
+            raise UsageError("that is wrong", "write it right")
+        raise RuntimeError("broken")
+
+    listen(fail)
+    with pytest.raises(FallowError, match="that is wrong; write it right"):
+        ask(str(tmp_path), "release", 5)
+    with pytest.raises(FallowError, match="failed to answer"):
+        ask(str(tmp_path), "status", 5)
+    with pytest.raises(FallowError, match="knows no verb 'halt'"):
+        ask(str(tmp_path), "halt", 5)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\n",
+        b"\xff\xfe\x00\n",
+        b"[1]\n",
+        b'{"no": "verb"}\n',
+        b'{"verb": ["status"]}\n',
+        b"[" * 10_000 + b"\n",
+        b"status",  # and then nothing
+        b"",
+        b"x" * (8 << 20),
+    ],
+)
+def test_garbage_does_no_harm(listen: Listen, tmp_path: Path, sent: bytes) -> None:
+    listen()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(tmp_path / SOCKET_NAME))
+        try:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            answer = client.recv(1 << 16)
+        except OSError:  # it was shown the door
+            answer = b""
+    assert answer == b"" or "error" in json.loads(answer)
+    assert ask(str(tmp_path), "status", 10) == {"verb": "status"}
+
+
+def test_a_client_that_hangs_holds_nobody_up(listen: Listen, tmp_path: Path) -> None:
+    listen()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(tmp_path / SOCKET_NAME))
+        assert ask(str(tmp_path), "status", 20) == {"verb": "status"}
+
+
+def test_an_agent_that_hangs_is_told_of(listen: Listen, tmp_path: Path) -> None:
+    gate = threading.Event()
+    listen(lambda *_: {"in_time": gate.wait(20)})
+    with pytest.raises(FallowError, match=r"does not answer within 0\.2 s"):
+        ask(str(tmp_path), "status", 0.2)
+    gate.set()
+
+
+def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        server = ControlServer(str(tmp_path), echo)
+        server.start()
+        ask(str(tmp_path), "status", 5)
+        server.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+class Agent:
+    """An agent that lets go of its driver when it has been asked about it a few times."""
+
+    def __init__(self, blocked: tuple[Blocked, ...] = (), after: int = 2) -> None:
+        self.now = NOW
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self._blocked = blocked
+        self._left = after
+
+    def handle(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.heard.append((verb, arguments))
+        mode, until_ms = self.now.mode, self.now.released_until_ms
+        if verb == "release":
+            mode = "releasing"
+            until_ms = None if arguments["for_ms"] is None else 1_795_000_000_000 + arguments["for_ms"]
+        elif verb == "resume":
+            mode = "running"
+        elif mode == "releasing":
+            self._left -= 1
+            mode = "released" if self._left <= 0 else mode
+        self.now = AgentStatus(**(vars(NOW) | {"mode": mode, "released_until_ms": until_ms, "blocked": self._blocked}))
+        return self.now.as_json()
+
+
+def say(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import argparse, sys\n"
+        "from agent import control_command as c\n"
+        "from fallow.errors import FallowError\n"
+        "p = argparse.ArgumentParser()\n"
+        "verb = sys.argv[1]\n"
+        "getattr(c, f'add_{verb}_arguments')(p)\n"
+        "try:\n"
+        "    sys.exit(getattr(c, verb)(p.parse_args(sys.argv[2:])))\n"
+        "except FallowError as error:\n"
+        "    sys.exit(f'fallow: {error}')\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *words, "--spool", str(tmp_path)], capture_output=True, text=True,
+        check=False, timeout=60, cwd=REPOSITORY, env=clean_environment(),
+    )  # fmt: skip
+
+
+def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) -> None:
+    agent = Agent()
+    listen(agent.handle)
+    done = say(tmp_path, "release", "--for", "2h")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "The driver is free: the agent on gn001 holds no /dev/nvidia* any more; `fallow agent resume` takes it up again, "
+        "and the agent does so by itself at 2026-11-18T13:06:40Z.\n"
+    )
+    assert agent.heard == [("release", {"for_ms": 7_200_000}), ("status", {}), ("status", {})]
+
+
+def test_release_names_who_blocks(listen: Listen, tmp_path: Path) -> None:
+    agent = Agent((Blocked(4242, "GPU-1", 3, "nvmlDeviceGetSamples"), Blocked(4243, None, None, "nvmlInit")))
+    listen(agent.handle)
+    done = say(tmp_path, "release")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "fallow: the driver is still held on gn001: worker 4242 is stuck in nvmlDeviceGetSamples on GPU 3 (GPU-1); "
+        "worker 4243 is stuck in nvmlInit on a GPU that it has not named; "
+    )
+    machine = say(tmp_path, "release", "--json")
+    assert machine.returncode == 1
+    assert AgentStatus.from_json(json.loads(machine.stdout)).blocked == agent.now.blocked
+
+
+def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
+    listen(Agent(after=1_000_000).handle)
+    done = say(tmp_path, "release", "--wait", "300ms")
+    assert done.returncode == 1
+    assert "has not let go of the driver within 300ms" in done.stderr
+
+
+def test_resume(listen: Listen, tmp_path: Path) -> None:
+    agent = Agent()
+    listen(agent.handle)
+    done = say(tmp_path, "resume")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "The agent on gn001 takes the driver up again; its next row is due within 20s.\n"
+    assert [verb for verb, _ in agent.heard] == ["resume"]
+
+
+def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:
+    done = say(tmp_path, "status")
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == f"fallow: no agent runs on the spool {tmp_path}; check --spool, or start it: `fallow agent run`\n"
+    )
+
+
+def test_status_for_people_and_machines(listen: Listen, tmp_path: Path) -> None:
+    listen(lambda *_: NOW.as_json())
+    assert say(tmp_path, "status").stdout.startswith("fallow 0.2.0 on gn001, process 77, running\n")
+    assert AgentStatus.from_json(json.loads(say(tmp_path, "status", "--json").stdout)) == NOW
+
+
+def test_the_whole_status() -> None:
+    now_ms = NOW.started_ms + 3_600_000
+    whole = AgentStatus(
+        **(vars(NOW) | {"mode": "released", "time_ms": now_ms - 4_321, "gpus": {"ok": 7, "lost": 1},
+        "released_until_ms": now_ms + 60_000, "blocked": (Blocked(5, "GPU-1", 2, "nvmlX"),),
+        "publishing": PublishingStatus(now_ms - 90_000, now_ms - 30_000, "no route to host", 1234, 3 << 20)})
+    )  # fmt: skip
+    assert status_text(whole, now_ms) == (
+        "fallow 0.2.0 on gn001, process 77, released until 2026-11-18T12:07:40Z: it holds no /dev/nvidia*\n"
+        "  rows        one every 10s, the newest ended 4s ago; started 2026-11-18T11:06:40Z\n"
+        "  GPUs        1 lost, 7 ok\n"
+        "  publishing  last 1min 30s ago, 1,234 rows wait in 3.0 MiB; failing since 2026-11-18T12:06:10Z: no route to host\n"
+        "  blocked     worker 5 is stuck in nvmlX on GPU 2 (GPU-1)"
+    )
+    assert AgentStatus.from_json(json.loads(json.dumps(whole.as_json()))) == whole
+
+
+def test_health_is_counted() -> None:
+    assert count_health(None) == {}
+    assert count_health(snapshot(time.time_ns() // 1_000_000)) == {"ok": 3, "lost": 1}

@@ -1,0 +1,100 @@
+"""Counter epochs: what may be subtracted from what."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.epochs import Epochs
+
+STEP_MS = 10_000
+
+
+def row(number: int, energy_mj: int | None, health: str = "ok", **counters: int) -> dict[str, Any]:
+    return {
+        "gpu": "GPU-a",
+        "time": number * STEP_MS,
+        "interval_ms": STEP_MS,
+        "health": health,
+        "energy_mj": energy_mj,
+        **counters,
+    }
+
+
+def test_counters_that_climb_are_one_epoch() -> None:
+    epochs = Epochs(None, "boot")
+    rows = [row(number, 1_000_000 + 700_000 * number, throttled_power_cap_ms=number) for number in range(5)]
+    assert [epochs.mark([each]) for each in rows] == [[]] * 5
+    assert {each["counters_since"] for each in rows} == {0}
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (row(1, 500), "energy_mj went back"),
+        (row(1, 10**12), "energy_mj grew by more than is possible"),
+        (row(1, 2_000_000, throttled_hw_thermal_ms=10**9), "throttled_hw_thermal_ms grew by more"),
+    ],
+)
+def test_counters_that_cannot_have_climbed_begin_a_new_epoch(second: dict[str, Any], words: str) -> None:
+    epochs = Epochs(None, "boot")
+    epochs.mark([row(0, 1_000_000, throttled_hw_thermal_ms=3)])
+    (event,) = epochs.mark([second])
+    assert words in event["detail"]
+    assert second["counters_since"] == STEP_MS
+
+
+@pytest.mark.parametrize("health", ["lost", "reset_required", "driver_down", "released"])
+def test_a_gpu_that_was_away_begins_a_new_epoch_even_if_its_counters_have_grown(health: str) -> None:
+    epochs = Epochs(None, "boot")
+    epochs.mark([row(0, 1_000)])
+    away = row(1, None, health)
+    assert epochs.mark([away]) == []
+    assert "counters_since" not in away
+    back = row(2, 2_000)
+    (event,) = epochs.mark([back])
+    assert event["kind"] == "counters_restarted"
+    assert back["counters_since"] == 2 * STEP_MS
+
+
+def test_a_wedged_gpu_goes_on_counting() -> None:
+    epochs = Epochs(None, "boot")
+    epochs.mark([row(0, 1_000)])
+    epochs.mark([row(1, None, "wedged")])
+    back = row(2, 2_000)
+    assert epochs.mark([back]) == []
+    assert back["counters_since"] == 0
+
+
+def test_a_restart_of_the_agent_is_none_of_the_machine_is_one() -> None:
+    epochs = Epochs(None, "boot")
+    epochs.mark([row(0, 1_000)])
+    same, other = row(60, 2_000), row(60, 2_000)
+    assert Epochs(epochs.as_text(), "boot").mark([same]) == []
+    assert same["counters_since"] == 0
+    (event,) = Epochs(epochs.as_text(), "another boot").mark([other])
+    assert "the machine was started anew" in event["detail"]
+    assert other["counters_since"] == 60 * STEP_MS
+
+
+def test_a_row_without_counters_belongs_to_no_epoch() -> None:
+    bare = row(0, None)
+    assert Epochs(None, "boot").mark([bare]) == []
+    assert "counters_since" not in bare
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**13), st.sampled_from(["ok", "ok", "ok", "lost"])), max_size=30))
+def test_no_difference_inside_an_epoch_is_negative_or_huge(history: list[tuple[int, str]]) -> None:
+    epochs = Epochs(None, "boot")
+    rows = [row(number, energy if health == "ok" else None, health) for number, (energy, health) in enumerate(history)]
+    for each in rows:
+        epochs.mark([each])
+    known = [each for each in rows if each["energy_mj"] is not None]
+    for before, after in pairwise(known):
+        if before["counters_since"] == after["counters_since"]:
+            watts = (after["energy_mj"] - before["energy_mj"]) / (after["time"] - before["time"])
+            assert 0 <= watts <= 5_002

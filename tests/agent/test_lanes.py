@@ -1,0 +1,287 @@
+"""What the NVML worker reads in each lane, over the fake driver: rows, GPM, MIG, inventory, error counters, XIDs."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.worker_client import WorkerClient
+from tests.fakes.nvml import (
+    GIB,
+    Fabric,
+    Fault,
+    Gpu,
+    MigInstance,
+    Platform,
+    Process,
+    Scenario,
+    Steps,
+    Xid,
+    constant,
+    ms_ago,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    MakeLanes = Callable[..., "Lanes"]
+
+PAST_S = 30.0
+STEP_MS = 500
+
+
+class Lanes:
+    """A worker over a scenario that began PAST_S ago, asked for short intervals."""
+
+    def __init__(self, scenario: Scenario, sys: Path) -> None:
+        self.worker = WorkerClient(sys_path=str(sys))
+        self.opened = self.worker.request("open", 10)
+        self.scenario = scenario
+        self._next_ms = time.time_ns() // 1_000_000 // STEP_MS * STEP_MS + STEP_MS
+
+    def skip(self, intervals: int) -> None:
+        self._next_ms += intervals * STEP_MS
+
+    def row(self, *, lists: bool = True, devices: str = "none", errors: str = "none") -> dict[str, Any]:
+        start_ms, self._next_ms = self._next_ms, self._next_ms + STEP_MS
+        end_ms = self._next_ms
+        time.sleep(max(0.0, (end_ms + 250) / 1000 - time.time()))
+        return self.worker.request(
+            "row", 10, start_ms=start_ms, end_ms=end_ms, list_processes=lists, devices=devices, errors=errors
+        )
+
+
+@pytest.fixture
+def lanes(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeLanes]:
+    started: list[Lanes] = []
+
+    def make(*gpus: Gpu, sys: Path | None = None, **options: Any) -> Lanes:
+        scenario = Scenario(gpus, ms_ago(PAST_S), **options)
+        for name, value in scenario.environment(library, scenario.write(tmp_path / "scenario")).items():
+            monkeypatch.setenv(name, value)
+        started.append(Lanes(scenario, sys or tmp_path / "sys"))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.worker.end(2)
+
+
+def of(answer: dict[str, Any], gpu: str, table: str = "gpu") -> dict[str, Any]:
+    (row,) = [row for row in answer[table] if row["gpu"] == gpu]
+    return row
+
+
+def kinds(answer: dict[str, Any]) -> list[str]:
+    return [incident["kind"] for incident in answer["incidents"]]
+
+
+def test_gpm_gives_averages_over_the_whole_interval(lanes: MakeLanes) -> None:
+    # SM activity alternates every 100 ms: a point sample would see 0 or 80, the average is 40
+    flicker = Steps(tuple((tenth / 10, 80.0 if tenth % 2 else 0.0) for tenth in range(900)))
+    gpm = {2: flicker, 3: constant(20), 5: constant(11.5), 10: constant(33), 11: constant(1), 12: constant(2), 13: constant(3),
+           20: constant(1000), 21: constant(500)}  # fmt: skip
+    host = lanes(Gpu("GPU-a", util=constant(60), gpm=gpm, nvlink_group=0, nvlink_tx_mib_per_s=constant(7)))
+    host.row()
+    row = of(host.row(), "GPU-a")
+    assert row["util_source"] == "gpm"
+    assert row["gpu_util_pct"] == pytest.approx(60, abs=0.5)
+    assert row["gpu_util_max_pct"] == 60, "the ring still says how high it went"
+    assert row["gpu_util_coverage_ratio"] >= 0.99
+    assert 0 <= row["offset_ms"] < 1000
+    assert row["sm_active_pct"] == pytest.approx(40, abs=8)
+    assert (row["sm_occupancy_pct"], row["tensor_active_pct"], row["dram_active_pct"]) == (20, 11.5, 33)
+    assert (row["fp64_active_pct"], row["fp32_active_pct"], row["fp16_active_pct"]) == (1, 2, 3)
+    assert row["pcie_tx_bytes_per_s"] == 1000 * 2**20
+    assert row["pcie_rx_bytes_per_s"] == 500 * 2**20
+    assert row["nvlink_tx_bytes_per_s"] == 7 * 2**20
+
+
+def test_a_gpm_metric_that_is_nan_is_null(lanes: MakeLanes) -> None:
+    host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}, gpm_nan=(2, 3)))
+    host.row()
+    row = of(host.row(), "GPU-a")
+    assert row["util_source"] == "gpm"
+    assert "sm_active_pct" not in row
+    assert "sm_occupancy_pct" not in row
+
+
+def test_where_gpm_fails_the_ring_is_the_source(lanes: MakeLanes) -> None:
+    faults = (Fault("not_supported", gpu=0, function="nvmlGpmSampleGet"),)
+    host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}), faults=faults)
+    host.row()
+    row = of(host.row(), "GPU-a")
+    assert (row["util_source"], row["offset_ms"]) == ("samples", 0)
+    assert row["gpu_util_pct"] == pytest.approx(60, abs=0.5)
+
+
+def test_averages_over_a_longer_gap_are_not_this_intervals(lanes: MakeLanes) -> None:
+    host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}))
+    host.row()
+    host.skip(2)
+    assert of(host.row(), "GPU-a")["util_source"] == "samples"
+    assert of(host.row(), "GPU-a")["util_source"] == "gpm"
+
+
+def test_mig_instances_are_devices_of_their_own_and_power_stays_with_the_parent(lanes: MakeLanes) -> None:
+    own = (Process(os.getpid(), mem_bytes=GIB),)
+    host = lanes(
+        Gpu(
+            "GPU-m", power_w=constant(300), processes=own, gpm_supported=True,
+            mig=(MigInstance("MIG-1", gi=1, slot=0, util=constant(30), mem_used=constant(2 * GIB), processes=own),
+                 MigInstance("MIG-2", gi=2, slot=1, util=constant(0), profile="2g.20gb", gpu_slices=2)),
+        )
+    )  # fmt: skip
+    first = host.row()
+    answer = host.row()
+    assert [row["gpu"] for row in answer["gpu"]] == ["GPU-m", "MIG-1", "MIG-2"]
+    parent, busy, idle = answer["gpu"]
+    assert parent["power_w"] == 300
+    assert parent["util_source"] == "none"
+    assert parent.get("gpu_util_pct") is None, "unknown for a GPU that is split, and never 0"
+    assert busy["util_source"] == "gpm"
+    assert busy["gpu_util_pct"] == pytest.approx(30, abs=0.5)
+    assert busy["mem_used_bytes"] == 2 * GIB
+    assert "power_w" not in busy
+    assert (busy["process_count"], idle["process_count"]) == (1, 0)
+    assert (idle["gpu_util_pct"], idle["gpu_util_max_pct"], idle["gpu_util_zero_ratio"]) == (0, 0, 1)
+    assert [row["gpu"] for row in answer["process"]] == ["MIG-1"]
+    instance = of(first, "MIG-2", "device")
+    assert (instance["parent_gpu"], instance["mig_profile"], instance["mig_gpu_slices"]) == ("GPU-m", "2g.20gb", 2)
+    assert instance["gpu_instance_id"] == 2
+
+
+def test_ampere_under_mig_has_no_utilization_at_all(lanes: MakeLanes) -> None:
+    host = lanes(Gpu("GPU-m", architecture=7, gpm_supported=False, mig=(MigInstance("MIG-1", gi=1),)))
+    host.row()
+    for row in host.row()["gpu"]:
+        assert (row["util_source"], row.get("gpu_util_pct")) == ("none", None)
+
+
+def test_a_reshaped_gpu_never_gives_an_instances_rows_to_the_next_one(lanes: MakeLanes) -> None:
+    reshape_s = PAST_S + 2
+    host = lanes(
+        Gpu("GPU-m", mig=(MigInstance("MIG-old", gi=1, slot=0, mem_used=constant(GIB), end_s=reshape_s),
+                          MigInstance("MIG-new", gi=1, slot=0, mem_used=constant(5 * GIB), start_s=reshape_s + 0.01)))
+    )  # fmt: skip
+    answers = [host.row() for _ in range(7)]
+    seen = [row for answer in answers for row in answer["gpu"] if row["gpu"].startswith("MIG-")]
+    assert {(row["gpu"], row["mem_used_bytes"]) for row in seen} == {("MIG-old", GIB), ("MIG-new", 5 * GIB)}
+    assert "mig_changed" in [kind for answer in answers for kind in kinds(answer)]
+    assert "MIG-new" in [row["gpu"] for answer in answers for row in answer["device"]]
+
+
+def test_mig_that_is_switched_on_is_noticed(lanes: MakeLanes) -> None:
+    mode = Steps(((0, 0), (PAST_S + 1.5, 1)))
+    instance = MigInstance("MIG-1", gi=1, start_s=PAST_S + 1.5)
+    host = lanes(Gpu("GPU-m", util=constant(50), mig=(instance,), mig_mode=mode))
+    answers = [host.row() for _ in range(6)]
+    assert [row["gpu"] for row in answers[0]["gpu"]] == ["GPU-m"]
+    assert [row["gpu"] for row in answers[-1]["gpu"]] == ["GPU-m", "MIG-1"]
+
+
+def test_the_inventory_says_what_is_near_what(lanes: MakeLanes, tmp_path: Path) -> None:
+    node = tmp_path / "sys/bus/pci/devices/0000:17:00.0/numa_node"
+    node.parent.mkdir(parents=True)
+    node.write_text("1\n")
+    fabric = Fabric("00112233445566778899aabbccddeeff", clique=3)
+    host = lanes(
+        Gpu("GPU-a", nvlink_group=0, pcie_group=0, fabric=fabric, platform=Platform("CH1", slot=2, tray=200, module=4)),
+        Gpu("GPU-b", nvlink_group=0, pcie_group=1, pci_bus_id="0000:18:00"),
+        Gpu("GPU-c", nvlink_links=0, pcie_group=1, pci_bus_id="0000:19:00"),
+    )
+    a, b, c = (of(host.opened, gpu, "device") for gpu in ("GPU-a", "GPU-b", "GPU-c"))
+    assert (a["nvlink_island"], b["nvlink_island"], c["nvlink_island"]) == ("GPU-a", "GPU-a", "GPU-c")
+    assert (a["pcie_island"], b["pcie_island"], c["pcie_island"]) == ("GPU-a", "GPU-b", "GPU-b")
+    assert (a["fabric_cluster"], a["fabric_clique"]) == (fabric.cluster, 3)
+    assert (a["chassis_serial"], a["chassis_slot"], a["chassis_tray"], a["chassis_module"]) == ("CH1", 2, 200, 4)
+    assert (a["numa_node"], b["numa_node"]) == (1, None)
+    assert (a["architecture"], a["compute_capability"], a["nvlink_count"]) == ("hopper", "9.0", 18)
+    assert b.get("chassis_serial") is None
+    assert b.get("fabric_cluster") is None
+
+
+def test_error_counters_are_rows_on_change_and_events_for_the_worse(lanes: MakeLanes) -> None:
+    at_s = PAST_S + 1.5
+    host = lanes(
+        Gpu(
+            "GPU-a", ecc_uncorrected_offset=5, ecc_uncorrected=Steps(((0, 0), (at_s, 2))),
+            remap_pending=Steps(((0, 0), (at_s, 1))), recovery_action=Steps(((0, 0), (at_s, 1))), pcie_replay=constant(9),
+        ),
+        Gpu("GPU-b", field_errors={4: 3, 230: 4}),
+    )  # fmt: skip
+    healthy = of(host.opened, "GPU-a", "health")
+    assert (healthy["row_remap_pending"], healthy["recovery_action"], healthy["pcie_replay_count"]) == (
+        False,
+        "none",
+        9,
+    )
+    assert kinds(host.opened) == [], "the errors that a card has had before are no news"
+    refused = of(host.opened, "GPU-b", "health")
+    assert (refused["ecc_uncorrected_count"], refused["recovery_action"]) == (None, None)
+    answers = [host.row(errors="changed") for _ in range(6)]
+    (changed,) = [row for answer in answers for row in answer["health"]]
+    assert changed["ecc_uncorrected_count"] - healthy["ecc_uncorrected_count"] == 2
+    assert (changed["row_remap_pending"], changed["recovery_action"]) == (True, "gpu_reset")
+    found = [kind for answer in answers for kind in kinds(answer)]
+    assert sorted(found) == ["ecc_uncorrected", "recovery_action", "row_remap_pending"]
+
+
+def test_an_xid_is_an_event_with_its_number_and_its_own_time(lanes: MakeLanes) -> None:
+    at_s = PAST_S + 1.2
+    host = lanes(Gpu("GPU-a"), Gpu("GPU-b"), xids=(Xid(1, at_s, 79), Xid(0, 1.0, 13)))
+    answers = [host.row() for _ in range(5)]
+    (xid,) = [each for answer in answers for each in answer["incidents"] if each["kind"] == "xid"]
+    assert (xid["gpu"], xid["code"]) == ("GPU-b", 79)
+    assert host.scenario.seconds(xid["time_ms"] / 1000) == pytest.approx(at_s, abs=0.3)
+
+
+def test_counters_of_throttling_are_read_with_the_energy(lanes: MakeLanes) -> None:
+    gpu = Gpu("GPU-a", throttled={"power_cap": constant(0.5)}, mem_temperature_c=constant(71))
+    host = lanes(gpu)
+    before, after = (of(host.row(), "GPU-a") for _ in range(2))
+    assert after["throttled_power_cap_ms"] - before["throttled_power_cap_ms"] == pytest.approx(STEP_MS / 2, abs=40)
+    assert after["throttled_hw_thermal_ms"] == 0
+    assert after["mem_temperature_c"] == 71
+
+
+def test_a_driver_without_field_values_still_gives_energy(lanes: MakeLanes) -> None:
+    host = lanes(Gpu("GPU-a"), faults=(Fault("function_not_found", function="nvmlDeviceGetFieldValues"),))
+    row = of(host.row(), "GPU-a")
+    assert row["energy_mj"] is not None
+    assert row.get("throttled_power_cap_ms") is None
+
+
+def test_a_sleeping_gpu_is_not_woken(lanes: MakeLanes, tmp_path: Path) -> None:
+    power = tmp_path / "sys/bus/pci/devices/0000:17:00.0/power"
+    power.mkdir(parents=True)
+    (power / "control").write_text("auto\n")
+    status = power / "runtime_status"
+    status.write_text("active\n")
+    host = lanes(Gpu("GPU-a", util=constant(50)), Gpu("GPU-b", util=constant(50), pci_bus_id="0000:18:00"))
+    host.row()
+    status.write_text("suspended\n")
+    answer = host.row()
+    asleep, awake = answer["gpu"]
+    assert (asleep["health"], asleep.get("gpu_util_pct"), asleep.get("power_w")) == ("asleep", None, None)
+    assert awake["health"] == "ok"
+    assert kinds(answer) == ["gpu_asleep"]
+    assert answer["costs"]["calls"] > 0
+    status.write_text("active\n")
+    answer = host.row()
+    assert answer["gpu"][0]["health"] == "ok"
+    assert kinds(answer) == ["gpu_ok"]
+
+
+def test_a_gpu_of_which_nothing_may_be_read_is_degraded_and_says_so(lanes: MakeLanes) -> None:
+    host = lanes(Gpu("GPU-a"), Gpu("GPU-b"), faults=(Fault("no_permission", gpu=0, start_s=PAST_S + 1.2),))
+    answers = [host.row() for _ in range(6)]
+    refused, fine = answers[-1]["gpu"]
+    assert (refused["health"], fine["health"]) == ("degraded", "ok")
+    assert (refused["util_source"], refused.get("process_count")) == ("none", None)
+    (said,) = [each for answer in answers for each in answer["incidents"] if each["kind"] == "gpu_degraded"]
+    assert "nothing of it may be read" in said["detail"]

@@ -1,0 +1,369 @@
+"""The server of /metrics and /healthz over real sockets: who gets in, what it answers, and what cannot harm it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import logging
+import socket
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from agent.metrics import MetricsServer, MetricsSettings
+from agent.metrics.exposition import OPEN_METRICS, TEXT
+from agent.metrics.server import CONNECTIONS
+from agent.metrics.settings import parse_listen
+from agent.snapshot import Board
+from fallow import config
+from fallow.errors import ConfigError, FallowError
+from tests.agent.conftest import wait_until
+from tests.agent.snapshots import snapshot
+from tests.conftest import run_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Serve = Callable[..., MetricsServer]
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board()
+    board.publish(snapshot())
+    return board
+
+
+@pytest.fixture
+def serve(board: Board) -> Iterator[Serve]:
+    with contextlib.ExitStack() as running:
+
+        def start(**settings: str) -> MetricsServer:
+            server = MetricsServer(MetricsSettings("127.0.0.1", 0, **settings), board)
+            server.start()
+            running.callback(server.close)
+            return server
+
+        yield start
+
+
+def ask(server: MetricsServer, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+
+
+def say(server: MetricsServer, sent: bytes) -> bytes:
+    """Everything that the server answers to these bytes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while piece := connection.recv(4096):
+            received += piece
+        return received
+
+
+def test_a_scrape(serve: Serve) -> None:
+    status, headers, body = ask(serve())
+    assert (status, headers["content-type"], headers["connection"]) == (200, TEXT, "close")
+    assert int(headers["content-length"]) == len(body)
+    assert b"\nfallow_up 1\n" in body
+    status, headers, body = ask(serve(), Accept="application/openmetrics-text; version=1.0.0")
+    assert (status, headers["content-type"]) == (200, OPEN_METRICS)
+    assert body.endswith(b"\n# EOF\n")
+
+
+def test_health_and_the_rest(serve: Serve, board: Board) -> None:
+    server = serve()
+    status, headers, body = ask(server, "/healthz?verbose")
+    assert (status, headers["content-type"], json.loads(body)["status"]) == (200, "application/json", "ok")
+    board.publish(snapshot(time.time_ns() // 1_000_000 - 60_000))
+    assert ask(server, "/healthz")[0] == 503
+    assert ask(server, "/")[0] == 200
+    assert ask(server, "/etc/passwd")[0] == 404
+    assert ask(server, "/metrics/")[0] == 404
+    status, headers, body = ask(server, method="HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 1000
+    status, headers, _ = ask(server, method="POST")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\r\n\r\n", b"400"),
+        (b"GET /metrics\r\n\r\n", b"400"),
+        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/2.0\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nName : value\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\xff\xfe\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000, b"431"),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET / HTTP/1.0\r\n\r\n", b"200"),
+    ],
+)
+def test_what_is_no_good_request_is_told_so(serve: Serve, sent: bytes, status: bytes) -> None:
+    assert say(serve(), sent).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_large_body_is_not_waited_for(serve: Serve) -> None:
+    server = serve()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 30_000)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 405")
+
+
+def test_clients_that_dawdle_are_bounded_and_let_go(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 1.0)
+    server = serve()
+    with contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
+            for _ in range(CONNECTIONS)
+        ]
+        for each in slow:
+            each.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+
+        def refused() -> bool:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as extra:
+                with contextlib.suppress(ConnectionError):
+                    return extra.recv(1) == b""
+                return True
+
+        assert refused()  # one too many
+        dripping = slow[0]
+        with contextlib.suppress(ConnectionError):  # a byte now and then does not prolong it
+            for _ in range(100):
+                dripping.sendall(b"x")
+                time.sleep(0.05)
+                if select_readable(dripping):
+                    break
+        assert all(each.recv(1) == b"" for each in slow[1:])
+
+    def served() -> bool:
+        with contextlib.suppress(ConnectionError, http.client.HTTPException):
+            return ask(server)[0] == 200
+        return False
+
+    wait_until(served)
+
+
+def select_readable(connection: socket.socket) -> bool:
+    connection.settimeout(0)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(30)
+
+
+def test_a_client_that_reads_nothing_is_let_go(serve: Serve, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 0.5)
+    board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
+    server = serve()
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", server.port))
+        deaf.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        wait_until(lambda: server._slots._value == CONNECTIONS - 1)  # noqa: SLF001  # it is being served
+        wait_until(lambda: server._slots._value == CONNECTIONS)  # noqa: SLF001  # and let go
+
+
+def test_the_token(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-secret\n")
+    file.chmod(0o600)
+    server = serve(token_file=str(file))
+    status, headers, body = ask(server)
+    assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="fallow"')
+    assert b"DCGM" not in body
+    for wrong in (
+        "Bearer first-secre",
+        "Bearer first-secret2",
+        "first-secret",
+        "Basic first-secret",
+        "Bearer",
+        "Bearer \xfc",
+    ):
+        assert ask(server, Authorization=wrong)[0] == 401, wrong
+    assert ask(server, Authorization="Bearer first-secret")[0] == 200
+    assert ask(server, Authorization="bearer first-secret")[0] == 200
+    assert ask(server, "/healthz")[0] == 200  # a kubelet has no token
+
+
+def test_the_token_is_rotated_and_a_broken_file_leaves_the_former(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    file.chmod(0o600)
+    server = serve(token_file=str(file))
+    fresh = tmp_path / "fresh"
+    fresh.write_text("second")
+    fresh.rename(file)
+    assert ask(server, Authorization="Bearer first")[0] == 401
+    assert ask(server, Authorization="Bearer second")[0] == 200
+    file.write_text("")
+    with caplog.at_level(logging.WARNING, "fallow.agent"):
+        assert [ask(server, Authorization="Bearer ")[0] for _ in range(3)] == [401] * 3
+        assert ask(server, Authorization="Bearer second")[0] == 200
+    assert len([each for each in caplog.records if "stays in force" in each.message]) == 1
+    file.unlink()
+    assert ask(server, Authorization="Bearer second")[0] == 200
+    file.write_text("third")
+    assert ask(server, Authorization="Bearer third")[0] == 200
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", "two words", "schlüssel"])
+def test_a_file_without_a_token_is_refused_at_the_start(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigError) as error:
+        MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), Board())
+    assert str(file) in str(error.value)
+    assert error.value.hint
+
+
+def test_a_token_that_everybody_can_read_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    file.chmod(0o644)
+    MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), Board()).close()
+    assert "can be read by every user" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def certificate(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
+    issued = authority.issue_cert("127.0.0.1")
+    paths = folder / "cert.pem", folder / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(paths[0])
+    issued.private_key_pem.write_to_path(paths[1])
+    return paths
+
+
+def fetch_serial(server: MetricsServer, authority: trustme.CA, version: ssl.TLSVersion | None = None) -> str:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        serial = str((secure.getpeercert() or {})["serialNumber"])
+        secure.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        received = b""
+        while piece := secure.recv(65536):
+            received += piece
+        assert b"\nfallow_up 1\n" in received
+        return serial
+
+
+def test_tls_and_a_renewed_certificate(serve: Serve, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    cert, key = certificate(authority, tmp_path)
+    server = serve(tls_certificate=str(cert), tls_key=str(key))
+    first = fetch_serial(server, authority)
+    assert fetch_serial(server, authority, ssl.TLSVersion.TLSv1_2) == first
+    certificate(authority, tmp_path)
+    assert fetch_serial(server, authority) != first
+    cert.write_text("half of a certif")
+    fetch_serial(server, authority)  # the former one stays
+    with contextlib.suppress(OSError):  # it may hang up at once
+        assert b"fallow_up" not in say(server, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+
+def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
+    cert, _ = certificate(trustme.CA(), tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    _, key = certificate(trustme.CA(), other)
+    for pair in ((cert, key), (key, cert), (cert, tmp_path / "none")):
+        with pytest.raises(ConfigError):
+            MetricsServer(MetricsSettings("127.0.0.1", 0, tls_certificate=str(pair[0]), tls_key=str(pair[1])), Board())
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("9835", "127.0.0.1", 9835),
+        (":9835", "127.0.0.1", 9835),
+        ("0.0.0.0:9835", "0.0.0.0", 9835),  # noqa: S104  # written out, it is meant
+        ("[::1]:1", "::1", 1),
+        ("gn001.example:9835", "gn001.example", 9835),
+    ],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    assert parse_listen(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["here", "127.0.0.1", "::1:9835", "[::1]", "1.2.3.4:99999", "http://x:1", "a b:1", "1:2:3"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.listen"):
+        parse_listen(text)
+
+
+def settings(**values: str) -> config.Config:
+    return config.load({f"metrics.{name}": text for name, text in values.items()}, environment={})
+
+
+def test_settings_come_from_the_config() -> None:
+    assert MetricsSettings.from_config(settings(listen=":9835")) == MetricsSettings("127.0.0.1", 9835)
+    for half, missing in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        with pytest.raises(ConfigError, match=rf"metrics\.{missing} is not set"):
+            MetricsSettings.from_config(settings(listen="0", **{half: "/some/where"}))
+
+
+def test_a_taken_port_is_one_sentence(serve: Serve, board: Board) -> None:
+    taken = serve().port
+    with pytest.raises(FallowError, match=f"cannot listen on 127.0.0.1:{taken}"):
+        MetricsServer(MetricsSettings("127.0.0.1", taken), board).start()
+
+
+def test_an_open_door_is_told_of(board: Board, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    for host, token_file, told in (
+        ("0.0.0.0", "", "everybody who reaches"),  # noqa: S104  # the point of the test
+        ("0.0.0.0", str(token), "unencrypted"),  # noqa: S104  # as above
+        ("127.0.0.1", "", ""),
+    ):
+        caplog.clear()
+        server = MetricsServer(MetricsSettings(host, 0, token_file), board)
+        server.start()
+        server.close()
+        warnings = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
+        assert [told in each for each in warnings] == ([True] if told else [])
+
+
+def test_closing_leaves_nothing_open(board: Board) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        server = MetricsServer(MetricsSettings("127.0.0.1", 0), board)
+        server.start()
+        ask(server)
+        server.close()
+    wait_until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
+
+
+def test_it_loads_nothing_heavy() -> None:
+    code = "import sys, agent.metrics.server, agent.metrics.settings\nprint(*sys.modules)"
+    loaded = set(run_python("-c", code).stdout.split())
+    assert "agent.metrics.server" in loaded
+    assert loaded.isdisjoint({"prometheus_client", "http.server", "ssl", "hmac", "rich", "pyarrow", "email"})

@@ -1,0 +1,274 @@
+"""The checks of device nodes, processes, clock, spool, lake and containers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.doctor.checks.spool import file_system
+from agent.doctor.finding import Status
+from agent.doctor.host import Host, KernelClock, kernel_clock
+from agent.doctor.look import DriverLook
+from agent.doctor.users import User
+from tests.conftest import clean_environment
+from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.doctor.conftest import Tree
+
+NOBODY = next(name for name in ("nobody", "daemon") if pwd.getpwnam(name).pw_uid != os.geteuid())
+"""A user who does not run these tests."""
+HUNG = DriverLook("hung", step="nvmlInit")
+
+
+def test_all_nodes_are_there(healthy: Tree) -> None:
+    assert finding("device.nodes", healthy.case()).status is Status.OK
+
+
+def test_without_uvm_cuda_fails_and_monitoring_works(tree: Tree) -> None:
+    found = finding("device.nodes", tree.module().nodes("nvidiactl", "nvidia0").case())
+    assert (found.status, found.next) == (Status.WARNING, "sudo nvidia-modprobe -u -c 0")
+
+
+def test_a_missing_node_is_an_error_where_the_driver_does_not_answer(tree: Tree) -> None:
+    tree.module().nodes("nvidiactl", "nvidia-uvm")
+    tree.file("proc/driver/nvidia/gpus/0000:17:00.0/information", "Model: \t X\nDevice Minor: \t 3\n")
+    found = finding("device.nodes", tree.case(HUNG))
+    assert (found.status, found.facts["missing"]) == (Status.ERROR, ["nvidia3"])
+    tree.file(".dockerenv")
+    assert finding("device.nodes", tree.case()).status is Status.OK, "a container is given its own GPUs only"
+
+
+def test_a_user_without_rights_is_told_the_group(tree: Tree) -> None:
+    tree.module().nodes(mode=0o660)
+    found = finding("device.rights", tree.case(user=NOBODY))
+    assert found.status is Status.ERROR
+    assert NOBODY in found.found
+    assert finding("device.rights", tree.nodes(mode=0o666).case(user=NOBODY)).status is Status.OK
+
+
+def test_rights_follow_owner_group_and_others(tmp_path: Path) -> None:
+    node = tmp_path / "nvidia0"
+    node.touch()
+    owner, group = node.stat().st_uid, node.stat().st_gid
+    for mode, uid, groups, allowed in (
+        (0o660, owner, frozenset[int](), True),
+        (0o660, 40001, frozenset({group}), True),
+        (0o660, 40001, frozenset[int](), False),
+        (0o640, 40001, frozenset({group}), False),
+        (0o606, 40001, frozenset({group}), False),
+        (0o666, 40001, frozenset[int](), True),
+        (0o000, 0, frozenset[int](), True),
+    ):
+        node.chmod(mode)
+        assert User("x", uid, groups).may_use(node) is allowed, oct(mode)
+
+
+def test_a_revoked_right_is_told_from_a_closed_one(healthy: Tree) -> None:
+    found = finding("device.rights", healthy.case(answers(H100, control_errno=errno.EPERM), user=NOBODY))
+    assert found.status is Status.ERROR
+    assert "daemon-reload" in found.found
+
+
+def test_an_unknown_user_is_an_error(healthy: Tree) -> None:
+    assert finding("device.rights", healthy.case(user="no-such-user")).status is Status.ERROR
+
+
+def test_mig_off_is_nothing_to_look_at(healthy: Tree) -> None:
+    assert finding("device.mig", healthy.case()).status is Status.SKIPPED
+
+
+def test_mig_without_instances_and_without_the_monitor_right(healthy: Tree) -> None:
+    split = replace(H100, mig=True, mig_instances=0)
+    empty = finding("device.mig", healthy.case(answers(split)))
+    assert (empty.status, empty.next) == (Status.WARNING, "sudo nvidia-smi mig -i 0 -lgip")
+    full = answers(replace(split, mig_instances=7))
+    assert finding("device.mig", healthy.case(full)).status is Status.OK
+
+    healthy.file("proc/driver/nvidia/capabilities/mig/monitor", "DeviceFileMinor: 2\nDeviceFileMode: 256\n")
+    missing = finding("device.mig", healthy.case(full, user=NOBODY))
+    assert missing.status is Status.ERROR
+    assert missing.next == "sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/mig/monitor"
+    healthy.file("dev/nvidia-caps/nvidia-cap2", mode=0o400)
+    assert "chmod 444" in finding("device.mig", healthy.case(full, user=NOBODY)).next
+    healthy.file("dev/nvidia-caps/nvidia-cap2", mode=0o444)
+    assert finding("device.mig", healthy.case(full, user=NOBODY)).status is Status.OK
+
+
+def test_the_hosts_own_namespace_sees_everything(healthy: Tree) -> None:
+    assert finding("host.namespace", healthy.case()).status is Status.OK
+
+
+def test_another_namespace_hides_processes_unless_the_operator_knows_better(tree: Tree) -> None:
+    tree.namespace("pid:[4026532999]").file(".dockerenv")
+    found = finding("host.namespace", tree.case())
+    assert (found.status, found.next) == (Status.WARNING, "docker run --pid=host")
+    assert finding("host.namespace", tree.case(sees_all_processes="yes")).status is Status.OK
+    assert finding("host.namespace", tree.case(sees_all_processes="no")).status is Status.WARNING
+
+
+def test_hidepid_hides_owners(healthy: Tree) -> None:
+    healthy.file("proc/mounts", "proc /proc proc rw,nosuid,hidepid=invisible 0 0\n")
+    assert finding("host.namespace", healthy.case()).status is Status.WARNING
+    healthy.file("proc/mounts", "proc /proc proc rw,nosuid,hidepid=0 0 0\n")
+    assert finding("host.namespace", healthy.case()).status is Status.OK
+
+
+def test_other_collectors_are_named_with_their_pids(healthy: Tree) -> None:
+    assert finding("host.samplers", healthy.process(7, "python3", "python3 train.py").case()).status is Status.OK
+    healthy.process(41, "nv-hostengine", "/usr/bin/nv-hostengine -n").process(42, "dcgm-exporter", "/bin/dcgm-exporter")
+    healthy.process(43, "ncu", "ncu --set full python train.py")
+    found = finding("host.samplers", healthy.case())
+    assert found.status is Status.WARNING
+    assert found.facts["samplers"] == ["DCGM's host engine (pid 41)", "DCGM exporter (pid 42)"]
+    assert found.facts["profilers"] == ["ncu (pid 43)"]
+
+
+def test_a_clock_that_is_kept(healthy: Tree) -> None:
+    assert finding("host.clock", healthy.case()).status is Status.OK
+
+
+@pytest.mark.parametrize("year", [1970, 2099])
+def test_a_clock_that_cannot_be_right(healthy: Tree, year: int) -> None:
+    healthy.now = datetime(year, 1, 1, tzinfo=UTC)
+    assert finding("host.clock", healthy.case()).status is Status.ERROR
+
+
+def test_a_clock_that_nothing_keeps_and_one_that_cannot_be_asked(healthy: Tree) -> None:
+    healthy.clock = KernelClock(synchronised=False, max_error_s=16)
+    assert finding("host.clock", healthy.case()).status is Status.WARNING
+    healthy.clock = None
+    assert finding("host.clock", healthy.case()).status is Status.SKIPPED
+
+
+def test_the_kernels_clock_is_read_and_makes_sense() -> None:
+    clock = kernel_clock()
+    assert clock is None or 0 <= clock.max_error_s < 3600
+
+
+def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
+    mounts = "/dev/a / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\ntmpfs /data/fast tmpfs rw 0 0\n/dev/b /my\\040disk xfs rw 0 0\n"
+    for path, kind in (("/var/lib", "ext4"), ("/data/spool", "nfs4"), ("/data/fast/x", "tmpfs"), ("/database", "ext4"),
+                       ("/my disk/x", "xfs")):  # fmt: skip
+        assert file_system(mounts, tmp_path / path)[0] == kind
+
+
+def spool_on(tree: Tree, kind: str, place: Path) -> None:
+    tree.file("proc/self/mounts", f"/dev/a / ext4 rw 0 0\nx {place} {kind} rw 0 0\n")
+
+
+def test_a_spool_on_a_local_disk(healthy: Tree, tmp_path: Path) -> None:
+    spool_on(healthy, "xfs", tmp_path)
+    found = finding("host.spool", healthy.case(spool=str(tmp_path / "spool")))
+    assert found.status is Status.OK
+    assert not (tmp_path / "spool").exists(), "the doctor makes nothing"
+    assert found.facts["file_system"] == "xfs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("nfs4", Status.ERROR), ("lustre", Status.ERROR), ("tmpfs", Status.WARNING)]
+)
+def test_a_spool_where_sqlite_or_a_reboot_loses_it(healthy: Tree, tmp_path: Path, kind: str, status: Status) -> None:
+    spool_on(healthy, kind, tmp_path)
+    assert finding("host.spool", healthy.case(spool=str(tmp_path))).status is status
+
+
+def test_a_spool_that_the_agents_user_may_not_fill(healthy: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    folder.mkdir(mode=0o755)
+    found = finding("host.spool", healthy.case(spool=str(folder), user=NOBODY))
+    assert (found.status, found.next) == (Status.ERROR, f"sudo chown {NOBODY} {folder}")
+    found = finding("host.spool", healthy.case(spool=str(folder / "deeper"), user=NOBODY))
+    assert found.next == f"sudo install -d -o {NOBODY} -m 0750 {folder}/deeper"
+    folder.chmod(0o777)
+    assert finding("host.spool", healthy.case(spool=str(folder), user=NOBODY)).status is Status.OK
+
+
+def test_a_spool_that_is_a_file(healthy: Tree, tmp_path: Path) -> None:
+    (tmp_path / "spool").touch()
+    assert finding("host.spool", healthy.case(spool=str(tmp_path / "spool"))).status is Status.ERROR
+
+
+def test_what_is_not_set_is_not_looked_at(healthy: Tree) -> None:
+    assert finding("host.spool", healthy.case()).status is Status.SKIPPED
+    assert finding("host.lake", healthy.case()).status is Status.SKIPPED
+
+
+def test_a_lake_is_tried_and_left_as_it_was(healthy: Tree, tmp_path: Path) -> None:
+    healthy.environment |= clean_environment()
+    lake = tmp_path / "lake"
+    (lake / "gpu").mkdir(parents=True)
+    found = finding("host.lake", healthy.case(lake=str(lake)))
+    assert (found.status, found.found) == (Status.OK, f"{lake} can be written, listed and cleaned")
+    assert [entry.name for entry in lake.iterdir()] == ["gpu"]
+    assert not list((lake / "gpu").iterdir())
+
+
+def test_a_lake_that_is_not_there_is_not_made(healthy: Tree, tmp_path: Path) -> None:
+    healthy.environment |= clean_environment()
+    found = finding("host.lake", healthy.case(lake=str(tmp_path / "a/lake")))
+    assert (found.status, found.next) == (Status.WARNING, f"findmnt -T {tmp_path}")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_lake_that_cannot_be_written(healthy: Tree, tmp_path: Path) -> None:
+    healthy.environment |= clean_environment()
+    (tmp_path / "lake").touch()
+    assert finding("host.lake", healthy.case(lake=str(tmp_path / "lake/below"))).status is Status.ERROR
+    found = finding("host.lake", healthy.case(lake="ftp://x/y"))
+    assert found.status is Status.ERROR
+    assert "no store for ftp://" in found.found
+
+
+def test_a_store_that_never_answers_is_left_behind(healthy: Tree) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        healthy.environment |= clean_environment(
+            {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}", "AWS_ALLOW_HTTP": "true",
+             "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+        )  # fmt: skip
+        found = finding("host.lake", healthy.case(lake="s3://bucket/lake", timeout_s=1.25))
+    assert found.status is Status.ERROR
+    assert found.found == "s3://bucket/lake: to look whether it is there does not return within 5 s"
+
+
+def test_containers_get_the_gpus_of_this_driver(healthy: Tree) -> None:
+    assert finding("host.containers", healthy.case()).status is Status.SKIPPED
+    healthy.file("usr/bin/containerd")
+    assert finding("host.containers", healthy.case()).status is Status.WARNING
+    healthy.file("usr/bin/nvidia-ctk")
+    assert finding("host.containers", healthy.case()).status is Status.OK
+    healthy.file("etc/cdi/nvidia.yaml", "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06\n")
+    stale = finding("host.containers", healthy.case())
+    assert (stale.status, stale.next) == (Status.ERROR, "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
+    healthy.file("etc/cdi/nvidia.yaml", "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05\n")
+    assert finding("host.containers", healthy.case()).status is Status.OK
+
+
+def test_windows_and_jetson_are_no_errors(tree: Tree) -> None:
+    tree.file("proc/device-tree/compatible", "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
+    assert finding("driver.module", tree.case(NO_LIBRARY)).status is Status.SKIPPED
+    tree.file("proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
+    host = Host(tree.root, tree.root / "proc", tree.root / "sys", tree.root / "dev", {})
+    assert host.wsl
+    assert finding("driver.module", replace(tree.case(NO_LIBRARY), host=host)).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("ID=ubuntu\nID_LIKE=debian\n", "debian"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "rhel"),
+        ("ID=arch\n", ""),
+    ],
+)
+def test_the_family_of_package_managers(tree: Tree, text: str, family: str) -> None:
+    assert tree.distribution(text).host.distribution == family

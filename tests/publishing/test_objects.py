@@ -1,0 +1,241 @@
+"""Object stores, against a real one: what is stored comes back, and every failure is one sentence without a secret."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from fallow.errors import FallowError, LakeError, UsageError
+from fallow.lake import Lake, LakeFile
+from fallow.stores import objects, open_store
+from tests.conftest import REPOSITORY, clean_environment
+from tests.publishing.proxy import FaultyProxy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.publishing.conftest import S3
+
+DATE = "2026-11-20"
+SECRET = "hush-hush-nobody-may-read-this"  # noqa: S105  # what must not be seen
+
+
+def a_file(first: int, last: int, host: str = "gn001") -> LakeFile:
+    return LakeFile("gpu", DATE, host, first, last)
+
+
+def test_what_is_stored_is_listed_confirmed_read_and_removed(s3: S3) -> None:
+    lake = Lake.at(s3.location)
+    assert not lake.store.exists()
+    put = lake.put(a_file(0, 9), b"rows")
+    assert put.url == f"{s3.location}/gpu/date={DATE}/host=gn001/0-9.parquet"
+    assert lake.store.exists()
+    assert lake.files("gpu") == [put]
+    assert lake.files("gpu", hosts=["gn001"], dates=[DATE]) == [put]
+    assert lake.files("process") == []
+    lake.confirm(put, b"rows")
+    assert objects.read(put.url) == b"rows"
+    assert objects.read(put.url, 1, 3) == b"ow"
+    lake.put(a_file(0, 9), b"other rows")
+    assert lake.files("gpu")[0].size_bytes == 10
+    lake.delete(put)
+    lake.delete(put)
+    assert lake.files("gpu") == []
+    assert lake.store.look(put.key) is None
+    with pytest.raises(FileNotFoundError):
+        objects.read(put.url)
+
+
+@pytest.mark.parametrize(
+    "host", ["gn 01", "a/b", "host=x", "rack%2F1", "größe.example", "a'b\"c", "*?[x]", "x\ny", "..", "+&"]
+)
+def test_any_host_name_comes_back(s3: S3, host: str) -> None:
+    lake = Lake.at(s3.location)
+    put = lake.put(a_file(0, 9, host), b"rows")
+    lake.confirm(put, b"rows")
+    assert [file.host for file in lake.files("gpu", hosts=[host], dates=[DATE])] == [host]
+    assert objects.read(put.url) == b"rows"
+
+
+def test_a_store_that_holds_something_else_does_not_confirm(s3: S3) -> None:
+    lake = Lake.at(s3.location)
+    file = lake.put(a_file(0, 9), b"rows")
+    with pytest.raises(LakeError, match=r"took 5 bytes for .* and holds 4 bytes under that name"):
+        lake.confirm(file, b"rows!")
+    with pytest.raises(LakeError, match="the store changed"):
+        lake.confirm(file, b"ROWS")
+    lake.delete(file)
+    with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
+        lake.confirm(file, b"rows")
+
+
+def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "WHOLE_BYTES", 10)
+    lake = Lake.at(s3.location)
+    content = bytes(range(256))
+    put = lake.put(a_file(0, 9), content)
+    file = objects.open_object(put.url, put.size_bytes)
+    assert isinstance(file, objects.ObjectFile)
+    assert file.seek(-6, 2) == 250
+    assert file.read() == content[250:]
+    assert file.read() == b""
+    assert file.seek(10) == 10
+    assert file.read(4) == content[10:14]
+    assert file.tell() == 14
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": SECRET}, "the store does not accept the credentials; check key, secret and token"),
+        ({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": SECRET}, "check key, secret and token in the environment"),
+        ({"AWS_ALLOW_HTTP": ""}, "without TLS; use https://, or set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT_URL": "https://no.such.name.invalid"}, "the name of no.such.name.invalid cannot be resolved"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:1 refuses the connection; check the endpoint"),
+        ({"AWS_ENDPOINT_URL": f"https://me:{SECRET}@127.0.0.1:1"}, "AWS_ENDPOINT_URL carries credentials"),
+        ({"AWS_ENDPOINT_URL": f"no address {SECRET}"}, "AWS_ENDPOINT_URL is no address"),
+        ({"AWS_CA_BUNDLE": "/nowhere"}, "cannot read AWS_CA_BUNDLE /nowhere: No such file"),
+        ({"AWS_CA_BUNDLE": "/etc/hostname"}, "AWS_CA_BUNDLE /etc/hostname holds no certificate"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_sentence_without_the_secret(
+    s3: S3, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    s3.apply(monkeypatch, **variables)
+    lake = Lake.at(s3.location)
+    for use in (lambda: lake.put(a_file(0, 9), b"rows"), lambda: lake.files("gpu"), lake.store.exists):
+        with pytest.raises(FallowError) as failed:
+            use()
+        assert said in str(failed.value)
+        assert SECRET not in str(failed.value)
+        assert "\n" not in str(failed.value)
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_bucket_that_is_missing_is_named() -> None:
+    lake = Lake.at("s3://fallow-tests-no-such-bucket/lake")
+    with pytest.raises(
+        LakeError, match=r"cannot store s3://fallow-tests-no-such-bucket/.*: the bucket does not exist; create it"
+    ):
+        lake.put(a_file(0, 9), b"rows")
+    with pytest.raises(LakeError, match=r"cannot list .*: the bucket does not exist"):
+        lake.require()
+
+
+@pytest.mark.parametrize("way", ["refuse", "drop", "drop_answer"])
+def test_a_broken_connection_is_tried_again_and_then_said(
+    local_s3: S3, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(objects, "RETRIES", 2)
+    with FaultyProxy(local_s3.port) as proxy:
+        local_s3.apply(monkeypatch, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
+        lake = Lake.at(local_s3.location)
+        proxy.behave(way)
+        with pytest.raises(LakeError, match=f"cannot store .*127.0.0.1:{proxy.port}"):
+            lake.put(a_file(0, 9), b"rows" * 100)
+        assert proxy.connections == 3
+        proxy.behave("pass")
+        lake.confirm(lake.put(a_file(0, 9), b"rows"), b"rows")
+
+
+def test_a_store_that_hangs_is_given_up(local_s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "REQUEST_TIMEOUT_S", 1)
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    with FaultyProxy(local_s3.port) as proxy:
+        local_s3.apply(monkeypatch, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
+        proxy.behave("hang")
+        with pytest.raises(LakeError, match="does not answer in time; check the store and the network"):
+            Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
+
+
+def test_tls_is_checked_against_the_authorities_that_are_named(
+    local_s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    authority, stranger = trustme.CA(), trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    stranger.cert_pem.write_to_path(str(tmp_path / "stranger.pem"))
+    with FaultyProxy(local_s3.port, context) as proxy:
+        reached = {"AWS_ENDPOINT_URL": f"https://localhost:{proxy.port}", "AWS_ALLOW_HTTP": ""}
+        for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+            local_s3.apply(monkeypatch, **reached, **{name: str(tmp_path / "authority.pem")})
+            lake = Lake.at(local_s3.location)
+            lake.confirm(lake.put(a_file(0, 9), b"rows"), b"rows")
+            monkeypatch.delenv(name)
+        for others in ({}, {"AWS_CA_BUNDLE": str(tmp_path / "stranger.pem")}):
+            local_s3.apply(monkeypatch, **reached, **others)
+            with pytest.raises(
+                LakeError, match="an authority that is not known here; name the authority's PEM file by AWS_CA"
+            ):
+                Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
+        by_number = f"https://127.0.0.1:{proxy.port}"
+        local_s3.apply(
+            monkeypatch, **reached | {"AWS_ENDPOINT_URL": by_number}, AWS_CA_BUNDLE=str(tmp_path / "authority.pem")
+        )
+        with pytest.raises(LakeError, match=r"the certificate of 127\.0\.0\.1:.* is for another name"):
+            Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
+        local_s3.apply(monkeypatch, **reached | {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{local_s3.port}"})
+        with pytest.raises(LakeError, match="does not speak TLS"):
+            Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://", "s3://b", "s3://two words/x", "s3://bucket/../x", f"s3://key:{SECRET}@bucket/x", f"s3://bucket/x?key={SECRET}",
+     f"s3://{SECRET}:x/y", "ftp://host/x"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_wrong_use_and_not_repeated(location: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        open_store(location)
+    assert SECRET not in str(failed.value)
+
+
+def test_slashes_too_many_make_no_other_place() -> None:
+    assert open_store("s3://bucket//a///b/").root == "s3://bucket/a/b"
+    assert open_store("s3://bucket").root == "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    ("location", "variables", "said"),
+    [
+        ("gs://bucket/x", {"GOOGLE_SERVICE_ACCOUNT_KEY": f'{{"private_key": "{SECRET}"'}, "does not accept the credentials"),
+        ("az://bucket/x", {}, "there are no credentials"),
+        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_ACCOUNT_KEY": f"%%{SECRET}"}, "does not accept the"),
+        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_SAS_KEY": f"sv=1&sig={SECRET}",
+                           "AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:1"}, "the store refuses the connection"),
+    ],
+)  # fmt: skip
+def test_the_other_clouds_fail_as_clearly(
+    monkeypatch: pytest.MonkeyPatch, location: str, variables: dict[str, str], said: str
+) -> None:
+    objects.forget_clients()
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LakeError) as failed:
+        open_store(location).put("a", b"x")
+    assert said in str(failed.value)
+    assert SECRET not in str(failed.value)
+    objects.forget_clients()
+
+
+def test_naming_an_object_store_loads_nothing() -> None:
+    code = "import sys; from fallow.lake import Lake; print(Lake.at('s3://bucket/x').root, 'obstore' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+        env=clean_environment(),
+        timeout=60,
+    )
+    assert done.stdout.split() == ["s3://bucket/x", "False"]
