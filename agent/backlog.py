@@ -94,8 +94,7 @@ class Backlog:
         self._queue: deque[_Entry] = deque()
         self._queue_bytes = 0
         self._dropped = _Dropped()
-        self._full = False
-        self._failing = False
+        self._full = self._at_limit = self._failing = False
         self._calm_since_s = monotonic_s()
         self._incidents: list[dict[str, Any]] = []
         self._ballast = Ballast(spool.folder, ballast_bytes)
@@ -174,8 +173,8 @@ class Backlog:
             if not too_large and not (self._full and room_bytes < needed_bytes):
                 return True
             if not self._forget_published():
-                if too_large and not self._failing:
-                    self._failing = True
+                if too_large and not self._at_limit:
+                    self._at_limit = True
                     self._tell("disk_full", "the spool has grown to agent.spool_max: rows wait in memory")
                 return False
         return True  # writing finds out what is wrong
@@ -203,7 +202,7 @@ class Backlog:
         return False
 
     def _all_written(self) -> None:
-        self._failing = False
+        self._failing = self._at_limit = False
         if self._dropped.count:
             self._tell("rows_dropped", f"{self._dropped}: neither the disk nor memory had room for them")
             self._dropped = _Dropped()
@@ -225,7 +224,7 @@ class Backlog:
             self._full = False
             self._ballast_held = self._ballast.take()
         level = max(_level(self._queue_bytes / self._memory_bytes, _MEMORY_FULL), _level(self._share(), _ALMOST_FULL))
-        level = max(level, int(self._full))
+        level = max(level, int(self._full), 2 * int(self._at_limit))
         now_s = self._monotonic_s()
         if level >= self.pressure:
             self.pressure, self._calm_since_s = level, now_s

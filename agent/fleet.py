@@ -17,7 +17,7 @@ from agent.worker_client import WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger("fallow.agent")
 
@@ -37,8 +37,18 @@ class DriverDownError(Exception):
 class Fleet:
     """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
 
-    def __init__(self, call_timeout_s: float, known: Mapping[str, int] | None = None, sys: str = "/sys") -> None:
-        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies."""
+    def __init__(
+        self,
+        call_timeout_s: float,
+        known: Mapping[str, int] | None = None,
+        sys: str = "/sys",
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
+
+        `alive` is told whenever a slow answer of the driver's makes progress.
+        """
+        self._alive = alive
         self.timeout_s = call_timeout_s
         self._sys = sys
         self._worker: WorkerClient | None = None
@@ -187,7 +197,7 @@ class Fleet:
 
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
-        return WorkerClient(self._skip(), self._sys)
+        return WorkerClient(self._skip(), self._sys, self._alive)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)

@@ -86,6 +86,7 @@ class Recorder:
             answer = None
         rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, length_ms)}
         self._hide_counts(rows["gpu"])
+        self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
         self._incidents += parts.epochs.mark(rows["gpu"])
         if answer is None:
             self._missed += 0 if rows["gpu"] else 1

@@ -58,13 +58,13 @@ class Supervisor:
         self._bell = Bell()
         self._stopping = self._reloading = False
         known = json.loads(spool.noted("gpus") or "{}")
-        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys)
-        self._parts = Parts.make(loaded, self._settings, spool)
         self._board = Board()
+        self._surfaces = Surfaces(loaded, self._board)
+        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._surfaces.alive)
+        self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
-        self._control = ControlServer(self._settings.spool, self._orders.handle)
-        self._surfaces = Surfaces(loaded, self._board)
+        self._control: ControlServer | None = None
         self._plan = Plan(self._settings, self._clock.now_ms())
         self._thinning = Thinning(self._settings.interval_ms)
         self._devices = NvidiaDevices(self._settings.sys)
@@ -133,8 +133,10 @@ class Supervisor:
 
     def _begin(self) -> None:
         settings, watched = self._settings, len(self._fleet.known.uuids)
+        self._control = ControlServer(settings.spool, self._orders.handle)
         self._control.start()
         self._surfaces.start()
+        self._parts.host.row(0, settings.interval_ms)  # rates count from here
         self._recorder.note(
             "agent_start", f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
         )
@@ -230,7 +232,8 @@ class Supervisor:
             self._recorder.write_now({"running": "no"})
         finally:
             self._fleet.close()
-            self._control.close()
+            if self._control is not None:
+                self._control.close()
             self._parts.close()
             self._parts.publishing.finish()
             self._surfaces.close()

@@ -10,9 +10,12 @@ import selectors
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.status_page import PAGE_BYTES, StatusPage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class WorkerHungError(Exception):
@@ -43,7 +46,11 @@ class WorkerGoneError(Exception):
 class WorkerClient:
     """One worker process."""
 
-    def __init__(self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys") -> None:
+    def __init__(
+        self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys", alive: Callable[[], None] = lambda: None
+    ) -> None:
+        """Starts it, without the GPUs to skip; `alive` is told whenever a slow answer makes progress."""
+        self._alive = alive
         descriptor = os.memfd_create("fallow-status")
         try:
             os.ftruncate(descriptor, PAGE_BYTES)
@@ -80,6 +87,7 @@ class WorkerClient:
             before, progress = progress, self._page.progress()
             if progress == before:
                 raise WorkerHungError(*self._page.current())
+            self._alive()
         result: dict[str, Any] = json.loads(answer)
         return result
 

@@ -47,6 +47,8 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("agent", "sample this host's GPUs into the lake",
             "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s", "agent.command"),
+    Command("doctor", "check driver, devices, CUDA and lake on this host",
+            "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
     Command("import", "bring history into the lake from files",
             "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.importers.command", "analytics"),
     Command("ledger", "account for every GPU-hour by state",

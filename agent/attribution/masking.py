@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agent.attribution.secret_names import Secrecy, secrecy
-from agent.attribution.secret_shapes import mask_shapes
+from agent.attribution.secret_shapes import mask_shapes, mask_url_users
 from agent.attribution.text import printable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _PROGRAM = re.compile(r"[\w.\-]+")
 
 def mask_arguments(arguments: Sequence[bytes]) -> str:
     """The command line as one text of at most 1,000 characters, secrets written as `***`."""
-    texts = [printable(argument.translate(_BLANKS)) for argument in arguments]
+    texts = [mask_url_users(printable(argument.translate(_BLANKS)), MASK) for argument in arguments]
     text = " ".join(_masked(texts))
     if len(text) > _LONGEST_SEARCHED:  # between words, for half a secret has no shape
         text = f"{text[:_LONGEST_SEARCHED].rpartition(' ')[0]} {MASK}"

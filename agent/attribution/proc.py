@@ -14,7 +14,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _STAT_BYTES = 4096
 _CGROUP_BYTES = 65_536
-_ARGUMENT_BYTES = 16_384
+_ARGUMENT_BYTES = 8192
 _ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit, which is 2 MiB on common systems
 _CLOCK_STEP_NS = 1_000_000_000
 
@@ -60,7 +60,7 @@ def read_cgroup(folder: str) -> str | None:
 
 
 def read_arguments(folder: str) -> list[bytes] | None:
-    """The command line as the program was given it, or as it has rewritten it; cut at 16 KiB."""
+    """The command line as the program was given it, or as it has rewritten it; cut at 8 KiB."""
     text = read(f"{folder}/cmdline", _ARGUMENT_BYTES)
     if not text:
         return None  # a kernel thread, or a process that has ended and waits for its parent

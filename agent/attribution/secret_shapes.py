@@ -32,10 +32,14 @@ _URL_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)(?=[^ /?#]*[:@])[^ ]*@")
 _PLAIN_USER = re.compile(r"(?<![\w/.\-])([\w.\-]+):[^ @/]+@(?!sha256:)")
 
 
+def mask_url_users(text: str, mask: str) -> str:
+    """The text without the user part of URLs."""
+    return _URL_USER.sub(rf"\1{mask}@", text)
+
+
 def mask_shapes(text: str, mask: str) -> str:
-    """The text with tokens, keys and the user part of URLs replaced by the mask."""
+    """The text with tokens and keys replaced by the mask."""
     text = _PEM.sub(mask, text)
-    text = _URL_USER.sub(rf"\1{mask}@", text)
     text = _PLAIN_USER.sub(rf"\1:{mask}@", text)
     text = _TOKENS.sub(mask, text)
     text = _BEARER.sub(rf"\1 {mask}", text)

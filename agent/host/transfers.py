@@ -3,7 +3,8 @@
 A write to a RAID of an encrypted partition shows in /proc/diskstats at each layer, and a pod's packet at each of the
 interfaces that it passes. Only what has a device beneath it (a `device` link in sysfs) is counted: whole disks, never
 partitions, loop, RAM, zram, device mapper or software RAID; network cards, never loopback, bridges, bonds (their cards
-are counted), VLANs, tunnels or the veth pairs of containers.
+are counted), VLANs, tunnels or the veth pairs of containers. RDMA (InfiniBand verbs, RoCE) passes by the interfaces'
+counters, so it is in none of these numbers.
 """
 
 from __future__ import annotations

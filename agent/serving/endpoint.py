@@ -12,9 +12,7 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_URL = re.compile(
-    r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?((?:/[^\s#?]*)?(?:\?[^\s#]*)?)", re.ASCII
-)
+_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?(/[^\s#?]*)?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -53,6 +53,8 @@ class ProcessLine:
 
     pid: int
     gpu_label: str
+    gpu_order: tuple[int, int, str]
+    """Sorts processes as their GPUs are."""
     kind: str
     holder: str
     user: str | None
@@ -67,6 +69,8 @@ class Summary:
     """The whole host; GPUs that are split into MIG instances count as their instances."""
 
     gpus: int
+    watched: int
+    """GPUs whose utilization is known."""
     held_idle: int
     held_idle_bytes: int
     held_idle_by: tuple[tuple[str, int, int], ...]
@@ -78,8 +82,9 @@ class Summary:
     util_pct: float | None
     power_w: float | None
     power_limit_w: float | None
-    mem_used_bytes: int
-    mem_total_bytes: int
+    mem_used_bytes: int | None
+    """Of the GPUs whose use is known, as is the total."""
+    mem_total_bytes: int | None
     processes: int
 
 
@@ -93,7 +98,7 @@ def gpu_lines(snapshot: Snapshot) -> list[GpuLine]:
 def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
     """The processes on GPUs that are watched, those with the most device memory first."""
     lines = [_process_line(snapshot, row) for rows in _by_gpu(snapshot).values() for row in rows]
-    return sorted(lines, key=lambda line: (-(line.mem_used_bytes or 0), line.gpu_label, line.pid))
+    return sorted(lines, key=lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid))
 
 
 def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
@@ -107,8 +112,14 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
     utils = [line.util_pct for line in counted if line.util_pct is not None]
     powers = [line.power_w for line in lines if line.power_w is not None]
     limits = [line.power_limit_w for line in lines if line.power_w is not None and line.power_limit_w is not None]
+    memory = [
+        (line.mem_used_bytes, line.mem_total_bytes)
+        for line in counted
+        if line.mem_used_bytes is not None and line.mem_total_bytes is not None
+    ]
     return Summary(
         gpus=len(counted),
+        watched=sum(line.state in (IDLE, FREE, ACTIVE) for line in counted),
         held_idle=len(idle),
         held_idle_bytes=sum(line.mem_used_bytes or 0 for line in idle),
         held_idle_by=_held_idle_by(idle),
@@ -117,8 +128,8 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
         util_pct=sum(utils) / len(utils) if utils else None,
         power_w=sum(powers) if powers else None,
         power_limit_w=sum(limits) if limits and len(limits) == len(powers) else None,
-        mem_used_bytes=sum(line.mem_used_bytes or 0 for line in counted),
-        mem_total_bytes=sum(line.mem_total_bytes or 0 for line in counted),
+        mem_used_bytes=sum(used for used, _ in memory) if memory else None,
+        mem_total_bytes=sum(total for _, total in memory) if memory else None,
         processes=len({line.pid for line in processes}),
     )
 
@@ -204,6 +215,7 @@ def _process_line(snapshot: Snapshot, row: Row) -> ProcessLine:
     return ProcessLine(
         pid=row["pid"],
         gpu_label=_label(snapshot, row["gpu"]),
+        gpu_order=_order(snapshot, row["gpu"]),
         kind=row.get("kind") or "",
         holder=holder_name(row),
         user=row.get("user"),

@@ -17,7 +17,8 @@ from rich.console import Group
 from rich.live import Live
 
 from agent.snapshot import Board
-from agent.top.render import SORTS, Frame, frame_lines
+from agent.top.process_table import SORTS
+from agent.top.render import Frame, frame_lines
 from agent.top.text import glyphs
 from fallow.errors import FallowError
 
@@ -64,6 +65,9 @@ class Watcher:
                 self.trouble = ""
             except FallowError as error:
                 self.trouble = error.message
+                self._stopping.wait(_RETRY_S)
+            except Exception as error:  # noqa: BLE001  # the view says so and goes on, as old as it then is
+                self.trouble = f"looking failed: {error!r}"
                 self._stopping.wait(_RETRY_S)
             os.write(self._bell, b"n")
 
@@ -147,12 +151,15 @@ class _View:
 
 def _read(descriptor: int) -> str:
     """The keys that were pressed; a terminal that has gone away quits."""
-    return os.read(descriptor, 1024).decode(errors="replace") or "q"
+    try:
+        return os.read(descriptor, 1024).decode(errors="replace") or "q"
+    except OSError:
+        return "q"
 
 
 @contextlib.contextmanager
 def _resizing() -> Iterator[int]:
-    """A descriptor that can be read when the window has changed its size; SIGTERM and SIGHUP end in order."""
+    """A descriptor that can be read when the window has changed its size; signals that end it do so in order."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -160,8 +167,8 @@ def _resizing() -> Iterator[int]:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)  # a full pipe says the same as a fuller one
     former_wakeup = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    handlers = {signal.SIGWINCH: lambda *_: None, signal.SIGTERM: leave, signal.SIGHUP: leave}
-    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    former = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    former[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)
     try:
         yield read_end
     finally:

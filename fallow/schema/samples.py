@@ -133,7 +133,7 @@ HOST = Table(
     columns=(
         TIME,
         INTERVAL,
-        Column("cpu_util_pct", Type.FLOAT, "mean busy share of all CPUs", "/proc/stat", "%", "0.1 %"),
+        Column("cpu_util_pct", Type.FLOAT, "mean busy share of all CPUs; waiting for I/O counts as idle", "/proc/stat", "%", "0.1 %"),
         Column("cpu_count", Type.INT16, "online CPUs", "/proc/stat"),
         Column("mem_used_bytes", Type.INT64, "memory in use, total minus available", "/proc/meminfo", "bytes", "1 KiB"),
         Column("mem_total_bytes", Type.INT64, "memory installed", "/proc/meminfo", "bytes", "1 KiB"),
@@ -142,10 +142,10 @@ HOST = Table(
         Column("mem_pressure_pct", Type.FLOAT, "share of time in which some task waited for memory", "/proc/pressure/memory",
                "%"),
         Column("io_pressure_pct", Type.FLOAT, "share of time in which some task waited for I/O", "/proc/pressure/io", "%"),
-        Column("disk_read_bytes_per_s", Type.DOUBLE, "mean read rate of all disks", "/proc/diskstats", "bytes/s"),
-        Column("disk_write_bytes_per_s", Type.DOUBLE, "mean write rate of all disks", "/proc/diskstats", "bytes/s"),
-        Column("net_receive_bytes_per_s", Type.DOUBLE, "mean receive rate, loopback excluded", "/proc/net/dev", "bytes/s"),
-        Column("net_transmit_bytes_per_s", Type.DOUBLE, "mean transmit rate, loopback excluded", "/proc/net/dev", "bytes/s"),
+        Column("disk_read_bytes_per_s", Type.DOUBLE, "mean read rate of all physical disks", "/proc/diskstats", "bytes/s"),
+        Column("disk_write_bytes_per_s", Type.DOUBLE, "mean write rate of all physical disks", "/proc/diskstats", "bytes/s"),
+        Column("net_receive_bytes_per_s", Type.DOUBLE, "mean receive rate of all network cards, without RDMA", "/sys/class/net", "bytes/s"),
+        Column("net_transmit_bytes_per_s", Type.DOUBLE, "mean transmit rate of all network cards, without RDMA", "/sys/class/net", "bytes/s"),
     ),
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from agent.attribution import Owners
 
 _STRING, _INT64, _MESSAGE = 9, 3, 11
 _ONE, _MANY = 1, 3
@@ -57,7 +60,9 @@ def _message_types() -> dict[str, Any]:
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for field_name, number, label, kind, of in fields:
-            message.field.add(name=field_name, number=number, label=label, type=kind, type_name=f".v1.{of}" if of else None)
+            message.field.add(
+                name=field_name, number=number, label=label, type=kind, type_name=f".v1.{of}" if of else None
+            )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"v1.{name}")) for name in _MESSAGES}
@@ -74,7 +79,11 @@ def pod_list(*pods: dict[str, Any]) -> Any:
 def gpu_pod(name: str, *gpus: str, namespace: str = "ml", container: str = "main") -> dict[str, Any]:
     """A pod that was given GPUs by a device plugin."""
     devices = [{"resource_name": "nvidia.com/gpu", "device_ids": gpus, "topology": {"nodes": [{"ID": 1}]}}]
-    return {"name": name, "namespace": namespace, "containers": [{"name": container, "devices": devices, "cpu_ids": [1, 300]}]}
+    return {
+        "name": name,
+        "namespace": namespace,
+        "containers": [{"name": container, "devices": devices, "cpu_ids": [1, 300]}],
+    }
 
 
 @contextlib.contextmanager
@@ -87,7 +96,9 @@ def pod_resources_server(path: Path, answer: Callable[[Any], Any]) -> Iterator[N
     )
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler}),))
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler}),)
+        )
         server.add_insecure_port(f"unix:{path}")
         server.start()
         try:
@@ -109,7 +120,7 @@ class PodsEndpoint:
     asked: list[str] = field(default_factory=list)
 
 
-TOKEN = "kubelet.token-0123456789"
+BEARER = "kubelet.token-0123456789"
 
 
 @contextlib.contextmanager
@@ -117,13 +128,17 @@ def pods_server(folder: Path, name: str = "localhost") -> Iterator[PodsEndpoint]
     """A real HTTPS server that asks for the token, with a certificate for this name."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    (folder / "token").write_text(f"{TOKEN}\n", encoding="ascii")
+    (folder / "token").write_text(f"{BEARER}\n", encoding="ascii")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             endpoint.asked.append(self.path)
-            allowed = self.headers.get("Authorization") == f"Bearer {TOKEN}" and self.path == "/pods"
-            body = endpoint.body if endpoint.body is not None else json.dumps({"kind": "PodList", "items": endpoint.pods}).encode()
+            allowed = self.headers.get("Authorization") == f"Bearer {BEARER}" and self.path == "/pods"
+            body = (
+                endpoint.body
+                if endpoint.body is not None
+                else json.dumps({"kind": "PodList", "items": endpoint.pods}).encode()
+            )
             self.send_response(endpoint.status if allowed else 401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -159,3 +174,54 @@ def api_pod(name: str, uid: str, containers: dict[str, str], **labels: str) -> d
         "spec": {"containers": []},
         "status": {"phase": "Running", "containerStatuses": [*statuses, {"name": "starting", "containerID": ""}]},
     }
+
+
+GPU = "GPU-6f8d1c2e-0a1b-4c3d-9e5f-112233445566"
+NOW = 1_795_000_000_000
+
+
+def entry(pid: int, gpu: str = GPU) -> dict[str, Any]:
+    """A process as the NVML worker lists it."""
+    return {"gpu": gpu, "pid": pid, "kind": "compute", "mem_used_bytes": 5, "time": NOW}
+
+
+def described(owners: Owners, pid: int, now_ms: int = NOW) -> dict[str, Any]:
+    """The row of one process, after everything asked in the background has come."""
+    owners.describe([entry(pid)], now_ms)
+    owners.wait(20)
+    (row,) = owners.describe([entry(pid)], now_ms)
+    return row
+
+
+@dataclass(frozen=True)
+class FakeProc:
+    """A folder like /proc, for processes that cannot be had on a test machine."""
+
+    folder: Path
+    btime: int = 1_794_990_000
+
+    def __post_init__(self) -> None:
+        (self.folder / "self/ns").mkdir(parents=True)
+        (self.folder / "self/status").write_text("Name:\tx\nPid:\t99\nNSpid:\t99\n", encoding="ascii")
+        (self.folder / "self/ns/pid").symlink_to("pid:[4026531836]")
+        (self.folder / "stat").write_text(f"cpu  1 2 3\nctxt 5\nbtime {self.btime}\nprocesses 9\n", encoding="ascii")
+
+    def add(
+        self, pid: int, *, command: bytes = b"python", start_ticks: int = 1000, cpu_ticks: int = 0, user_id: int = 0,
+        cgroup: str = "0::/\n", environ: bytes = b"", cmdline: bytes = b"",
+    ) -> None:  # fmt: skip
+        """A process, or the same one as it is a while later."""
+        folder = self.folder / str(pid)
+        folder.mkdir(exist_ok=True)
+        numbers = (
+            f"S 1 1 1 0 -1 4194304 100 0 0 0 {cpu_ticks} 0 0 0 20 0 1 0 {start_ticks} 9000000 256 18446744073709551615"
+        )
+        (folder / "stat").write_bytes(b"%d (%s) %s\n" % (pid, command, f"{numbers} 1 1 0 0 0 0 0\n".encode()))
+        (folder / "status").write_text(f"Name:\tx\nUid:\t{user_id}\t0\t0\t0\nNSpid:\t{pid}\n", encoding="ascii")
+        (folder / "cgroup").write_text(cgroup, encoding="utf-8")
+        (folder / "environ").write_bytes(environ)
+        (folder / "cmdline").write_bytes(cmdline)
+
+    def remove(self, pid: int) -> None:
+        """The process has ended."""
+        shutil.rmtree(self.folder / str(pid))

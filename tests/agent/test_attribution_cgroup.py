@@ -49,8 +49,12 @@ CONTAINERS = {
     "podman, quadlet": (f"0::/system.slice/web.service/libpod-payload-{ID}", "podman", None),
     "kind, v1": (f"5:devices:/docker/{OUTER}/kubelet/kubepods/besteffort/pod{UID}/{ID}", None, UID),
     "kind, v2": (
-        f"0::/system.slice/docker-{OUTER}.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
-        f"kubelet-kubepods-besteffort-pod{UID_}.slice/cri-containerd-{ID}.scope", "containerd", UID,
+        f"0::/system.slice/docker-{OUTER}.scope/kubelet.slice/kubelet-kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope",
+        "containerd", UID,
+    ),
+    "kind, v2, best effort": (
+        f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort-pod{UID_}.slice/cri-containerd-{ID}.scope",
+        "containerd", UID,
     ),
     "cri-dockerd": (f"0::{POD_V2}/docker-{ID}.scope", "docker", UID),
     "k3s": (f"0::/kubepods/burstable/pod{UID}/{ID}", None, UID),

@@ -50,7 +50,7 @@ def test_a_lost_gpu_is_its_own_state_and_nobody_elses(fake_host: MakeHost, kind:
     assert {row["health"] for row in of(host, "GPU-b")} == {"ok"}
     assert of(host, "GPU-a")[-1]["health"] == "ok", "it is found again"
     assert of(host, "GPU-a")[-1]["gpu_util_pct"] == pytest.approx(60, abs=0.5)
-    assert kinds(host) == ["agent_start", f"gpu_{health}", "gpu_ok", "agent_stop"]
+    assert kinds(host) == ["agent_start", f"gpu_{health}", "gpu_ok", "counters_restarted", "agent_stop"]
 
 
 def test_a_call_that_blocks_for_ever_wedges_one_gpu_and_the_rest_lives_on(fake_host: MakeHost) -> None:
@@ -178,7 +178,8 @@ def spooled(host: Host, name: str) -> int:
         return 0
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
     try:
-        return int(db.execute("SELECT count(*) FROM row WHERE name = ?", (name,)).fetchone()[0])
+        waiting = "SELECT count(*) FROM row WHERE name = ? AND seq > (SELECT coalesce(max(batch), 0) FROM stretch)"
+        return int(db.execute(waiting, (name,)).fetchone()[0])
     except sqlite3.OperationalError:
         return 0  # the table is being made
     finally:

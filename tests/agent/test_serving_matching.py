@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,8 +181,8 @@ def test_a_server_beside_its_workers_under_one_launcher() -> None:
 
 
 def test_programs_started_from_one_shell_are_strangers() -> None:
-    script = 'sleep 600 & echo $!; "$0" -c "$1" 127.0.0.1 0 plain; kill %1; wait'
-    with process("sh", "-mc", script, sys.executable, LISTEN) as running:
+    script = 'sleep 600 & stranger=$!; echo $stranger; "$0" -c "$1" 127.0.0.1 0 plain; kill $stranger; wait'
+    with process("sh", "-c", script, sys.executable, LISTEN) as running:
         assert running.stdout is not None
         stranger = int(running.stdout.readline())
         tree = told(running)
@@ -201,12 +200,9 @@ def test_a_process_is_another_when_its_number_is_used_again() -> None:
 
 def test_a_name_with_brackets_and_spaces_is_no_riddle() -> None:
     before = Path("/proc/self/comm").read_text(encoding="utf-8")
-    done, ready = threading.Event(), threading.Event()
     try:
         Path("/proc/self/comm").write_text("a) R 1 (b", encoding="utf-8")
         assert relatives.parent("/proc", os.getpid()) == os.getppid()
         assert relatives.command("/proc", os.getpid()) == "a) R 1 (b"
     finally:
         Path("/proc/self/comm").write_text(before, encoding="utf-8")
-        done.set()
-        ready.set()

@@ -95,7 +95,7 @@ def test_too_many_series_are_given_up() -> None:
 
 
 @given(
-    labels=st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.text(max_size=20), max_size=4),
+    labels=st.dictionaries(st.from_regex(r"l_[a-z]{1,8}", fullmatch=True), st.text(max_size=20), max_size=4),
     value=st.floats(allow_subnormal=False),
 )
 def test_what_the_official_client_writes_is_read_back(labels: dict[str, str], value: float) -> None:

@@ -1,16 +1,14 @@
-"""What deploy/ holds can be used as it is."""
+"""The example configuration, and what the page about deploying promises."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import re
 from pathlib import Path
-
-import pytest
 
 from fallow import config
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
 
 
 def test_the_example_configuration_loads() -> None:
@@ -19,19 +17,35 @@ def test_the_example_configuration_loads() -> None:
     assert loaded.integer("agent.interval") == 10_000
 
 
-def test_the_unit_starts_the_agent_and_may_write_where_the_configuration_says() -> None:
-    unit = (DEPLOY / "systemd" / "fallow-agent.service").read_text(encoding="utf-8")
-    loaded = config.load({}, str(DEPLOY / "fallow.toml"), {})
-    assert "ExecStart=/opt/fallow/bin/fallow agent run\n" in unit
-    assert loaded.text("lake.path") in unit
-    assert f"StateDirectory={Path(loaded.text('agent.spool')).name}\n" in unit
+def test_what_the_example_leaves_commented_out_loads_too(tmp_path: Path) -> None:
+    text = (DEPLOY / "fallow.toml").read_text(encoding="utf-8")
+    file = tmp_path / "fallow.toml"
+    file.write_text(re.sub(r"^# (?=\w+ = |\[)", "", text, flags=re.MULTILINE), encoding="utf-8")
+    loaded = config.load({}, str(file), {})
+    set_there = {name for name, origin in loaded.origins.items() if origin == str(file)}
+    assert {"metrics.listen", "serving.endpoints", "kubernetes.pod_resources", "agent.pool"} <= set_there
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    # the command has to exist for systemd to be content; everything else is the unit as it is
-    unit = (DEPLOY / "systemd" / "fallow-agent.service").read_text(encoding="utf-8")
-    copy = tmp_path / "fallow-agent.service"
-    copy.write_text(unit.replace("/opt/fallow/bin/fallow agent run", "/bin/true"), encoding="utf-8")
-    found = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+def test_every_file_of_deploy_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    files = [path for path in DEPLOY.rglob("*") if path.is_file() and path.parent.parent.name != "kubernetes"]
+    named = [path for path in files if path.parent.name != "kubernetes"]
+    missing = [str(path.relative_to(ROOT)) for path in named if path.name not in page]
+    assert not missing
+
+
+def test_every_path_that_the_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"\bdeploy/[\w./-]*\w", page))
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_every_setting_that_the_page_names_is_one() -> None:
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    sections = {setting.section for setting in config.SETTINGS}
+    named = {name for name in re.findall(r"`([a-z]+\.[a-z_]+)`", page) if name.split(".")[0] in sections}
+    assert named
+    assert named <= {setting.name for setting in config.SETTINGS}
+    variables = set(re.findall(r"\bFALLOW_[A-Z]+_[A-Z_]+\b", page))
+    assert variables <= {setting.variable for setting in config.SETTINGS}

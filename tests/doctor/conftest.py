@@ -53,6 +53,7 @@ class Tree:
     def file(self, path: str, text: str = "", mode: int = 0o644) -> Path:
         target = self.root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)  # one made read-only before
         target.write_text(text)
         target.chmod(mode)
         return target

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.doctor.checks import spool
 from agent.doctor.checks.spool import file_system
 from agent.doctor.finding import Status
 from agent.doctor.host import Host, KernelClock, kernel_clock
@@ -191,6 +192,13 @@ def test_a_spool_that_the_agents_user_may_not_fill(healthy: Tree, tmp_path: Path
     assert found.next == f"sudo install -d -o {NOBODY} -m 0750 {folder}/deeper"
     folder.chmod(0o777)
     assert finding("host.spool", healthy.case(spool=str(folder), user=NOBODY)).status is Status.OK
+
+
+def test_a_spool_without_room(healthy: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "LEAST_FREE_BYTES", 1 << 62)
+    found = finding("host.spool", healthy.case(spool=str(tmp_path)))
+    assert found.status is Status.ERROR
+    assert "inodes left" in found.found
 
 
 def test_a_spool_that_is_a_file(healthy: Tree, tmp_path: Path) -> None:

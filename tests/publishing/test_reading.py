@@ -76,11 +76,10 @@ def test_an_object_that_vanishes_or_is_damaged_is_named(s3: S3) -> None:
         parquet.read([file], schema.GPU)
 
 
-@pytest.mark.usefixtures("s3")
-def test_a_lake_that_is_not_there_is_said_as_of_a_folder() -> None:
+def test_a_lake_that_is_not_there_is_said_as_of_a_folder(s3: S3) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fallow", "ledger", "--lake", "s3://fallow-tests/nothing-here"],
-        capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY, env=clean_environment(),
+        [sys.executable, "-m", "fallow", "ledger", "--lake", s3.location],
+        capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY, env=clean_environment(s3.environment),
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.startswith("fallow: there is no lake at s3://fallow-tests/nothing-here; check the address")
+    assert done.stderr.startswith(f"fallow: there is no lake at {s3.location}; check the address")

@@ -22,6 +22,7 @@ _BUILD = {
     "rhel": "sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel} && sudo modprobe nvidia",
 }
 _BUILD_ANYWHERE = "sudo dkms autoinstall -k {kernel} && sudo modprobe nvidia"
+_LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvrm|nvidia' | tail -20"
 _SECURE_BOOT = "/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -136,9 +137,6 @@ def _refused(host: Host, what: str, facts: Facts) -> Finding:
             facts,
         )
     return error(f"{what}; it is built for this kernel", "load it and read why it fails", _LOAD, facts)
-
-
-_LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvrm|nvidia' | tail -20"
 
 
 def _which_driver(case: Case) -> str:

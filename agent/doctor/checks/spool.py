@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "lustre",
             "beegfs", "gpfs", "wekafs", "9p", "fuse.s3fs", "fuse.gcsfuse", "pvfs2", "orangefs", "virtiofs")  # fmt: skip
 _MEMORY = ("tmpfs", "ramfs")
-_LEAST_FREE_BYTES = 500_000_000
+LEAST_FREE_BYTES = 500_000_000
 """A week of eight GPUs without a lake."""
-_LEAST_INODES = 1000
+LEAST_INODES = 1000
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -47,9 +47,7 @@ def look(case: Case) -> Iterator[Finding]:
     room = os.statvfs(folder)
     free_bytes, inodes = room.f_bavail * room.f_frsize, room.f_favail
     facts |= {"free_bytes": free_bytes, "free_inodes": inodes if room.f_files else None}
-    yield _room(
-        spool, kind, facts, short=free_bytes < _LEAST_FREE_BYTES or (room.f_files > 0 and inodes < _LEAST_INODES)
-    )
+    yield _room(spool, kind, facts, short=free_bytes < LEAST_FREE_BYTES or (room.f_files > 0 and inodes < LEAST_INODES))
 
 
 def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> Finding | None:

@@ -1,0 +1,186 @@
+"""Whose a process is, all sources together, for processes that a test machine cannot have."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.attribution import AttributionSettings, Owners
+from agent.attribution.failures import Failures
+from fallow import config
+from tests.agent.attribution_peers import (
+    GPU,
+    NOW,
+    FakeProc,
+    api_pod,
+    described,
+    entry,
+    gpu_pod,
+    pod_list,
+    pod_resources_server,
+    pods_server,
+)
+from tests.conftest import run_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINUTE = 60_000
+NOBODY = 2**22 + 1
+ID, UID = "1" * 64, "0d9c4f3e-5b1a-4c2d-8e7f-6a5b4c3d2e1f"
+POD_CGROUP = f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n"
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path / "proc")
+
+
+def test_a_pid_that_is_used_again_is_another_process(proc: FakeProc) -> None:
+    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    proc.add(7, command=b"old", start_ticks=1000, cpu_ticks=500, user_id=0)
+    first = described(owners, 7)
+    proc.add(7, command=b"old", start_ticks=2000, cpu_ticks=3, user_id=4_000_000_001)
+    (second,) = owners.describe([entry(7)], NOW + 1000)
+    assert second["started"] - first["started"] == 1000 * 1000 // os.sysconf("SC_CLK_TCK")
+    assert "cpu_util_pct" not in second
+    assert described(owners, 7, NOW + 1000)["user"] == "4000000001"
+    proc.remove(7)
+    assert owners.describe([entry(7)], NOW + 2000)[0]["attribution"] == "hidden"
+
+
+def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -> None:
+    owners = Owners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    proc.add(7)
+    assert "slurm_job_id" not in described(owners, 7)
+    proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_extern/user/task_4294967293\n")
+    assert "slurm_job_id" not in described(owners, 7, NOW + MINUTE)
+    row = described(owners, 7, NOW + 6 * MINUTE)
+    assert (row["slurm_job_id"], row["slurm_step_id"], row["attribution"]) == ("42", "extern", "proc+cgroup")
+
+
+def test_not_all_processes_are_read_anew_at_once(proc: FakeProc) -> None:
+    owners = Owners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    rows = [entry(pid) for pid in range(100, 120)]
+    for row in rows:
+        proc.add(row["pid"])
+    owners.describe(rows, NOW)
+    for row in rows:
+        proc.add(row["pid"], cgroup="0::/system.slice/slurmstepd.scope/job_42/step_0\n")
+    moved = [
+        sum("slurm_job_id" in row for row in owners.describe(rows, NOW + 6 * MINUTE + step * 30_000))
+        for step in range(3)
+    ]
+    assert moved == [8, 16, 20]
+
+
+def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
+    proc.add(7, cgroup=POD_CGROUP, environ=b"RAY_JOB_ID=01000000\0SECRET=x\0")
+    with (
+        pods_server(tmp_path) as endpoint,
+        pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("train-0", GPU))),
+    ):
+        settings = AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"), scontrol="")
+        row = described(Owners(settings), 7)
+        assert (row["pod"], row["namespace"], row["container"]) == ("train-0", "ml", "main")
+        assert (row["container_runtime"], row["container_id"]) == ("containerd", ID)
+        assert row["attribution"] == "proc+cgroup+environ+pod_resources"
+        assert "pod_labels" not in row
+        endpoint.pods = [api_pod("train-0", UID, {f"containerd://{ID}": "worker"}, team="vision")]
+        settings = AttributionSettings(
+            proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"), kubelet_url=endpoint.url,
+            kubelet_token_file=str(endpoint.token_file), kubelet_ca_file=str(endpoint.ca_file), scontrol="",
+        )  # fmt: skip
+        owners = Owners(settings)
+        row = described(owners, 7)
+        assert (row["pod"], row["container"], row["pod_labels"]) == ("train-0", "worker", '{"team":"vision"}')
+        assert row["attribution"] == "proc+cgroup+environ+kubelet"
+        assert owners.take_incidents() == []
+        holders = owners.pods_by_gpu()
+        assert holders is not None
+        assert [(each.namespace, each.pod, each.container) for each in holders[GPU]] == [("ml", "train-0", "main")]
+
+
+def test_an_account_that_the_process_does_not_tell_comes_from_scontrol(proc: FakeProc, tmp_path: Path) -> None:
+    script = tmp_path / "scontrol"
+    script.write_text('#!/bin/sh\necho "JobId=$4 JobName=x Nice=0 Account=ml QOS=normal"\n', encoding="ascii")
+    script.chmod(0o755)
+    proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
+    row = described(Owners(AttributionSettings(proc=str(proc.folder), scontrol=str(script))), 7)
+    assert (row["slurm_job_id"], row["slurm_account"], row["attribution"]) == ("42", "ml", "proc+cgroup+scontrol")
+
+
+def test_a_host_process_on_a_pods_gpu_is_not_the_pods(proc: FakeProc, tmp_path: Path) -> None:
+    proc.add(7, cgroup="0::/system.slice/nvidia-dcgm.service\n")
+    with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("train-0", GPU))):
+        row = described(Owners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"))), 7)
+    assert "pod" not in row
+    assert row["attribution"] == "proc"
+
+
+def test_a_kubelet_that_hangs_holds_up_no_tick(proc: FakeProc, tmp_path: Path) -> None:
+    proc.add(7, cgroup=POD_CGROUP)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "k.sock"))
+        silent.listen()
+        owners = Owners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock")))
+        (row,) = owners.describe([entry(7)], NOW)  # comes back although the kubelet never answers
+        assert row["container_id"] == ID
+        assert "pod" not in row
+        owners.wait(20)
+        assert [incident["kind"] for incident in owners.take_incidents()] == ["attribution_failed"]
+
+
+def test_rows_keep_their_order_and_no_rows_are_no_trouble(proc: FakeProc) -> None:
+    proc.add(7)
+    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    assert owners.describe([], NOW) == []
+    rows = [entry(7, "b"), entry(NOBODY, "a"), entry(7, "a")]
+    assert [(row["pid"], row["gpu"]) for row in owners.describe(rows, NOW)] == [(7, "b"), (NOBODY, "a"), (7, "a")]
+
+
+def test_settings_come_from_the_config() -> None:
+    loaded = config.load({
+        "agent.proc": "/host/proc", "agent.command_arguments": "on", "agent.sees_all_processes": "no",
+        "kubernetes.kubelet_url": "https://node:10250", "slurm.scontrol": "/opt/slurm/bin/scontrol",
+    }, None, {})  # fmt: skip
+    assert AttributionSettings.from_config(loaded) == AttributionSettings(
+        proc="/host/proc", command_arguments=True, sees_all_processes="no",
+        pod_resources="/var/lib/kubelet/pod-resources/kubelet.sock", kubelet_url="https://node:10250",
+        kubelet_token_file="/var/run/secrets/kubernetes.io/serviceaccount/token",  # noqa: S106  # a path
+        kubelet_ca_file="/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", scontrol="/opt/slurm/bin/scontrol",
+    )  # fmt: skip
+
+
+def test_a_failure_is_news_once_and_again_after_it_worked() -> None:
+    failures = Failures()
+    failures.failed("a", "first")
+    failures.failed("a", "second")
+    failures.failed("b", "other")
+    assert [incident["detail"] for incident in failures.take()] == ["first", "other"]
+    assert failures.take() == []
+    failures.worked("a")
+    failures.failed("a", "third")
+    assert failures.take() == [{"kind": "attribution_failed", "detail": "third"}]
+
+
+def test_what_is_off_is_not_loaded() -> None:
+    heavy = [
+        "h2",
+        "ssl",
+        "http.client",
+        "agent.attribution.masking",
+        "agent.attribution.grpc_unary",
+        "pyarrow",
+        "psutil",
+    ]
+    script = (
+        "import os, sys; from agent.attribution import AttributionSettings, Owners; "
+        "Owners(AttributionSettings(pod_resources='/nonexistent')).describe([{'pid': os.getpid(), 'gpu': 'g'}], 1_795_000_000_000); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = run_python("-c", script)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

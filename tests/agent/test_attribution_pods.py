@@ -1,0 +1,91 @@
+"""Pods by the allocation of GPUs alone: named where it leaves no choice, and nobody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.attribution.cgroup import Placement
+from agent.attribution.pod_resources import PodContainer
+from agent.attribution.pods_of_processes import Allocation, PodName, Sighting, match_by_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOW = 1_795_000_000_000
+A, B = PodContainer("ml", "a", "main"), PodContainer("ml", "b", "main")
+
+
+def seen(uid: str | None, *gpus: str, container: str = "c", started_ms: int | None = NOW - 60_000) -> Sighting:
+    return Sighting(Placement("containerd", container, uid), started_ms, frozenset(gpus))
+
+
+def matched(
+    *sightings: Sighting, taken: Sequence[tuple[str, str]] = (), **holders: Sequence[PodContainer]
+) -> dict[str, str]:
+    found = match_by_gpu(sightings, Allocation(holders, NOW), taken)
+    return {uid: pod.pod for uid, pod in found.items()}
+
+
+def test_the_only_holder_is_named_with_its_container() -> None:
+    found = match_by_gpu([seen("u", "g0")], Allocation({"g0": [A]}, NOW), [])
+    assert found == {"u": PodName("ml", "a", "main", source="pod_resources")}
+
+
+def test_holders_that_share_a_gpu_are_not_told_apart() -> None:
+    assert matched(seen("u", "g0"), seen("v", "g0"), g0=[A, B]) == {}
+
+
+def test_a_second_gpu_tells_them_apart() -> None:
+    assert matched(seen("u", "g0", "g1"), seen("v", "g0"), g0=[A, B], g1=[A]) == {"u": "a"}
+    assert matched(seen("u", "g0"), seen("u", "g1"), g0=[A, B], g1=[A]) == {"u": "a"}
+
+
+def test_a_pod_on_a_gpu_that_it_was_not_given_is_nobodys() -> None:
+    assert matched(seen("u", "g0"), g1=[A]) == {}
+    assert matched(seen("u", "g0", "g1"), g0=[A], g1=[B]) == {}
+
+
+def test_two_pods_that_claim_the_same_allocation_are_both_left_open() -> None:
+    # one of them sees all GPUs without having been given any, and nothing here says which
+    assert matched(seen("u", "g0"), seen("v", "g0"), g0=[A]) == {}
+    assert matched(seen("u", "g0"), g0=[A], taken=[("ml", "a")]) == {}
+
+
+def test_an_allocation_from_before_the_pod_says_nothing_of_it() -> None:
+    assert matched(seen("u", "g0", started_ms=NOW - 500), g0=[A]) == {}
+    assert matched(seen("u", "g0", started_ms=None), g0=[A]) == {}
+    # a worker that the pod starts later belongs to it all the same
+    assert matched(seen("u", "g0"), seen("u", "g0", started_ms=NOW + 9_000), g0=[A]) == {"u": "a"}
+
+
+def test_containers_of_one_pod_are_not_told_apart() -> None:
+    side = PodContainer("ml", "a", "side")
+    found = match_by_gpu([seen("u", "g0")], Allocation({"g0": [A, side]}, NOW), [])
+    assert found == {"u": PodName("ml", "a", None, source="pod_resources")}
+    two = [seen("u", "g0", container="c"), seen("u", "g0", container="d")]
+    assert match_by_gpu(two, Allocation({"g0": [A]}, NOW), [])["u"].container is None
+
+
+def test_processes_outside_of_pods_are_left_alone() -> None:
+    assert matched(seen(None, "g0"), g0=[A]) == {}
+
+
+_GPUS = st.sampled_from(["g0", "g1", "g2"])
+_PODS = [PodContainer("ml", name, "main") for name in "abc"]
+
+
+@given(
+    st.dictionaries(_GPUS, st.lists(st.sampled_from(_PODS), max_size=3, unique=True)),
+    st.lists(st.tuples(st.sampled_from("uvw"), st.sets(_GPUS, min_size=1)), max_size=6),
+)
+def test_a_named_pod_holds_every_gpu_and_no_two_uids_have_the_same(
+    holders: dict[str, list[PodContainer]], places: list[tuple[str, set[str]]]
+) -> None:
+    found = match_by_gpu([seen(uid, *gpus) for uid, gpus in places], Allocation(holders, NOW), [])
+    for uid, gpus in places:
+        if uid in found:
+            assert all(found[uid].pod in {holder.pod for holder in holders.get(gpu, ())} for gpu in gpus)
+    assert len({pod.pod for pod in found.values()}) == len(found)

@@ -1,0 +1,178 @@
+"""Slurm jobs: from the cgroup, the environment, and scontrol (the real one where it is there)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.attribution.cgroup import Placement
+from agent.attribution.environ import Job, parse_environ
+from agent.attribution.failures import Failures
+from agent.attribution.slurm import SlurmAccounts, SlurmJob, parse_account, slurm_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_795_000_000_000
+
+# what scontrol of Slurm 22.05 printed for jobs whose name and comment were made to look like an account
+PRINTED = (
+    b"JobId=1 JobName=x Account=evil QOS= UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0 Account=ml "
+    b"QOS=normal JobState=RUNNING Reason=None Dependency=(null) WorkDir=/tmp Comment=Nice=0 Account=no QOS=z StdIn=/dev/null\n"
+)
+ARRAY = (
+    b"JobId=3 ArrayJobId=2 ArrayTaskId=1 JobName=wrap UserId=root(0) GroupId=root(0) Nice=0 Account=other QOS=normal\n"
+    b"JobId=2 ArrayJobId=2 ArrayTaskId=2 JobName=wrap UserId=root(0) GroupId=root(0) Nice=0 Account=ml QOS=normal\n"
+)
+
+
+@pytest.mark.parametrize(("printed", "job_id", "account"), [
+    (PRINTED, "1", "ml"),
+    (ARRAY, "2", "ml"),
+    (ARRAY, "3", "other"),
+    (ARRAY, "4", None),
+    (b"JobId=5 JobName=x Nice=0 Account=(null) QOS=(null)\n", "5", None),
+    (b"JobId=5 JobName=x Nice=0 Account=caf\xc3\xa9\xff QOS=n\n", "5", "caf\N{LATIN SMALL LETTER E WITH ACUTE}\N{REPLACEMENT CHARACTER}"),
+    (b"", "5", None),
+])  # fmt: skip
+def test_accounts_in_what_scontrol_prints(printed: bytes, job_id: str, account: str | None) -> None:
+    assert parse_account(printed, job_id) == account
+
+
+def test_the_cgroup_comes_before_the_environment() -> None:
+    cgroup = Placement(slurm_job_id="42", slurm_step_id="0")
+    assert slurm_job(cgroup, Job("42", "0", "ml")) == SlurmJob("42", "0", "ml", from_environ=True)
+    assert slurm_job(cgroup, Job("41", "3", "other")) == SlurmJob("42", "0")
+    assert slurm_job(cgroup, Job()) == SlurmJob("42", "0")
+    assert slurm_job(Placement(), Job("41", "3", "other")) == SlurmJob("41", "3", "other", from_environ=True)
+    assert slurm_job(Placement(), Job(slurm_account="other")) == SlurmJob()
+
+
+@pytest.mark.parametrize(("environ", "job"), [
+    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", Job("42", "3", "ml", "01000000")),
+    (b"SLURM_JOB_ID=42\0SLURM_STEP_ID=4294967291\0", Job("42")),
+    (b"SLURM_JOB_ID=x\0SLURM_STEP_ID=\0", Job()),
+    (b"XSLURM_JOB_ID=42\0PATH=SLURM_JOB_ID=42\0", Job()),
+    (b"SLURM_JOB_ID=42\0SLURM_JOB_ID=43\0", Job("42")),
+    (b"RAY_JOB_ID=ffffffff\0", Job()),
+    (b"\0" * 4096, Job()),
+    (b"", Job()),
+])  # fmt: skip
+def test_jobs_in_an_environment(environ: bytes, job: Job) -> None:
+    assert parse_environ(environ) == job
+
+
+@given(st.binary(max_size=300))
+def test_any_environment_is_read(environ: bytes) -> None:
+    for value in vars(parse_environ(b"RAY_JOB_ID=" + environ + b"\0SLURM_JOB_ACCOUNT=" + environ)).values():
+        assert value is None or value.encode()
+
+
+@pytest.fixture
+def scontrol(tmp_path: Path) -> Path:
+    """A command that prints what is put beside it, and notes that it was called."""
+    script = tmp_path / "scontrol"
+    script.write_text(
+        '#!/bin/sh\necho "$*" >> "$0.calls"\n[ -e "$0.sleep" ] && exec sleep 20\n'
+        'cat "$0.err" >&2 2>/dev/null\n[ -e "$0.out" ] && exec cat "$0.out"\nexit 1\n',
+        encoding="ascii",
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "scontrol.err").write_bytes(b"")
+    return script
+
+
+def asked(accounts: SlurmAccounts, now_ms: int, *job_ids: str) -> list[str | None]:
+    accounts.look_up(job_ids, now_ms)
+    accounts.wait(now_ms, 20)
+    return [accounts.account(job_id) for job_id in job_ids]
+
+
+def test_an_account_is_asked_once_per_job(scontrol: Path) -> None:
+    scontrol.with_name("scontrol.out").write_bytes(ARRAY)
+    failures = Failures()
+    accounts = SlurmAccounts(str(scontrol), failures)
+    for step in range(3):
+        assert asked(accounts, NOW + step * 30_000, "2", "3", "2") == ["ml", "other", "ml"]
+    calls = scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()
+    assert calls == ["show job -o 2", "show job -o 3"]
+    assert failures.take() == []
+
+
+def test_a_tick_does_not_wait_for_scontrol(scontrol: Path) -> None:
+    scontrol.with_name("scontrol.sleep").touch()
+    accounts = SlurmAccounts(str(scontrol), Failures())
+    accounts.look_up(["2"], NOW)  # returns, though the command sleeps
+    accounts.look_up(["2"], NOW + 10_000)
+    assert accounts.account("2") is None
+    deadline = time.monotonic() + 10
+    while not (calls := scontrol.with_name("scontrol.calls")).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert calls.read_text(encoding="ascii").splitlines() == ["show job -o 2"]
+
+
+def test_a_job_that_is_over_has_no_account_and_is_no_failure(scontrol: Path) -> None:
+    scontrol.with_name("scontrol.err").write_bytes(b"slurm_load_jobs error: Invalid job id specified\n")
+    failures = Failures()
+    accounts = SlurmAccounts(str(scontrol), failures)
+    assert asked(accounts, NOW, "2") == [None]
+    assert failures.take() == []
+
+
+def test_a_dead_controller_is_told_once_and_left_alone_for_a_while(scontrol: Path) -> None:
+    scontrol.with_name("scontrol.err").write_bytes(
+        b"slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    )
+    failures = Failures()
+    accounts = SlurmAccounts(str(scontrol), failures)
+    for step in range(4):
+        assert asked(accounts, NOW + step * 30_000, "2", "3") == [None, None]
+    assert len(scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()) == 1
+    (incident,) = failures.take()
+    assert incident["detail"] == (
+        "Slurm accounts are unknown: scontrol said: slurm_load_jobs error: Unable to contact slurm controller (connect failure); "
+        f"try `{scontrol} ping`"
+    )
+    scontrol.with_name("scontrol.out").write_bytes(ARRAY)
+    assert asked(accounts, NOW + 700_000, "2", "3") == ["ml", "other"]
+
+
+@pytest.mark.parametrize("command", ["", "/nonexistent/scontrol", "no-such-command-of-slurm"])
+def test_a_host_without_slurm_knows_no_accounts_and_says_nothing(command: str) -> None:
+    failures = Failures()
+    assert asked(SlurmAccounts(command, failures), NOW, "2") == [None]
+    assert failures.take() == []
+
+
+def _slurm_runs() -> bool:
+    command = shutil.which("scontrol")
+    return (
+        bool(command)
+        and subprocess.run([str(command), "ping"], capture_output=True, check=False, timeout=30).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not _slurm_runs(), reason="no Slurm runs here")
+def test_a_real_job_has_its_real_account() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_JOB")}
+    submitted = subprocess.run(
+        ["sbatch", "--parsable", "-J", "x Account=evil QOS=", "--output=/dev/null", "--wrap=sleep 60"],
+        capture_output=True, text=True, check=True, timeout=60, env=environment,
+    )  # fmt: skip
+    job_id = submitted.stdout.strip().partition(";")[0]
+    try:
+        known = subprocess.run(
+            ["squeue", "-h", "-j", job_id, "-o", "%a"], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert asked(SlurmAccounts("scontrol", Failures()), NOW, job_id) == [known.stdout.strip()]
+    finally:
+        subprocess.run(["scancel", job_id], check=False, timeout=60)

@@ -1,0 +1,168 @@
+"""The manifests against the schemas of Kubernetes, and what they allow the agent."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from fallow import config
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+VERSIONS = ("1.29", kubernetes_validate.latest_version())
+COMPONENTS = ("pod-labels", "without-root")
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+
+
+def documents(*paths: Path) -> list[dict[str, Any]]:
+    return [document for path in paths for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Everything that is applied as it stands."""
+    paths = [*sorted(FOLDER.glob("*.yaml")), FOLDER / "pod-labels" / "rights.yaml"]
+    return documents(*(path for path in paths if path.name != "kustomization.yaml"))
+
+
+@pytest.fixture
+def pod() -> dict[str, Any]:
+    [daemon_set] = [document for document in manifests() if document["kind"] == "DaemonSet"]
+    spec: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture
+def agent(pod: dict[str, Any]) -> dict[str, Any]:
+    [container] = pod["containers"]
+    found: dict[str, Any] = container
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "document", manifests(), ids=lambda document: f"{document['kind']}-{document['metadata']['name']}"
+)
+def test_the_schemas_accept_it(document: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_schemas_would_not_accept_a_misspelling(pod: dict[str, Any]) -> None:
+    [daemon_set] = [document for document in manifests() if document["kind"] == "DaemonSet"]
+    daemon_set["spec"]["template"]["spec"] = pod | {"hostPid": True}
+    with pytest.raises(kubernetes_validate.ValidationError, match="hostPid"):
+        kubernetes_validate.validate(daemon_set, VERSIONS[-1], strict=True)
+
+
+def test_kustomize_finds_every_file() -> None:
+    [listed] = documents(FOLDER / "kustomization.yaml")
+    assert {*listed["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.glob("*.yaml")}
+    assert {path.parent.name for path in FOLDER.glob("*/kustomization.yaml")} == set(COMPONENTS)
+
+
+@needs_kubectl
+@pytest.mark.parametrize("components", [(), COMPONENTS[:1], COMPONENTS[1:], COMPONENTS], ids=str)
+def test_what_kustomize_makes_of_it_is_accepted(tmp_path: Path, components: tuple[str, ...]) -> None:
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(FOLDER, folder)
+    if components:
+        with (folder / "kustomization.yaml").open("a", encoding="utf-8") as file:
+            file.write(f"components: [{', '.join(components)}]\n")
+    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True)
+    for document in yaml.safe_load_all(made.stdout):
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    assert "image: fallow-agent\n" not in made.stdout
+    assert ("pod-resources" in made.stdout) == ("without-root" not in components)
+    assert ("nodes/pods" in made.stdout) == ("pod-labels" in components)
+    assert ("automountServiceAccountToken: true" in made.stdout) == ("pod-labels" in components)
+
+
+def test_the_agent_may_do_next_to_nothing(pod: dict[str, Any], agent: dict[str, Any]) -> None:
+    assert agent["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert "hostNetwork" not in pod
+    assert "hostIPC" not in pod
+
+
+def test_it_can_write_only_its_spool(pod: dict[str, Any], agent: dict[str, Any]) -> None:
+    writable = [mount["mountPath"] for mount in agent["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == [environment(agent)["FALLOW_AGENT_SPOOL"]]
+    assert {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume} == {
+        "/var/lib/fallow",
+        "/var/lib/kubelet/pod-resources",
+    }
+
+
+def test_rights_in_the_cluster_are_to_read_the_pods_of_a_kubelet_and_only_on_request() -> None:
+    [role] = [document for document in manifests() if document["kind"] == "ClusterRole"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes/pods"], "verbs": ["get"]}]
+    [base] = documents(FOLDER / "kustomization.yaml")
+    assert "components" not in base
+
+
+def test_it_sees_every_process_and_every_gpu_and_takes_none(pod: dict[str, Any], agent: dict[str, Any]) -> None:
+    assert pod["hostPID"] is True
+    assert environment(agent)["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert agent["resources"].keys() == {"requests", "limits"}
+    assert all(amounts.keys() == {"cpu", "memory"} for amounts in agent["resources"].values())
+    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod["tolerations"]
+
+
+def test_it_leaves_a_node_whose_driver_is_upgraded(pod: dict[str, Any]) -> None:
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    for term in terms:  # one that holds is enough, so each has to say it
+        [paused] = [each for each in term["matchExpressions"] if each["key"] == "nvidia.com/gpu.deploy.dcgm-exporter"]
+        assert paused["operator"] == "NotIn"
+        assert "paused-for-driver-upgrade" in paused["values"]
+
+
+def test_a_kubelet_that_restarts_is_found_again(pod: dict[str, Any], agent: dict[str, Any]) -> None:
+    socket = Path(config.load({}, None, {}).text("kubernetes.pod_resources"))
+    [mount] = [mount for mount in agent["volumeMounts"] if mount["name"] == "pod-resources"]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "pod-resources"]
+    assert mount["mountPath"] == volume["hostPath"]["path"] == str(socket.parent)
+
+
+def test_the_settings_load(agent: dict[str, Any]) -> None:
+    [config_map] = [document for document in manifests() if document["kind"] == "ConfigMap"]
+    [(name, text)] = config_map["data"].items()
+    [mount] = [mount for mount in agent["volumeMounts"] if mount["name"] == "config"]
+    assert environment(agent)["FALLOW_CONFIG"] == f"{mount['mountPath']}/{name}"
+    in_file = {f"{section}.{key}" for section, entries in tomllib.loads(text).items() for key in entries}
+    assert in_file <= {setting.name for setting in config.SETTINGS}
+    for container in (agent, *patched("pod-labels"), *patched("without-root")):
+        names = {name for name in environment(container) if name.startswith("FALLOW_")} - {"FALLOW_CONFIG"}
+        assert names <= {setting.variable for setting in config.SETTINGS}
+
+
+def test_the_settings_of_the_map_are_valid(tmp_path: Path, agent: dict[str, Any]) -> None:
+    [config_map] = [document for document in manifests() if document["kind"] == "ConfigMap"]
+    file = tmp_path / "fallow.toml"
+    file.write_text(config_map["data"]["fallow.toml"], encoding="utf-8")
+    variables = {name: value for name, value in environment(agent).items() if name.startswith("FALLOW_AGENT") and value}
+    loaded = config.load({}, str(file), variables)
+    assert loaded.text("lake.path").startswith("s3://")
+    assert loaded.text("agent.spool") == "/var/lib/fallow"
+
+
+def environment(container: dict[str, Any]) -> dict[str, str | None]:
+    """Variables and their values, None for one that Kubernetes fills in."""
+    return {variable["name"]: variable.get("value") for variable in container.get("env", ())}
+
+
+def patched(component: str) -> list[dict[str, Any]]:
+    [patch] = documents(FOLDER / component / "daemonset.yaml")
+    containers: list[dict[str, Any]] = patch["spec"]["template"]["spec"]["containers"]
+    return containers

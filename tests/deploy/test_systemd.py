@@ -1,0 +1,177 @@
+"""The unit as Debian's own systemd judges it, and what it promises that systemd cannot judge."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from fallow import config
+from fallow.clock import SECOND_MS, parse_duration_ms
+from fallow.errors import UsageError
+
+SYSTEMD = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
+UNIT = "fallow-agent.service"
+SYSTEM_UNITS = Path("/usr/lib/systemd/system")
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None or not (SYSTEM_UNITS / "sysinit.target").exists(),
+    reason="no systemd here to judge the unit (Debian: apt-get install systemd)",
+)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A root of its own with systemd's units, the unit as it is, and stand-ins for the two programs that it starts."""
+    shutil.copytree(SYSTEM_UNITS, tmp_path / "usr/lib/systemd/system", symlinks=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    for program in ("opt/fallow/bin/fallow", "bin/kill"):
+        path = tmp_path / program
+        path.parent.mkdir(parents=True)
+        path.touch(mode=0o755)
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    shutil.copy(SYSTEMD / UNIT, tmp_path / "etc/systemd/system")
+    return tmp_path
+
+
+def analyze(host: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", f"--root={host}", *arguments, UNIT]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def change(host: Path, old: str, new: str) -> None:
+    unit = host / "etc/systemd/system" / UNIT
+    text = unit.read_text(encoding="utf-8")
+    assert old in text
+    unit.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def add_drop_in(host: Path, name: str) -> None:
+    folder = host / "etc/systemd/system" / f"{UNIT}.d"
+    folder.mkdir()
+    shutil.copy(SYSTEMD / "drop-ins" / name, folder)
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_in", [None, "attribution.conf"])
+def test_systemd_finds_nothing_wrong(host: Path, drop_in: str | None) -> None:
+    if drop_in is not None:
+        add_drop_in(host, drop_in)
+    found = analyze(host, "verify")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+
+
+@needs_systemd
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("RestartSec=", "RestartSecs=", "RestartSecs"), ("/opt/fallow/bin/fallow", "/opt/fallow/fallow", "executable")],
+)
+def test_systemd_would_have_said_what_is_wrong(host: Path, old: str, new: str, said: str) -> None:
+    change(host, old, new)
+    assert said in analyze(host, "verify").stderr
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_in", [None, "attribution.conf"])
+def test_the_exposure_is_below_three(host: Path, drop_in: str | None) -> None:
+    if drop_in is not None:
+        add_drop_in(host, drop_in)
+    found = analyze(host, "security", "--offline=true", "--threshold=30")
+    assert found.returncode == 0, found.stdout
+    assert "Overall exposure level" in found.stdout
+
+
+@needs_systemd
+def test_a_loosened_unit_is_above_three(host: Path) -> None:
+    change(
+        host, "\nCapabilityBoundingSet=\n", "\nCapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_OVERRIDE\n"
+    )
+    change(host, "\nSystemCallFilter=@system-service\nSystemCallFilter=~@privileged\n", "\n")
+    assert analyze(host, "security", "--offline=true", "--threshold=30").returncode == 1
+
+
+@needs_systemd
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make users, also in a folder of its own")
+def test_the_user_that_the_unit_names_is_made(host: Path, settings: dict[str, list[str]]) -> None:
+    (host / "usr/lib/sysusers.d").mkdir()
+    shutil.copy(SYSTEMD / "fallow.sysusers.conf", host / "usr/lib/sysusers.d/fallow.conf")
+    subprocess.run(["systemd-sysusers", f"--root={host}"], check=True, capture_output=True)
+    users = (host / "etc/passwd").read_text(encoding="utf-8")
+    groups = (host / "etc/group").read_text(encoding="utf-8")
+    assert users.startswith(f"{settings['User'][0]}:")
+    assert groups.startswith(f"{settings['Group'][0]}:")
+
+
+@pytest.fixture
+def settings() -> dict[str, list[str]]:
+    """What the unit says, by key."""
+    found = defaultdict(list)
+    for line in (SYSTEMD / UNIT).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith(("#", "[")):
+            key, _, value = line.partition("=")
+            found[key].append(value)
+    return dict(found)
+
+
+def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]]) -> None:
+    loaded = config.load({}, str(SYSTEMD.parent / "fallow.toml"), {})
+    assert settings["ExecStart"] == ["/opt/fallow/bin/fallow agent run"]
+    assert settings["ReadWritePaths"] == [f"-{loaded.text('lake.path')}"]
+    assert [f"/var/lib/{name}" for name in settings["StateDirectory"]] == [loaded.text("agent.spool")]
+
+
+def test_the_watchdog_outlasts_driver_calls_that_never_return(settings: dict[str, list[str]]) -> None:
+    call_timeout_ms = config.load({}, None, {"FALLOW_CONFIG": str(SYSTEMD.parent / "fallow.toml")}).integer(
+        "agent.call_timeout"
+    )
+    [watchdog] = settings["WatchdogSec"]
+    assert settings["Type"] == ["notify"]
+    assert parse_duration_ms(watchdog) >= 6 * call_timeout_ms >= 6 * SECOND_MS
+
+
+def test_no_driver_call_is_ever_killed_and_a_stuck_one_keeps_no_agent_from_starting(
+    settings: dict[str, list[str]],
+) -> None:
+    # signals go to the main process alone; with `mixed` or `control-group` systemd would kill the worker, or, with
+    # SendSIGKILL=no, refuse the next start while the worker lives
+    assert settings["KillMode"] == ["process"]
+    assert "SendSIGKILL" not in settings
+    assert settings["OOMPolicy"] == ["continue"]
+
+
+def test_wrong_settings_are_not_tried_again(settings: dict[str, list[str]]) -> None:
+    assert settings["RestartPreventExitStatus"] == [str(UsageError.exit_code)]
+
+
+def test_memory_and_processor_are_bounded(settings: dict[str, list[str]]) -> None:
+    assert {"MemoryHigh", "MemoryMax", "CPUQuota", "TasksMax"} <= settings.keys()
+
+
+def test_only_the_gpus_are_devices(settings: dict[str, list[str]]) -> None:
+    assert settings["DevicePolicy"] == ["closed"]
+    assert settings["DeviceAllow"] == ["char-195 rw", "char-nvidia-caps r"]
+
+
+def test_every_loosening_says_why() -> None:
+    loose = {
+        "CapabilityBoundingSet=CAP", "AmbientCapabilities=CAP", "DeviceAllow", "PrivateDevices=no", "PrivateNetwork=no",
+        "PrivateUsers=no", "ProcSubset=all", "ProtectProc=default", "ReadWritePaths", "RestrictAddressFamilies",
+        "SystemCallFilter", "UMask",
+    }  # fmt: skip
+    seen = set()
+    for path in (SYSTEMD / UNIT, *(SYSTEMD / "drop-ins").glob("*.conf")):
+        explained = False
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("# ---") or not line:
+                explained = False
+            elif line.startswith("#"):
+                explained = True
+            for setting in loose:
+                if line.startswith(setting):
+                    seen.add(setting)
+                    assert explained, f"{path.name}: {line}"
+    assert seen == loose

@@ -1,0 +1,37 @@
+"""Rows as an agent makes them, each told by its time, and what of them is in a lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent.settings import AgentSettings
+from fallow import parquet, schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+MIDNIGHT_MS = 20_000 * 86_400_000
+
+
+def ticks(first: int, count: int) -> list[dict[str, Any]]:
+    """Rows of one GPU, numbered through their times."""
+    return [
+        {"gpu": "GPU-a", "time": MIDNIGHT_MS + number * 10_000, "interval_ms": 10_000, "gpu_util_pct": number % 100}
+        for number in range(first, first + count)
+    ]
+
+
+def numbers(lake: Lake) -> list[int]:
+    """The numbers of the visible rows, sorted: one that is there twice is named twice."""
+    data = parquet.read(lake.files("gpu"), schema.GPU, ["time"])
+    return sorted((time_ms - MIDNIGHT_MS) // 10_000 for time_ms in data.column("time").cast("int64").to_pylist())
+
+
+def settings(folder: Path, lake: str, publish_every_ms: int = 1) -> AgentSettings:
+    """An agent's settings with its spool in the folder."""
+    return AgentSettings(
+        lake=lake, spool=str(folder / "spool"), host="h", pool="", interval_ms=1000, process_interval_ms=1000,
+        slow_interval_ms=1000, publish_every_ms=publish_every_ms, call_timeout_s=1,
+    )  # fmt: skip
