@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MEMORY_BYTES = 2 << 20
-"""What rows in memory may take: half an hour to an hour of eight GPUs, and thirty times that once sampling has thinned."""
+"""What rows in memory may take: half an hour of eight GPUs, and some five hours as sampling thins meanwhile."""
 
 ROOM_BYTES = 16 << 20
 """Free disk space from which on a disk that was full no longer counts as full."""

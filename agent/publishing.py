@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
+import os
 import signal
 import subprocess
 import sys
@@ -190,7 +190,8 @@ class Publishing:
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
             pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
-        return pause_ms / SECOND_MS * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # no secret
+        chance = int.from_bytes(os.urandom(2)) / 0xFFFF  # the random module is memory that nothing else here needs
+        return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
 
     def _tell(self, kind: str, detail: str) -> None:
         self._incidents.append({"kind": kind, "detail": detail})

@@ -8,10 +8,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import agent_cost, import_rate, ledger_rate
+from benchmarks import agent_cost, agent_endurance, agent_peers, import_rate, ledger_rate
 from benchmarks.measure import Figure, machine
 
-BENCHMARKS = {"agent": agent_cost, "import": import_rate, "ledger": ledger_rate}
+BENCHMARKS = {
+    "agent": agent_cost,
+    "peers": agent_peers,
+    "endurance": agent_endurance,
+    "import": import_rate,
+    "ledger": ledger_rate,
+}
 RESULTS = Path(__file__).parent / "results.json"
 
 

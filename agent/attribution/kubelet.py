@@ -83,8 +83,9 @@ class Kubelet:
             news = any(looks < _LOOKS for looks in self._looked_for.values())
             if _due(self._asked_pods_ms, now_ms, _PODS_NEWS_MS if news else _PODS_MS):
                 self._ask_pods(now_ms)
-        if new:
-            self.wait(wait_s)
+        # the socket answers within milliseconds, the program takes longer than any tick may wait
+        if new and (allocation := self._asking.take(wait_s)):
+            self._take_allocation(allocation)
 
     def wait(self, wait_s: float) -> None:
         """Takes the answers that are there, or come within the wait."""

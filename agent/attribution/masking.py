@@ -38,12 +38,8 @@ _PLAIN_NUMBER = re.compile(r"[0-9][0-9.,_]*[kKmMgG]?")
 _SHORT: tuple[tuple[tuple[str, ...], str, str | None], ...] = (
     (("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow", "mysqlcheck", "mysqlpump"), "p", None),
     (("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-import", "mariadb-show", "mariadb-check"), "p", None),
-    (
-        ("sshpass", "mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "mongoimport", "7z", "7za"),
-        "p",
-        None,
-    ),
-    (("redis-cli", "valkey-cli", "cqlsh", "http", "https"), "ap", None),
+    (("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "mongoimport", "sshpass", "7z"), "p", None),
+    (("redis-cli", "valkey-cli", "cqlsh"), "ap", None),
     (("ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldapwhoami", "ldappasswd"), "w", None),
     (("sqlcmd", "bcp", "isql", "tsql", "zip", "unzip"), "P", None),
     (("curl", "wget", "smbclient"), "uU", None),
@@ -105,12 +101,21 @@ class _Scan:
             option = self._short.search(self._text, at) if self._short else None
             name = _NAME.search(self._text, at)
             if option and (name is None or option.start() < name.start()):
-                at, owed = self._behind_option(option.end(), Secrecy.ALWAYS)
+                at, owed = self._behind_short(option)
             elif name:
                 at, owed = self._behind_name(name)
             else:
                 break
         return "".join([*self._parts, self._text[self._kept :]]), owed
+
+    def _behind_short(self, option: re.Match[str]) -> tuple[int, Secrecy]:
+        """Masks what belongs to a short option; `-password` may be one with a value attached, or a name before a value."""
+        attached = self._text[option.end() : option.end() + 1].strip() != ""
+        at, owed = self._behind_option(option.end(), Secrecy.ALWAYS, to_end=attached and option.start() == 0)
+        name = _NAME.match(self._text, option.end() - 1) if attached else None
+        if name and secrecy(name[0]) is not Secrecy.NONE:
+            return self._behind_option(at, Secrecy.ALWAYS)
+        return at, owed
 
     def _behind_name(self, name: re.Match[str]) -> tuple[int, Secrecy]:
         """Where to go on behind a name, its value masked if it is a secret's."""
@@ -129,13 +134,13 @@ class _Scan:
             return self._mask(after, level, to_end=True) if after > name.end() else self._behind_option(after, level)
         return name.end(), Secrecy.NONE
 
-    def _behind_option(self, at: int, level: Secrecy) -> tuple[int, Secrecy]:
+    def _behind_option(self, at: int, level: Secrecy, *, to_end: bool = False) -> tuple[int, Secrecy]:
         """Masks the value of an option, attached to it or behind blanks."""
         while at < len(self._text) and self._text[at] == " ":
             at += 1
         if _OPTION.match(self._text, at):
             return at, Secrecy.NONE
-        return self._mask(at, level, to_end=False)
+        return self._mask(at, level, to_end=to_end)
 
     def _mask(self, at: int, level: Secrecy, *, to_end: bool) -> tuple[int, Secrecy]:
         """Masks the value that begins here; where the text ends first, the next argument owes it."""
@@ -145,7 +150,7 @@ class _Scan:
         end = value.end() if value else len(self._text)
         if level is Secrecy.UNLESS_NUMBER and _PLAIN_NUMBER.fullmatch(self._text, at, end):
             return end, Secrecy.NONE
-        if to_end:
+        if to_end or "\\'" in self._text[at:end]:  # where such a quote ends, a shell and a program disagree
             end = len(self._text)
         self._parts += (self._text[self._kept : at], MASK)
         self._kept = end

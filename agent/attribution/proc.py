@@ -60,14 +60,11 @@ def read_cgroup(folder: str) -> str | None:
 
 
 def read_arguments(folder: str) -> list[bytes] | None:
-    """The command line as the program was given it, or as it has rewritten it; cut at 8 KiB."""
-    text = read(f"{folder}/cmdline", _ARGUMENT_BYTES)
-    if not text:
-        return None  # a kernel thread, or a process that has ended and waits for its parent
-    arguments = text.split(b"\0")
-    if len(text) == _ARGUMENT_BYTES or not arguments[-1]:
-        del arguments[-1]  # cut off in the middle, where no mask would know a secret; or nothing behind the last NUL
-    return arguments
+    """The command line as the program was given it, or as it has rewritten it; cut at 8 KiB, between two words."""
+    text = (read(f"{folder}/cmdline", _ARGUMENT_BYTES) or b"").rstrip(b"\0 ")  # a rewritten one is padded with either
+    if len(text) == _ARGUMENT_BYTES:
+        text = text[: max(text.rfind(b"\0"), text.rfind(b" "), 0)]  # no mask would know half a secret
+    return text.split(b"\0") if text else None  # a kernel thread, or a process that waits for its parent, has none
 
 
 def read_environ(folder: str) -> bytes | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -75,12 +74,8 @@ class SlurmAccounts:
             return
         self._not_before_ms = None
         due = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._accounts][:_JOBS_AT_ONCE]
-        if not due or self._background.busy or not self._command:
-            return
-        if command := shutil.which(self._command):
-            self._background.ask(lambda: _ask(command, due))
-        else:
-            self._not_before_ms = now_ms  # a host without Slurm's commands simply knows no accounts
+        if due and self._command and not self._background.busy:
+            self._background.ask(lambda: _ask(self._command, due))
 
     def wait(self, now_ms: int, wait_s: float) -> None:
         """Takes the answer that is there, or comes within the wait."""
@@ -89,6 +84,8 @@ class SlurmAccounts:
             return
         if answer.error is not None:
             self._not_before_ms = now_ms
+            if isinstance(answer.error, FileNotFoundError):
+                return  # a host without Slurm's commands simply knows no accounts
             self._failures.failed("scontrol", f"Slurm accounts are unknown: {answer.error}; try `{self._command} ping`")
             return
         self._failures.worked("scontrol")
@@ -101,7 +98,10 @@ def _ask(command: str, job_ids: Sequence[str]) -> dict[str, str | None]:
 
 
 def _ask_one(command: str, job_id: str) -> str | None:
-    """The account of one job; raises ControllerError where the controller cannot be asked."""
+    """The account of one job.
+
+    Raises FileNotFoundError where there is no such command, ControllerError where the controller cannot be asked.
+    """
     try:
         done = subprocess.run(
             [command, "show", "job", "-o", job_id],
@@ -109,6 +109,8 @@ def _ask_one(command: str, job_id: str) -> str | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ControllerError(f"scontrol did not answer within {_TIMEOUT_S:g} s") from None
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise ControllerError(f"scontrol could not be started: {error.strerror}") from error
     if done.returncode == 0:

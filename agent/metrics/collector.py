@@ -22,7 +22,7 @@ _FACTS = ("driver_version", "cuda_driver_version", "architecture", "compute_capa
 
 def fresh_for_s(snapshot: Snapshot) -> float:
     """How many seconds the newest interval may stand for now; thinned sampling has longer intervals than the setting."""
-    longest_ms = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
+    longest_ms: int = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
     return FRESH_INTERVALS * longest_ms / 1000
 
 

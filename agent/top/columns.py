@@ -28,6 +28,8 @@ class Column(Generic[_Line]):
     """The column with the highest rank goes first; rank 0 stays."""
     most: int = 0
     """How wide it may grow, where it may."""
+    jump: int = 1
+    """How much its first growth has to be: a bar of one character says nothing."""
     right: bool = False
 
 
@@ -38,13 +40,11 @@ def fit(columns: Sequence[Column[_Line]], width: int) -> list[tuple[Column[_Line
         kept.remove(max(kept, key=lambda each: each.rank))
     widths = {each.heading: each.width for each in kept}
     spare = width - _needed(kept)
-    while spare > 0:
-        growing = [each for each in kept if widths[each.heading] < each.most]
-        if not growing:
-            break
+    while growing := [each for each in kept if _growth(each, widths[each.heading]) in range(1, spare + 1)]:
         narrowest = min(growing, key=lambda each: widths[each.heading] / each.most)
-        widths[narrowest.heading] += 1
-        spare -= 1
+        grown = _growth(narrowest, widths[narrowest.heading])
+        widths[narrowest.heading] += grown
+        spare -= grown
     return [(each, widths[each.heading]) for each in kept]
 
 
@@ -57,6 +57,13 @@ def heading(columns: Sequence[tuple[Column[_Line], int]], style: str) -> Text:
 def body(columns: Sequence[tuple[Column[_Line], int]], line: _Line) -> Text:
     """One line of the table."""
     return _joined([_sized(each.cell(line, width), width, right=each.right) for each, width in columns])
+
+
+def _growth(column: Column[_Line], width: int) -> int:
+    """By how much a column of that width would grow next; 0 where it is as wide as it gets."""
+    if width >= column.most:
+        return 0
+    return column.jump if width == column.width else 1
 
 
 def _needed(columns: Sequence[Column[_Line]]) -> int:

@@ -39,7 +39,7 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[Column[GpuLine]]:
         Column("GPU", text(lambda line: line.label), label_width, right=True),
         *(models if len({line.model for line in gpus}) > 1 else []),  # one model for all stands in the head
         Column("STATE", lambda line, _: Text(title(line.state), line_style(line)), 9),
-        Column(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20),
+        Column(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20, jump=5),
         Column(
             "SM",
             text(lambda line: _percent(line.sm_pct)),
@@ -47,10 +47,10 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[Column[GpuLine]]:
             rank=3 if any(_has_sm(line) for line in gpus) else 8,
             right=True,
         ),
-        Column("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26),
+        Column("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
         Column("POWER", text(_power), 9, rank=2, right=True),
         Column("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
-        Column("HOLDER", lambda line, width: _holder(line, width, shapes), 12, most=44),
+        Column("HOLDER", lambda line, width: _holder(line, width, shapes), 15, most=30),
         Column("IDLE", _idle, 8, right=True),
     ]
 

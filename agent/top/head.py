@@ -80,16 +80,18 @@ def _freshness(frame: Frame) -> tuple[str, str]:
 
 
 def _totals(summary: Summary) -> list[tuple[str, str]]:
-    parts = [] if summary.util_pct is None else [(f"{number(summary.util_pct)} % mean utilization", "")]
+    """What is wrong comes first: the end of the line is what a narrow terminal loses."""
+    parts = [(f"{count} {title(state)}", state_style(state)) for state, count in summary.unwatched]
+    if summary.free:
+        parts.append((f"{summary.free} free", state_style(model.FREE)))
+    if summary.util_pct is not None:
+        parts.append((f"{number(summary.util_pct)} % mean utilization", ""))
     if summary.mem_used_bytes is not None:
         parts.append((f"{gib(summary.mem_used_bytes)} of {gib(summary.mem_total_bytes, whole=True)} GiB", ""))
     if summary.power_w is not None:
         limit = "" if summary.power_limit_w is None else f" of {summary.power_limit_w / 1000:.1f}"
         parts.append((f"{summary.power_w / 1000:.1f}{limit} kW", ""))
-    parts.append((f"{summary.processes} processes" if summary.processes != 1 else "1 process", ""))
-    if summary.free:
-        parts.append((f"{summary.free} free", state_style(model.FREE)))
-    parts += [(f"{count} {title(state)}", state_style(state)) for state, count in summary.unwatched]
+    parts.append((f"{summary.processes} process{'' if summary.processes == 1 else 'es'}", ""))
     return parts
 
 

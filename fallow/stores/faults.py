@@ -58,7 +58,7 @@ _FAULTS = (  # the first that fits wins
           "{host} refuses the connection", "check the endpoint and that the store runs"),
     Fault(r"NetworkUnreachable|HostUnreachable",
           "{host} cannot be reached", "check the network"),
-    Fault(r"TimedOut|[Tt]imeout|timed out",
+    Fault(r"TimedOut|kind: Timeout",
           "{host} does not answer in time", "check the store and the network"),
     Fault(r"SlowDown|TooManyRequests|status 429|status 503",
           "the store asks for fewer requests", "nothing to do: it is tried again"),

@@ -113,6 +113,16 @@ def test_an_account_that_the_process_does_not_tell_comes_from_scontrol(proc: Fak
     assert (row["slurm_job_id"], row["slurm_account"], row["attribution"]) == ("42", "ml", "proc+cgroup+scontrol")
 
 
+def test_a_title_that_a_program_has_written_over_its_arguments_is_read_without_its_padding(proc: FakeProc) -> None:
+    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True))
+    proc.add(7, cmdline=b"ray::A" + b" " * 700)
+    proc.add(8, cmdline=b"nginx: worker process\0" + b"\0" * 40)
+    proc.add(9, cmdline=b"x " * 4000 + b"hf_" + b"A" * 400)
+    assert described(owners, 7)["arguments"] == "ray::A"
+    assert described(owners, 8)["arguments"] == "nginx: worker process"
+    assert "AAA" not in described(owners, 9)["arguments"]
+
+
 def test_a_host_process_on_a_pods_gpu_is_not_the_pods(proc: FakeProc, tmp_path: Path) -> None:
     proc.add(7, cgroup="0::/system.slice/nvidia-dcgm.service\n")
     with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("train-0", GPU))):

@@ -48,7 +48,10 @@ print(json.dumps([owners.sees_all_processes, rows[0]["attribution"], rows[0].get
 @pytest.mark.parametrize(("mount", "shown"), [(["--mount-proc"], True), ([], False)])
 def test_another_namespace_shows_its_own_processes_or_says_hidden(mount: list[str], *, shown: bool) -> None:
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", *mount]
-    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*unshare, sys.executable, "-c", ""], check=False, capture_output=True).returncode
+    ):
         pytest.skip("namespaces cannot be made here")
     looked = subprocess.run(
         [*unshare, sys.executable, "-c", _LOOK, "/proc", "auto"], capture_output=True, text=True, check=True, timeout=60,

@@ -71,7 +71,7 @@ def test_it_says_who_holds_what_for_nothing() -> None:
     )
     assert lines[1] == "agent 0.2.0: means of 10s"
     assert lines[2] == "1 of 3 watched GPUs idle while held, 40.0 GiB held idle: ml/notebook-0 1 (40.0 GiB)"
-    assert lines[3] == "24 % mean utilization · 88.0 of 240 GiB · 0.8 of 2.1 kW · 2 processes · 1 free · 1 lost"
+    assert lines[3] == "1 lost · 1 free · 24 % mean utilization · 88.0 of 240 GiB · 0.8 of 2.1 kW · 2 processes"
 
 
 def test_the_table_of_gpus() -> None:
@@ -105,7 +105,7 @@ def test_what_is_not_known_is_not_claimed() -> None:
     released = replace(seen, mode="released", gpus=(gpu_row(BUSY, NOW_MS, health="released"),))
     lines = picture(released)
     assert "the driver is released" in lines[1]
-    assert lines[2:4] == ["what the GPUs do is not known", "0 processes · 1 released"]
+    assert lines[2:4] == ["what the GPUs do is not known", "1 released · 0 processes"]
 
 
 def test_a_kernel_too_short_for_the_mean_is_activity() -> None:

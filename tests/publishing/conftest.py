@@ -6,6 +6,7 @@ import os
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import obstore
 import pytest
@@ -41,7 +42,10 @@ class S3:
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """FALLOW_TEST_S3_URL (s3://bucket/prefix) with the AWS_ variables, or a Swift that the tests start."""
     if location := os.environ.get("FALLOW_TEST_S3_URL"):
-        yield S3(location, {name: value for name, value in os.environ.items() if name.startswith("AWS_")}, None)
+        environment = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        endpoint = urlsplit(environment.get("AWS_ENDPOINT_URL", ""))
+        near = (endpoint.scheme, endpoint.hostname) == ("http", "127.0.0.1")
+        yield S3(location, environment, endpoint.port if near else None)
         return
     if lacking := swift.missing():
         pytest.skip(lacking)

@@ -71,6 +71,15 @@ class Host:
         for _ in range(self.random.randint(0, 3)):
             self.tick()
 
+    def play_to_the_last(self) -> None:
+        """No store and no room, until rows wait in memory."""
+        self.filler.fill()
+        self._break_store()
+        while not self.backlog.memory_rows:
+            self.tick()
+        self.filler.empty()
+        self._mend_store()
+
     def _break_store(self) -> None:
         self.broken = True
         if self.proxy is not None:
@@ -82,7 +91,8 @@ class Host:
 
     def _see_it_fail(self) -> None:
         """A store that is down shows when a publisher gives up; one that hangs takes longer than a test does."""
-        while self.broken and not self.publishing.status.failing_since_ms:
+        # where the disk is full too, all that waits may wait in memory, and then no publisher runs
+        while self.broken and self.spool.count() and not self.publishing.status.failing_since_ms:
             self.tick()
 
     def _mend_store(self) -> None:
@@ -120,6 +130,7 @@ def main() -> None:
         host.random.shuffle(played)
         for episode in played:
             host.play(episode)
+        host.play_to_the_last()
         host.end()
         seen: dict[str, Any] = {
             "played": played, "rows": host.count, "told": host.told, "pressure": host.pressure, "in_memory": host.in_memory,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     import ssl
 
-_DROPPED_AFTER_BYTES = 200
+_DROPPED_AFTER_BYTES = 200  # in the middle of a request's head
+_PIECE_BYTES = {"slow": 512, "drop": 100}
 
 WAYS = ("pass", "refuse", "hang", "drop", "drop_answer", "slow")
 """Whole connections: passed on, reset at once, never answered, cut after the request's first bytes, cut after the request
@@ -94,7 +95,7 @@ def _pass_on(source: socket.socket, target: socket.socket, way: str) -> None:
     """Passes bytes on until one side ends, or until it is time to cut the connection."""
     passed = 0
     try:
-        while (piece := source.recv(512 if way == "slow" else 1 << 16)) and way != "cut":
+        while (piece := source.recv(_PIECE_BYTES.get(way, 1 << 16))) and way != "cut":
             if way == "slow":
                 time.sleep(0.02)
             target.sendall(piece)

@@ -137,11 +137,12 @@ def test_a_broken_connection_is_tried_again_and_then_said(
         local_s3.apply(monkeypatch, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
         lake = Lake.at(local_s3.location)
         proxy.behave(way)
-        with pytest.raises(LakeError, match=f"cannot store .*127.0.0.1:{proxy.port}"):
+        with pytest.raises(LakeError, match=f"cannot store .*: the connection to 127.0.0.1:{proxy.port} broke"):
             lake.put(a_file(0, 9), b"rows" * 100)
-        assert proxy.connections == 3
+        assert proxy.connections >= 3, "it was tried again"
         proxy.behave("pass")
-        lake.confirm(lake.put(a_file(0, 9), b"rows"), b"rows")
+        # the same content as before: a try that was given up may still arrive, after one that came later
+        lake.confirm(lake.put(a_file(0, 9), b"rows" * 100), b"rows" * 100)
 
 
 def test_a_store_that_hangs_is_given_up(local_s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,149 @@
+"""fallow's agent, gpustat and nvitop-exporter side by side: the same driver, the same GPUs, the same two minutes.
+
+All look every 10 s. The first GPU works for 200 ms in every 7 s, which shows what each of them sees of the time: whoever
+reads the driver's short average sees one moment of it, 1.7 to 10 % of the time, and nothing of the rest.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.ring import PERIOD_US
+from benchmarks.agent_cost import INTERVAL_S, TICKS, wait_until_settled
+from benchmarks.gpu_host import FLEET, cpu_ms, gpu_host, memory_mib, resident
+from benchmarks.measure import Figure
+from benchmarks.peer_tools import PINS, Look, NoPeersError, NvitopExporter, gpustat_once, installed
+from fallow import parquet, schema
+from tests.fakes.nvml import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from benchmarks.gpu_host import GpuHost
+
+_BURST_S, _EVERY_S = 0.2, 7
+_BURSTS = Steps(tuple(point for n in range(200) for point in ((n * _EVERY_S, 100.0), (n * _EVERY_S + _BURST_S, 0.0))))
+_TRUE_PCT = 100 * _BURST_S / _EVERY_S
+_HOW = f"{TICKS - 1} samples, one every {INTERVAL_S} s, side by side, {FLEET}"
+
+
+@dataclass
+class Resident:
+    """A tool that stays, and the CPU that it used from one look to the next."""
+
+    pids: Callable[[], Sequence[int]]
+    cpu_ms: list[float] = field(default_factory=list)
+    rss_mib: float = 0.0
+    _before_ms: float = 0.0
+
+    def look(self) -> None:
+        """Adds the CPU since the look before; the first one only begins."""
+        now_ms = cpu_ms(self.pids())
+        if self._before_ms:
+            self.cpu_ms.append(now_ms - self._before_ms)
+        self._before_ms = now_ms
+        self.rss_mib = max(self.rss_mib, memory_mib(self.pids())[0])
+
+
+@dataclass
+class Tools:
+    """The tools that run together, and what the short-lived looks of the others said."""
+
+    fallow: Resident
+    nvitop: Resident
+    gpustat_loop: Resident
+    gpustat: list[Look] = field(default_factory=list)
+    scrapes: list[Look] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Adds the interval that has just ended to each that stays."""
+        for tool in (self.fallow, self.nvitop, self.gpustat_loop):
+            tool.look()
+
+
+def measure() -> Iterator[Figure]:
+    """Runs all of them together; says so and measures nothing where the other two cannot be installed."""
+    try:
+        commands = installed()
+    except NoPeersError as reason:
+        print(f"skipped: {', '.join(PINS)} cannot be installed ({reason})")
+        return
+    with gpu_host(first_gpu_util=_BURSTS) as host:
+        yield from _side_by_side(host, commands)
+
+
+def _side_by_side(host: GpuHost, commands: Path) -> Iterator[Figure]:
+    exporter = NvitopExporter(commands, INTERVAL_S)
+    with ExitStack() as stack:
+        agent = stack.enter_context(host.agent(INTERVAL_S))
+        nvitop = stack.enter_context(host.running(*exporter.command))
+        loop = stack.enter_context(host.running(str(commands / "gpustat"), "-i", str(INTERVAL_S)))
+        wait_until_settled()
+        tools = Tools(
+            fallow=Resident(lambda: resident(agent)),
+            nvitop=Resident(lambda: [nvitop.pid]),
+            gpustat_loop=Resident(lambda: [loop.pid]),
+        )
+        for number in range(TICKS):
+            tools.look()
+            tools.gpustat.append(gpustat_once(commands, host.environment))
+            if number % 2:
+                tools.scrapes.append(exporter.scrape())
+            time.sleep(INTERVAL_S - time.time() % INTERVAL_S + 0.3 * INTERVAL_S)
+    yield from _costs(tools)
+    yield from _seen(tools, host)
+
+
+def _costs(tools: Tools) -> Iterator[Figure]:
+    fallow, nvitop, loop = tools.fallow, tools.nvitop, tools.gpustat_loop
+    yield Figure("peers_fallow_cpu", statistics.mean(fallow.cpu_ms), "ms", f"agent: supervisor + worker, {_HOW}")
+    yield Figure("peers_nvitop_cpu", statistics.mean(nvitop.cpu_ms[0::2]), "ms", "nvitop-exporter, nobody scrapes it")
+    yield Figure("peers_nvitop_scraped_cpu", statistics.mean(nvitop.cpu_ms[1::2]), "ms", "one scrape for each sample")
+    yield Figure("peers_gpustat_loop_cpu", statistics.mean(loop.cpu_ms), "ms", "gpustat -i, one process that stays")
+    once = [look.cpu_ms for look in tools.gpustat]
+    yield Figure("peers_gpustat_json_cpu", statistics.mean(once), "ms", "gpustat --json, a process for each sample")
+    yield Figure("peers_fallow_rss", fallow.rss_mib, "MiB", "supervisor + worker, test driver included in all")
+    yield Figure("peers_nvitop_rss", nvitop.rss_mib, "MiB", "nvitop-exporter")
+    yield Figure("peers_gpustat_loop_rss", loop.rss_mib, "MiB", "gpustat -i")
+    most = max(look.rss_mib for look in tools.gpustat)
+    yield Figure("peers_gpustat_json_rss", most, "MiB", "gpustat --json, while it runs")
+
+
+def _seen(tools: Tools, host: GpuHost) -> Iterator[Figure]:
+    """The first GPU's mean utilization as each has it, and how many values of GPUs and processes are known."""
+    rows = parquet.read(host.lake.files("gpu"), schema.GPU).sort_by([("time", "ascending"), ("gpu", "ascending")])
+    gpus = [row for row in rows.to_pylist() if row["gpu_util_pct"] is not None]
+    first = [row["gpu_util_pct"] for row in gpus if row["gpu"] == gpus[0]["gpu"]]
+    coverage = statistics.mean(row["gpu_util_coverage_ratio"] for row in gpus)
+    burst = f"mean utilization of a GPU that works {_BURST_S:g} s in every {_EVERY_S} s; the truth is {_TRUE_PCT:.2f}"
+    yield Figure("peers_fallow_burst", statistics.mean(first), "%", burst)
+    yield Figure("peers_nvitop_burst", _mean_first(tools.scrapes), "%", burst)
+    yield Figure("peers_gpustat_burst", _mean_first(tools.gpustat), "%", burst)
+    yield Figure("peers_fallow_observed", 100 * coverage, "%", "share of the time that the utilization covers")
+    covered = 100 * PERIOD_US / 1e6 / INTERVAL_S
+    yield Figure(
+        "peers_others_observed", covered, "%", "one read of the driver's average, over the test driver's period"
+    )
+    values = "values that are not null, GPUs and processes, one sample"
+    yield Figure("peers_fallow_values", _values(host), "1", values)
+    yield Figure("peers_nvitop_values", tools.scrapes[-1].values, "1", values)
+    yield Figure("peers_gpustat_values", tools.gpustat[-1].values, "1", values)
+
+
+def _mean_first(looks: Sequence[Look]) -> float:
+    return statistics.mean(look.first_gpu_util_pct for look in looks)
+
+
+def _values(host: GpuHost) -> int:
+    """Of the newest rows that the agent wrote of each table."""
+    total = 0
+    for table in (schema.GPU, schema.PROCESS):
+        rows = parquet.read(host.lake.files(table.name), table).to_pylist()
+        newest = max(row["time"] for row in rows)
+        total += sum(value is not None for row in rows if row["time"] == newest for value in row.values())
+    return total

@@ -1,0 +1,123 @@
+"""A host to measure on: the test driver with 8 GPUs, 32 processes that hold them, and what the kernel says of a process."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from fallow.lake import Lake
+from tests.conftest import REPOSITORY, clean_environment
+from tests.fakes.nvml import library_folder, ms_ago, standard_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.fakes.nvml import Steps
+
+GPUS = 8
+PROCESSES = 32
+MIB = 2**20
+_CPUCLOCK_SCHED = 2  # linux/posix-timers.h: the scheduler's own count of a whole process
+FLEET = f"{GPUS} GPUs, {PROCESSES} processes, test driver"
+
+_INITIALISED = "import ctypes; library = ctypes.CDLL('libnvidia-ml.so.1'); library.nvmlInitWithFlags(0);"
+_NOT_YET = "import ctypes;"
+_RESIDENT = "print(int(open('/proc/self/statm').read().split()[1]))"
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """A folder for everything that a run leaves behind, and the environment in which programs find the driver."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def lake(self) -> Lake:
+        return Lake.at(str(self.folder / "lake"))
+
+    @contextlib.contextmanager
+    def running(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A program on this host; asked to end, then killed, when the block is left."""
+        program = subprocess.Popen(
+            command, env=self.environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            yield program
+        finally:
+            program.terminate()
+            try:
+                program.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                program.kill()
+                program.wait()
+
+    def agent(self, interval_s: int) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """The agent as an operator runs it."""
+        places = ["--lake", self.lake.root, "--spool", str(self.folder / "spool"), "--host", "bench"]
+        return self.running(sys.executable, "-m", "fallow", "agent", "run", *places, "--interval", f"{interval_s}s")
+
+    def driver_resident_mib(self) -> float:
+        """What the test driver itself keeps in memory for its scenario: no part of the agent, and within its figure."""
+        pages = [
+            int(subprocess.check_output([sys.executable, "-c", code + _RESIDENT], env=self.environment))
+            for code in (_NOT_YET, _INITIALISED)
+        ]
+        return (pages[1] - pages[0]) * os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+@contextlib.contextmanager
+def gpu_host(first_gpu_util: Steps | None = None) -> Iterator[GpuHost]:
+    """The host, with its processes alive as long as the block; `first_gpu_util` replaces the idle GPU's pattern."""
+    for package in ("agent", "fallow"):
+        compileall.compile_dir(REPOSITORY / package, quiet=1)  # as an installed package is
+    holders = [subprocess.Popen(["sleep", "3600"]) for _ in range(PROCESSES)]
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            fleet = standard_fleet(ms_ago(60), [holder.pid for holder in holders])
+            if first_gpu_util is not None:
+                fleet = replace(fleet, gpus=(replace(fleet.gpus[0], util=first_gpu_util), *fleet.gpus[1:]))
+            scenario = fleet.write(folder / "scenario")
+            yield GpuHost(folder, clean_environment(fleet.environment(library_folder(), scenario)))
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+
+
+def resident(agent: subprocess.Popen[bytes]) -> list[int]:
+    """Supervisor and worker; the short-lived publisher is not resident."""
+    children = psutil.Process(agent.pid).children()
+    return [agent.pid, *(child.pid for child in children if _runs(child, "agent.worker"))]
+
+
+def cpu_ms(pids: Iterable[int]) -> float:
+    """CPU time that these processes have used so far, to the nanosecond, threads that have ended included.
+
+    The clock id is what clock_getcpuclockid(3) makes of a process id; /proc/PID/stat counts in steps of 10 ms.
+    """
+    return sum(time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED) for pid in pids) / 1e6
+
+
+def memory_mib(pids: Iterable[int]) -> tuple[float, float]:
+    """Resident memory, and the same with shared pages divided among those who share them."""
+    full = [psutil.Process(pid).memory_full_info() for pid in pids]
+    return sum(each.rss for each in full) / MIB, sum(each.pss for each in full) / MIB
+
+
+def _runs(process: psutil.Process, module: str) -> bool:
+    try:
+        return module in process.cmdline()
+    except psutil.Error:  # a publisher that has just ended
+        return False

@@ -1,0 +1,116 @@
+"""Two well-known tools that look at the same GPUs: gpustat and nvitop-exporter, installed beside fallow, never into it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import REPOSITORY
+
+PINS = ("gpustat==1.1.1", "nvitop==1.7.2", "nvitop-exporter==1.7.2")
+_FOLDER = REPOSITORY / "build" / "bench-peers"
+_SAMPLE = re.compile(r"(?P<name>\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
+
+
+class NoPeersError(Exception):
+    """The tools could not be installed: no index within reach, or it lacks these versions."""
+
+
+def installed() -> Path:
+    """The folder with the tools' commands; makes their environment where there is none.
+
+    Raises NoPeersError where pip cannot install them.
+    """
+    stamp = _FOLDER / "installed"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(PINS):
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(_FOLDER)], check=True)
+        pip = [str(_FOLDER / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        tried = subprocess.run([*pip, "--no-input", *PINS], capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            raise NoPeersError(tried.stderr.strip().splitlines()[-1])
+        stamp.write_text("\n".join(PINS), encoding="utf-8")
+    return _FOLDER / "bin"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at the host said, and what it cost the process that was started for it."""
+
+    first_gpu_util_pct: float
+    values: int
+    cpu_ms: float = 0.0
+    rss_mib: float = 0.0
+
+
+def gpustat_once(commands: Path, environment: dict[str, str]) -> Look:
+    """`gpustat --json` in a process of its own, as a scheduled job runs it."""
+    program = subprocess.Popen([commands / "gpustat", "--json"], env=environment, stdout=subprocess.PIPE)
+    assert program.stdout is not None  # noqa: S101  # a pipe was asked for
+    with program.stdout as output:
+        begun = output.read(1)
+        # it prints when it has seen everything; wait4 would count the memory of the process that started it
+        rss_mib = _most_resident_mib(program.pid)
+        gpus = json.loads(begun + output.read())["gpus"]
+    _, status, usage = os.wait4(program.pid, 0)
+    program.returncode = os.waitstatus_to_exitcode(status)
+    return Look(
+        first_gpu_util_pct=float(gpus[0]["utilization.gpu"]),
+        values=_leaves(gpus),
+        cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
+        rss_mib=rss_mib,
+    )
+
+
+class NvitopExporter:
+    """nvitop-exporter on a free port of the loopback."""
+
+    def __init__(self, commands: Path, interval_s: int) -> None:
+        self._port = _free_port()
+        self.command = (
+            str(commands / "nvitop-exporter"), "--bind-address", "127.0.0.1", "--port", str(self._port),
+            "--interval", str(interval_s),
+        )  # fmt: skip
+
+    def scrape(self) -> Look:
+        """One scrape, as Prometheus makes it."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
+            samples = [found for line in answer.read().decode().splitlines() if (found := _SAMPLE.match(line))]
+        known = [sample for sample in samples if not math.isnan(float(sample["value"]))]
+        of_gpus = [sample for sample in known if sample["name"].startswith(("gpu_", "process_")) and sample["labels"]]
+        busy = next(s for s in known if s["name"] == "gpu_utilization_Percentage" and 'index="0"' in s["labels"])
+        return Look(first_gpu_util_pct=float(busy["value"]), values=len(of_gpus))
+
+
+def _most_resident_mib(pid: int) -> float:
+    """The kernel's high-water mark; 0 where the process has just ended."""
+    try:
+        status = Path("/proc", str(pid), "status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    marks = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")]
+    return marks[0] / 1024 if marks else 0.0
+
+
+def _leaves(value: Any) -> int:
+    """How many values there are that are not null."""
+    if isinstance(value, dict):
+        return sum(map(_leaves, value.values()))
+    if isinstance(value, list):
+        return sum(map(_leaves, value))
+    return 0 if value is None else 1
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
