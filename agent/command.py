@@ -82,9 +82,8 @@ def _run(args: argparse.Namespace) -> int:
         logs.configure(loaded.text("agent.log_format"), loaded.text("agent.log_level"))
         return loaded, AgentSettings.from_config(loaded, args.run_for)
 
-    spool = Spool(load()[1].spool)
+    spool = Spool(load()[1].spool, for_agent=True)
     try:
-        spool.lock()
         supervisor = Supervisor(load, spool)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: supervisor.stop())

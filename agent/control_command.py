@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 10.0
 _LOOK_EVERY_S = 0.25
+_LONGEST_SILENCE_MS = 120_000
 
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +41,19 @@ def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Prints what the agent does; raises NoAgentError where none runs."""
-    now = _ask(_spool(args), "status")
-    print(json.dumps(now.as_json(), indent=2) if args.json else status_text(now, time.time_ns() // 1_000_000))
-    return 0
+    """Prints what the agent does; 1 where its loop has stopped going round, whatever the state of the driver.
+
+    Raises NoAgentError where none runs.
+    """
+    now, now_ms = _ask(_spool(args), "status"), time.time_ns() // 1_000_000
+    print(json.dumps(now.as_json(), indent=2) if args.json else status_text(now, now_ms))
+    return 1 if is_stale(now, now_ms) else 0
+
+
+def is_stale(now: AgentStatus, now_ms: int) -> bool:
+    """Whether an interval should have been closed long ago: three of them, and no less than a slow driver may take."""
+    newest_ms = max(now.started_ms, now.time_ms or 0)
+    return now_ms - newest_ms > max(3 * now.interval_ms, _LONGEST_SILENCE_MS)
 
 
 def release(args: argparse.Namespace) -> int:

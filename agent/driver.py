@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STRIKES = 3
 """Failures in a row of one call after which a GPU counts as degraded."""
 
+_STRIKES_LAST = 6  # intervals: a call that fails is made again sooner
+
 _OFF = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "call_unsupported",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "call_unsupported",
@@ -110,6 +112,10 @@ class Gpu:
     """Field values that this GPU does not have."""
     said: set[str] = field(default_factory=set)
     strikes: dict[str, int] = field(default_factory=dict)
+    """Failures in a row, by call."""
+    rows: int = 0
+    """Intervals so far."""
+    struck_in_row: dict[str, int] = field(default_factory=dict)
     parent: Gpu | None = None
     """The GPU that a MIG instance belongs to."""
     gpu_instance_id: int | None = None
@@ -118,6 +124,13 @@ class Gpu:
     def degraded(self) -> bool:
         """Whether some call has failed too often in a row."""
         return any(count >= STRIKES for count in self.strikes.values())
+
+    def next_row(self) -> None:
+        """Counts an interval, and forgets failures of calls that are not made any more: stand-ins for others."""
+        self.rows += 1
+        for key in [key for key, row in self.struck_in_row.items() if self.rows - row > _STRIKES_LAST]:
+            del self.struck_in_row[key]
+            self.strikes.pop(key, None)
 
     def ask_again(self) -> None:
         """Forgets what was refused: rights, modes and drivers change."""
@@ -270,6 +283,7 @@ class Driver:
                 self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
         else:
             gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
+            gpu.struck_in_row[key] = gpu.rows
 
     def judge_field(self, gpu: Gpu, field_id: int, code: int) -> None:
         """What the return code of a single field value means; raises as `ask` does for a lost GPU."""

@@ -28,6 +28,8 @@ _END_PATIENCE_S = 2.0
 _TABLES = ("device", "health")
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
+_TRIES = 4  # workers for one interval: a crash counts against a GPU when it happens twice
+_RELOADS = (30, 180, 1080)  # intervals after which a lost GPU is worth a reload; then every so many
 
 
 class DriverDownError(Exception):
@@ -61,6 +63,7 @@ class Fleet:
         self._worker_cpu_s = 0.0
         self._driver_down = False
         self._refusals = 0
+        self._lost_for: dict[str, int] = {}
         self.released = False
         self.known = KnownGpus(dict(known or {}))
 
@@ -118,22 +121,20 @@ class Fleet:
         if self.released:
             raise DriverDownError("the driver is released")
         self._welcome_back()
-        if self._worker is None:
-            self._try_again()
-        if self._worker is None:
-            raise DriverDownError("the driver cannot be asked at present")
-        answer = self._ask(
-            self._worker,
-            "row",
-            start_ms=start_ms,
-            end_ms=end_ms,
-            list_processes=list_processes,
-            devices=devices,
-            errors=errors,
-        )
+        request = {
+            "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes, "devices": devices, "errors": errors,
+        }  # fmt: skip
+        answer = None
+        # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
+        for _ in range(_TRIES):
+            if self._worker is None:
+                self._try_again()
+            if self._worker is None or (answer := self._ask(self._worker, "row", **request)) is not None:
+                break
         if answer is None:
-            raise DriverDownError("no answer for this interval")
+            raise DriverDownError("the driver gives no answer for this interval")
         self._crashes.survived()
+        self._reload_for_lost(answer["gpu"])
         self._take(answer)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
@@ -264,10 +265,18 @@ class Fleet:
             self._refusals += 1
             if self._refusals >= _MOST_REFUSALS:
                 raise driver_error(REVOKED, message)
-        self._driver_down = True
         self.known.set_all("driver_down")
         self._retry_in = self._backoff
-        self._note("driver_down", message)
+        if not self._driver_down:
+            self._note("driver_down", message)
+        self._driver_down = True
+
+    def _reload_for_lost(self, rows: list[Row]) -> None:
+        """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
+        lost = {row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")}
+        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in lost}
+        if any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values()):
+            self.restart("a GPU is still lost: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
@@ -288,9 +297,12 @@ class Fleet:
             return
         if self.known.all_are("wedged"):
             return  # nothing is left to watch, and one more blocked process helps nobody
+        avoided = self._skip()
         self._worker = self._new_worker()
         answer = self._ask(self._worker, "open")
         if answer is None:
+            if self._skip() != avoided:
+                return  # one GPU is to blame, and the next worker leaves it out
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = max(self._retry_in, self._backoff)
             return

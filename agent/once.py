@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SPAN_MS = 1000
 _LAG_S = 0.3
+_OWNERS_WAIT_S = 1.5
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
         worker.end(2)
     if not opened["gpus"]:
         raise driver_error(0, "it is loaded and lists no GPU")
+    owners.describe(answer["process"], start_ms + SPAN_MS)
+    owners.wait(_OWNERS_WAIT_S)  # what the kubelet, Slurm or a directory service had to be asked for
     return Look(host, start_ms, answer["gpu"], owners.describe(answer["process"], start_ms + SPAN_MS), opened["device"])
 
 

@@ -114,7 +114,7 @@ class Orders:
             host=self.settings.host,
             version=__version__,
             started_ms=self._started_ms,
-            interval_ms=self.settings.interval_ms,
+            interval_ms=self.settings.interval_ms if snapshot is None else snapshot.interval_ms,
             time_ms=None if snapshot is None else snapshot.time_ms,
             gpus=count_health(snapshot),
             released_until_ms=self._until_ms,

@@ -48,6 +48,7 @@ class Parts:
         if self.serving is not None:
             self.serving.close()
         self.publishing.configure(settings)
+        self.backlog.spool_max_bytes = settings.spool_max_bytes
         return Parts(
             owners=Owners(AttributionSettings.from_config(loaded)),
             host=HostMeter(settings.proc, settings.sys),

@@ -115,10 +115,11 @@ class Recorder:
     def _entries(self) -> Rows:
         """New inventory and error counters."""
         now_ms, pool = self._clock.now_ms(), self._settings.pool or None
-        return {
-            "device": [{"time": now_ms, "pool": pool} | entry for entry in self._fleet.take("device")],
-            "health": [{"time": now_ms} | entry for entry in self._fleet.take("health")],
-        }
+        devices: list[Row] = [{"time": now_ms, "pool": pool} | entry for entry in self._fleet.take("device")]
+        health: list[Row] = [{"time": now_ms} | entry for entry in self._fleet.take("health")]
+        self._devices.update({row["gpu"]: row for row in devices})
+        self._health.update({row["gpu"]: row for row in health})
+        return {"device": devices, "health": health}
 
     def _events(self) -> list[Row]:
         parts, now_ms = self._parts, self._clock.now_ms()
@@ -137,9 +138,7 @@ class Recorder:
         return events
 
     def _remember(self, rows: Rows) -> None:
-        """Keeps the newest of everything for the snapshot."""
-        self._devices.update({row["gpu"]: row for row in rows["device"]})
-        self._health.update({row["gpu"]: row for row in rows["health"]})
+        """Keeps the newest process lists for the snapshot."""
         for gpu in {row["gpu"] for row in rows["gpu"] if row.get("process_count") == 0}:
             self._processes.pop(gpu, None)
         listed: dict[str, list[Row]] = {}
@@ -188,7 +187,7 @@ class Recorder:
                 host=self._settings.host,
                 version=__version__,
                 pool=self._settings.pool,
-                interval_ms=self._settings.interval_ms,
+                interval_ms=rows["agent"][0]["interval_ms"],
                 started_ms=self._started_ms,
                 time_ms=end_ms,
                 mode="released" if self._fleet.released else "running",

@@ -107,7 +107,7 @@ class Timeline:
         self._append(now_us - RATE_US, now_us, value, sampled=True)
 
     def begin(self, now_us: int) -> None:
-        """Marks the moment of the first drain: nothing before it is claimed unless a sample says so."""
+        """Marks the moment of the first drain, after its samples: nothing before is claimed unless one of them says so."""
         if self._known_until_us is None:
             self._known_until_us = now_us
 

@@ -235,8 +235,11 @@ class Sampler:
 
     def _found(self, each: Watched, row: Row) -> None:
         each.backoff = 1
+        each.gpu.next_row()
         blind = row["util_source"] == "none" and not any(row.get(name) is not None for name in _SIGNS)
         each.blind = blind
+        if blind:  # a list of some intervals ago says nothing of a GPU that does not answer
+            each.process_count = row["process_count"] = None
         self._set_health(each, "degraded" if blind or each.gpu.degraded else "ok")
 
     def _set_health(self, each: Watched, health: str) -> None:
@@ -254,4 +257,4 @@ class Sampler:
         each.health = health
 
 
-_SIGNS = ("mem_used_bytes", "power_w", "temperature_c", "energy_mj", "process_count", "sm_clock_mhz")
+_SIGNS = ("mem_used_bytes", "power_w", "temperature_c", "energy_mj", "sm_clock_mhz")

@@ -44,6 +44,8 @@ WAITING = "#waiting"
 
 _CACHE_KB = 256  # an append touches the last pages only
 _CHECKPOINT_PAGES = 200  # what a checkpoint may need on a full disk has to fit into the ballast
+_FOLDER_MODE = 0o750
+_FILE_MODE = 0o640
 _PATIENCE_S = 10.0  # for another process's write
 _AGENT_PATIENCE_S = 2.0  # the agent keeps rows in memory rather than an interval waiting
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -103,7 +105,7 @@ class SpoolFile:
         self.folder = Path(folder)
         self._file = self.folder / "spool.sqlite"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             self._lock_fd = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SpoolError(
@@ -115,7 +117,9 @@ class SpoolFile:
         self.file_bytes = 0
         """Size of the file at the last append, without its log."""
         with self._guarded("open"):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            # made here for its mode, which the log takes over: command lines and names are nobody else's business
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
             db = sqlite3.connect(self._file, timeout=self._patience_s, isolation_level=None)
         try:
             with self._guarded("open"):

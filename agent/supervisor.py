@@ -37,6 +37,8 @@ LAG_MS = 250
 
 _LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
 
+_CATCH_UP_MS = 8_000  # the rings hold ten seconds
+
 _EARLIEST_MS = 1_577_836_800_000  # 2020
 
 log = logging.getLogger("fallow.agent")
@@ -180,6 +182,7 @@ class Supervisor:
         """Skips intervals that are over already (suspended machine, blocked driver): they stay unknown."""
         interval_ms = self._settings.interval_ms
         late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
+        late -= max(0, _CATCH_UP_MS - interval_ms) // interval_ms  # those can still be told from the rings
         if late > 0:
             self._recorder.miss(late)
             self._recorder.note(

@@ -57,8 +57,8 @@ class UtilizationMeter:
         watched_us, in_time = self._since_last(asked, answered)
         understood = []
         for timeline, found in ((self.gpu_time, samples), (self.mem_time, memory)):
-            timeline.begin(now_us)
             understood.append(found is not None and timeline.add_samples(found, now_us, in_time=in_time))
+            timeline.begin(now_us)  # a ring that has a past, as it was before this worker, begins with that
         self.source = "none" if samples is None else "samples"
         if not (samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us)):
             return False

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.gpm import GpmMeter
-from agent.inventory import sys_folder
+from agent.inventory import read_text, sys_folder
 from agent.process_list import LIST_AGAIN_BYTES
 from agent.utilization import UtilizationMeter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from agent.collectors import Value
     from agent.driver import Gpu
@@ -40,7 +39,7 @@ class Watched:
     split: bool = False
     instances: dict[str, Watched] = field(default_factory=dict)
     """MIG instances by UUID."""
-    _sleep_file: Path | None = None
+    _sleep_file: str | None = None
 
     def may_look(self) -> bool:
         """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""
@@ -71,18 +70,10 @@ class Watched:
         self._sleep_file = None
         if not isinstance(pci_bus_id, str):
             return
-        power = sys_folder(sys, pci_bus_id) / "power"
-        try:
-            if power.joinpath("control").read_text(encoding="ascii").strip() == "auto":
-                self._sleep_file = power / "runtime_status"
-        except (OSError, ValueError):
-            return
+        power = f"{sys_folder(sys, pci_bus_id)}/power"
+        if read_text(f"{power}/control") == "auto":
+            self._sleep_file = f"{power}/runtime_status"
 
     def is_asleep(self) -> bool:
         """Whether the GPU is powered down: nothing uses it, and asking it anything would wake it."""
-        if self._sleep_file is None:
-            return False
-        try:
-            return self._sleep_file.read_text(encoding="ascii").strip() == "suspended"
-        except (OSError, ValueError):
-            return False
+        return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import agent.binding  # noqa: F401  # before anything that imports pynvml
 from agent.driver import Costs, Driver, DriverGoneError
 from agent.memory import resident_bytes, settle_memory
 from agent.sampler import Sampler

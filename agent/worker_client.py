@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
+
+
 class WorkerHungError(Exception):
     """No answer, and no driver call begun or ended for so long.
 
@@ -82,12 +85,14 @@ class WorkerClient:
             self._process.stdin.write(line)
         except (BrokenPipeError, ValueError):
             raise self._gone() from None
-        progress = self._page.progress()
-        while (answer := self._read_line(time.monotonic() + timeout_s)) is None:
+        progress, moved_s = self._page.progress(), time.monotonic()
+        while (answer := self._read_line(time.monotonic() + timeout_s / _LOOKS)) is None:
             before, progress = progress, self._page.progress()
-            if progress == before:
+            if progress != before:
+                moved_s = time.monotonic()
+                self._alive()
+            elif time.monotonic() - moved_s >= timeout_s:
                 raise WorkerHungError(*self._page.current())
-            self._alive()
         result: dict[str, Any] = json.loads(answer)
         return result
 

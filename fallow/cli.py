@@ -47,6 +47,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("agent", "sample this host's GPUs into the lake",
             "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s", "agent.command"),
+    Command("top", "watch this host's GPUs live", "fallow top", "agent.top.command"),
     Command("doctor", "check driver, devices, CUDA and lake on this host",
             "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
     Command("import", "bring history into the lake from files",

@@ -102,7 +102,7 @@ PROCESS = Table(
                "/proc/PID/stat", "UTC", "10 ms"),
         Column("kind", Type.STRING, "compute, graphics or mps", "which NVML list named it", key=True, dictionary=True),
         Column("mem_used_bytes", Type.INT64, "device memory that the process holds", "usedGpuMemory", "bytes", "1 byte"),
-        Column("user", Type.STRING, "login name, or the numeric id where it has none", "/proc/PID owner", dictionary=True),
+        Column("user", Type.STRING, "login name, or the numeric id where it has none", "/proc/PID/status, user directory", dictionary=True),
         Column("command", Type.STRING, "command name without arguments", "/proc/PID/comm", dictionary=True),
         Column("parent_pid", Type.INT32, "parent process (1: its own parent has ended)", "/proc/PID/stat"),
         Column("cpu_util_pct", Type.FLOAT, "mean CPU use since the process was looked at before; 100 is one CPU", "/proc/PID/stat",
@@ -119,9 +119,9 @@ PROCESS = Table(
         Column("slurm_job_id", Type.STRING, "Slurm job", "/proc/PID/cgroup", dictionary=True),
         Column("slurm_step_id", Type.STRING, "step of the Slurm job", "/proc/PID/cgroup", dictionary=True),
         Column("slurm_account", Type.STRING, "Slurm account", "SLURM_JOB_ACCOUNT of the process, else scontrol", dictionary=True),
-        Column("ray_job_id", Type.STRING, "Ray job", "RAY_JOB_ID of the worker", dictionary=True),
+        Column("ray_job_id", Type.STRING, "Ray job; null for workers that Ray started ahead of any job", "RAY_JOB_ID of the worker", dictionary=True),
         Column("attribution", Type.STRING,
-               "where the owner is from, joined by +: proc, cgroup, environ, kubelet, scontrol, import, simulated; "
+               "where the owner is from, joined by +: proc, cgroup, environ, pod_resources, kubelet, scontrol, import, simulated; "
                "hidden where /proc does not show the process", "agent or importer", dictionary=True),
     ),
 )  # fmt: skip

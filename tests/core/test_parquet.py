@@ -189,7 +189,15 @@ def test_the_same_rows_make_the_same_bytes() -> None:
 
 @pytest.mark.parametrize("table", [each for each in TABLES if not each.derived], ids=lambda table: table.name)
 def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: Table, lake: Lake) -> None:
-    keys = {"gpu": "GPU-1", "pid": 7, "kind": "compute", "detail": "x", "claim_id": "42"}
+    keys = {
+        "gpu": "GPU-1",
+        "pid": 7,
+        "kind": "compute",
+        "detail": "x",
+        "claim_id": "42",
+        "endpoint": "http://127.0.0.1:8000/metrics",
+        "model": "llama",
+    }
     for host in ("gn001", "gn 02"):
         write(
             lake, table, [{"time": START_MS} | {name: keys[name] for name in table.keys if name != "time"}], host=host
