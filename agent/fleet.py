@@ -28,7 +28,7 @@ _END_PATIENCE_S = 2.0
 _TABLES = ("device", "health")
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
-_TRIES = 4  # workers for one interval: a crash counts against a GPU when it happens twice
+_TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
 _RELOADS = (30, 180, 1080)  # intervals after which a lost GPU is worth a reload; then every so many
 
 
@@ -127,9 +127,9 @@ class Fleet:
         answer = None
         # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
         for _ in range(_TRIES):
-            if self._worker is None:
-                self._try_again()
-            if self._worker is None or (answer := self._ask(self._worker, "row", **request)) is not None:
+            if self._worker is None and not self._try_again():
+                break
+            if self._worker is not None and (answer := self._ask(self._worker, "row", **request)) is not None:
                 break
         if answer is None:
             raise DriverDownError("the driver gives no answer for this interval")
@@ -290,28 +290,32 @@ class Fleet:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
 
-    def _try_again(self) -> None:
-        """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down."""
+    def _try_again(self) -> bool:
+        """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down.
+
+        Returns whether there is one, or another try makes sense at once.
+        """
         if self._retry_in > 0:
             self._retry_in -= 1
-            return
+            return False
         if self.known.all_are("wedged"):
-            return  # nothing is left to watch, and one more blocked process helps nobody
-        avoided = self._skip()
+            return False  # nothing is left to watch, and one more blocked process helps nobody
+        avoided, self._crashes.blamed = self._skip(), False
         self._worker = self._new_worker()
         answer = self._ask(self._worker, "open")
         if answer is None:
-            if self._skip() != avoided:
-                return  # one GPU is to blame, and the next worker leaves it out
+            if self._skip() != avoided or self._crashes.blamed:
+                return True  # one GPU is to blame, and a next worker leaves it out
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = max(self._retry_in, self._backoff)
-            return
+            return False
         self._backoff = 1
         self._refusals = 0
         if self._driver_down:
             self._driver_down = False
             self._note("driver_up", "the driver answers again")
         self._take_opened(answer)
+        return True
 
     def _take_opened(self, answer: Row) -> None:
         self._incidents += answer.pop("incidents", [])

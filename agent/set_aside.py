@@ -59,12 +59,15 @@ class Crashes:
         self._resting: dict[str, int] = {}
         self._rest: dict[str, int] = {}
         self._calm = 0
+        self.blamed = False
+        """Whether the newest crash was in the call of a known GPU."""
         self.pause = 0
         """Intervals to wait before the next worker starts."""
 
     def count(self, target: str) -> bool:
         """Counts one crash; whether the GPU is to be left alone now. An empty target is nobody's call."""
         self._calm = 0
+        self.blamed = bool(target)
         self._counts[target] = self._counts.get(target, 0) + 1
         if target and self._counts[target] >= _CRASHES:
             rest = self._rest.get(target, _FIRST_REST)
@@ -77,7 +80,7 @@ class Crashes:
 
     def survived(self) -> None:
         """A whole interval was answered: the next worker may start at once, and after many of them all is forgotten."""
-        self.pause = 0
+        self.pause, self.blamed = 0, False
         self._calm += 1
         if self._calm == _CALM:
             self._counts.clear()

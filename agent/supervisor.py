@@ -37,7 +37,7 @@ LAG_MS = 250
 
 _LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
 
-_CATCH_UP_MS = 8_000  # the rings hold ten seconds
+_CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
 
 _EARLIEST_MS = 1_577_836_800_000  # 2020
 

@@ -29,6 +29,9 @@ NO_NUMBERS = ("lost", "reset_required", "wedged", "driver_down")
 _NOTICED = {"unknown": 4, "timeout": 4}
 """Whole intervals until the agent says so, where not at the next reading: three failures in a row, and a margin."""
 
+_LOADED_ANEW = ("hang", "crash", "mismatch", "driver_not_loaded", "unplug")
+"""After these a new worker opens every GPU."""
+
 _LOOKED_AT_AGAIN = {
     "lost": 8,
     "reset_required": 8,
@@ -48,7 +51,7 @@ class Pace:
 
     interval_s: float = 1.0
     call_timeout_s: float = 1.0
-    slowness_s: float = 1.0
+    slowness_s: float = 2.0
     """How late a busy machine may be."""
 
     def read_until_s(self, scenario: Scenario, end_s: float) -> float:
@@ -80,6 +83,8 @@ def expected_states(scenario: Scenario, gpu: int, t0: float, t1: float, pace: Pa
     for fault in faults_of(scenario, gpu):
         if fault.start_s <= read_until_s and t0 <= shown_until_s(fault, pace):
             allowed.add(STATES[fault.kind])
+            if fault.kind in _NOTICED and any(other.kind in _LOADED_ANEW for other in scenario.faults):
+                allowed.add("lost")  # a new worker could not open it
     for fault in faults_of(scenario, gpu):
         noticed_s = fault.start_s + _NOTICED.get(fault.kind, 0) * pace.interval_s
         if STATES[fault.kind] != "ok" and noticed_s <= t1 and covers(fault, t1, read_until_s):
