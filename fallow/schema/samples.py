@@ -184,7 +184,7 @@ DEVICE = Table(
         Column("ecc_enabled", Type.BOOL, "whether memory is error-corrected", "nvmlDeviceGetEccMode"),
         Column("gpm_supported", Type.BOOL, "whether the GPU measures SM activity by itself", "nvmlGpmQueryDeviceSupport"),
         Column("pcie_link_gen", Type.INT16, "highest PCIe generation of GPU and slot", "nvmlDeviceGetMaxPcieLinkGeneration"),
-        Column("pcie_link_width", Type.INT16, "highest PCIe width of GPU and slot", "nvmlDeviceGetMaxPcieLinkWidth", "lanes"),
+        Column("pcie_link_width", Type.INT16, "highest number of PCIe lanes of GPU and slot", "nvmlDeviceGetMaxPcieLinkWidth"),
         Column("numa_node", Type.INT16, "NUMA node of the CPUs nearest to the GPU", "/sys/bus/pci/devices"),
         Column("pcie_island", Type.STRING, "lowest UUID of the GPUs that reach one another without leaving their PCIe host bridge",
                "nvmlDeviceGetTopologyCommonAncestor", dictionary=True),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
 
 SUFFIXES = {
-    "bytes": "_bytes", "bytes/s": "_bytes_per_s", "W": "_w", "mJ": "_mj", "kWh": "_kwh", "degC": "_c", "MHz": "_mhz",
+    "bytes": "_bytes", "bytes/s": "_bytes_per_s", "1/s": "_per_s", "W": "_w", "mJ": "_mj", "kWh": "_kwh", "degC": "_c", "MHz": "_mhz",
     "ms": "_ms", "s": "_s", "h": "_hours", "%": "_pct",
 }  # fmt: skip
 COLUMNS = [
