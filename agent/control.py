@@ -82,9 +82,11 @@ class ControlServer:
         self._release()
 
     def _release(self) -> None:
+        """Closes everything once: the numbers may by now be those of somebody else's files."""
         self._socket.close()
-        for descriptor in (self._wake, self._waker):
-            with contextlib.suppress(OSError):
+        descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
                 os.close(descriptor)
 
     def _serve(self) -> None:

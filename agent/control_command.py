@@ -81,10 +81,14 @@ def release(args: argparse.Namespace) -> int:
 
 
 def resume(args: argparse.Namespace) -> int:
-    """Has the agent take the driver up again."""
-    now = _ask(_spool(args), "resume")
+    """Has the agent take the driver up again, and says so where it had not let go of it."""
+    folder = _spool(args)
+    before = _ask(folder, "status")
+    now = _ask(folder, "resume")
     if args.json:
         print(json.dumps(now.as_json(), indent=2))
+    elif before.mode == "running":
+        print(f"The agent on {now.host} had not let go of the driver; nothing has changed.")
     else:
         print(f"The agent on {now.host} takes the driver up again; "
               f"its next row is due within {format_duration(2 * now.interval_ms)}.")  # fmt: skip

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 STRIKES = 3
 """Failures in a row of one call after which a GPU counts as degraded."""
 
+_BUDGET_S = 5.0  # of one GPU in one round of calls
+_OPENING_S = 60.0  # without persistence mode a GPU takes seconds to wake up
+_SLOW_S = 0.02  # calls below it are not counted against a GPU
 _STRIKES_LAST = 6  # intervals: a call that fails is made again sooner
 
 _OFF = {
@@ -44,11 +47,12 @@ _DRIVER_GONE = (
 
 
 class GpuGoneError(Exception):
-    """This GPU cannot be used; `health` says how."""
+    """This GPU cannot be used for now; `health` says how, and `reason` why where that is not plain."""
 
-    def __init__(self, health: str) -> None:
+    def __init__(self, health: str, reason: str = "") -> None:
         super().__init__(health)
         self.health = health
+        self.reason = reason
 
 
 class DriverGoneError(Exception):
@@ -121,6 +125,11 @@ class Gpu:
     gpu_instance_id: int | None = None
 
     @property
+    def blamed(self) -> str:
+        """The UUID that a blocked or crashing call is put down to: a worker can leave whole GPUs out only."""
+        return self.uuid if self.parent is None else self.parent.uuid
+
+    @property
     def degraded(self) -> bool:
         """Whether some call has failed too often in a row."""
         return any(count >= STRIKES for count in self.strikes.values())
@@ -147,7 +156,16 @@ class Driver:
         self.costs = Costs()
         self.incidents: list[Incident] = []
         self._missing: list[int] = []
+        self.count = 0
+        """GPUs that the driver has listed."""
         self._quiet = False
+        self.budget_s = _BUDGET_S
+        self._spent_s: dict[str, float] = {}
+
+    def begin_round(self, budget_s: float = _BUDGET_S) -> None:
+        """Begins a round of calls: no GPU may take longer than that in all, so that a slow one never hides the others."""
+        self.budget_s = budget_s
+        self._spent_s.clear()
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -160,12 +178,15 @@ class Driver:
 
     def open(self, skip: frozenset[str]) -> list[Gpu]:
         """Loads the library and returns the GPUs except those to skip; raises DriverGoneError where it cannot."""
+        self.begin_round(_OPENING_S)
         try:
             self._timed("", pynvml.nvmlInit)
             count = self._timed("", pynvml.nvmlDeviceGetCount)
         except pynvml.NVMLError as error:
             raise DriverGoneError(error.value, str(error)) from error
-        found = [self._open_one(index, skip) for index in range(count) if f"#{index}" not in skip]
+        self.count = int(count)
+        # a position says which GPU it is only as long as their number is the same
+        found = [self._open_one(index, skip) for index in range(count) if f"#{index}/{count}" not in skip]
         return [gpu for gpu in found if gpu is not None]
 
     @property
@@ -175,6 +196,7 @@ class Driver:
 
     def open_missing(self) -> list[Gpu]:
         """GPUs that could not be opened before and can now."""
+        self.begin_round(_OPENING_S)
         missing, self._missing = self._missing, []
         said, self.incidents = self.incidents, []
         found = [self._open_one(index, frozenset()) for index in missing]
@@ -187,8 +209,9 @@ class Driver:
         try:
             handle = self._timed(f"#{index}", pynvml.nvmlDeviceGetHandleByIndex, index)
             uuid = self._timed(f"#{index}", pynvml.nvmlDeviceGetUUID, handle)
-        except pynvml.NVMLError as error:
-            self._check_driver(error)
+        except (pynvml.NVMLError, ValueError, GpuGoneError) as error:
+            if isinstance(error, pynvml.NVMLError):
+                self._check_driver(error)
             self._missing.append(index)
             self.incidents.append(Incident("gpu_lost", f"GPU {index} cannot be opened: {error}"))
             return None
@@ -198,7 +221,7 @@ class Driver:
         """The result of a call about the whole system, None where it fails."""
         try:
             return self._timed("", call)
-        except pynvml.NVMLError:
+        except (pynvml.NVMLError, ValueError):
             return None
 
     def ask(self, gpu: Gpu, call: Callable[..., Any], *args: Any) -> Any:
@@ -219,9 +242,12 @@ class Driver:
 
     def _attempt(self, gpu: Gpu, call: Callable[..., Any], args: tuple[Any, ...], shown: tuple[Any, ...]) -> Any:
         try:
-            result = self._timed(gpu.uuid, call, *args)
+            result = self._timed(gpu.blamed, call, *args)
         except pynvml.NVMLError as error:
             self._judge(gpu, _key(call, shown), error)
+            return None
+        except ValueError:  # text that is none: the binding decodes names by itself
+            self._strike(gpu, _key(call, shown))
             return None
         if gpu.strikes:
             gpu.strikes.pop(_key(call, shown), None)
@@ -239,7 +265,7 @@ class Driver:
             self._rings = RingReader()
         try:
             samples: list[tuple[int, int]] = self._timed(
-                gpu.uuid, self._rings.nvmlDeviceGetSamples, gpu.handle, kind, last_seen_us
+                gpu.blamed, self._rings.nvmlDeviceGetSamples, gpu.handle, kind, last_seen_us
             )
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_FOUND:
@@ -261,7 +287,7 @@ class Driver:
     def ask_slot(self, gpu: Gpu, slot: int) -> Any:
         """The handle of the MIG instance in a slot, None where the slot is empty; raises as `ask` does."""
         try:
-            return self._timed(gpu.uuid, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, slot)
+            return self._timed(gpu.blamed, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, slot)
         except pynvml.NVMLError as error:
             if error.value not in _EMPTY_SLOT:
                 self._judge(gpu, "nvmlDeviceGetMigDeviceHandleByIndex", error)
@@ -282,8 +308,11 @@ class Driver:
                 gpu.said.add(key)
                 self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
         else:
-            gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
-            gpu.struck_in_row[key] = gpu.rows
+            self._strike(gpu, key)
+
+    def _strike(self, gpu: Gpu, key: str) -> None:
+        gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
+        gpu.struck_in_row[key] = gpu.rows
 
     def judge_field(self, gpu: Gpu, field_id: int, code: int) -> None:
         """What the return code of a single field value means; raises as `ask` does for a lost GPU."""
@@ -306,6 +335,14 @@ class Driver:
             seconds = _now() - begun_s
             self._page.returned()
             self.costs.add(name, seconds)
+            if seconds > _SLOW_S:
+                self._spend(uuid, name, seconds)
+
+    def _spend(self, uuid: str, call: str, seconds: float) -> None:
+        """Counts a slow call; raises GpuGoneError where its GPU has used up this round's time."""
+        spent_s = self._spent_s[uuid] = self._spent_s.get(uuid, 0.0) + seconds
+        if uuid and spent_s > self.budget_s:
+            raise GpuGoneError("degraded", f"its calls took {spent_s:.1f} s, the last of them {call}")
 
 
 _now = time.perf_counter

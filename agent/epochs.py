@@ -29,11 +29,13 @@ class Epochs:
     """Remembers each GPU's newest counters, also over restarts of the agent within one boot of the machine."""
 
     def __init__(self, remembered: str | None, boot_id: str) -> None:
-        """`remembered` is what `as_text` gave, None for nothing."""
-        known = json.loads(remembered) if remembered else {}
-        same_boot = known.get("boot_id") == boot_id
-        self._boot_id = boot_id
-        self._known: dict[str, Row] = known.get("gpus", {})
+        """`remembered` is what `as_text` gave, None for nothing; an empty `boot_id` is unknown.
+
+        What is damaged is forgotten: its GPUs begin anew.
+        """
+        before_id, self._known = _understood(remembered)
+        same_boot = not before_id or not boot_id or before_id == boot_id
+        self._boot_id = boot_id or before_id
         self._broken: dict[str, str] = {} if same_boot else dict.fromkeys(self._known, "the machine was started anew")
 
     def mark(self, rows: Sequence[Row]) -> list[Row]:
@@ -57,19 +59,38 @@ class Epochs:
     def _mark_one(self, row: Row, counters: dict[str, int]) -> str | None:
         gpu = row["gpu"]
         known = self._known.get(gpu)
-        end_ms = row["time"] + row["interval_ms"]
+        read_ms = row["time"] + row["interval_ms"] + (row.get("read_delay_ms") or 0)
         reason = self._broken.pop(gpu, None)
         if reason is None and known is not None:
-            reason = _contradiction(known, counters, end_ms)
+            reason = _contradiction(known, counters, read_ms)
         since_ms = row["time"] if known is None or reason else known["since_ms"]
-        self._known[gpu] = {"since_ms": since_ms, "end_ms": end_ms, "counters": counters}
+        self._known[gpu] = {"since_ms": since_ms, "read_ms": read_ms, "counters": counters}
         row["counters_since"] = since_ms
         return None if known is None else reason
 
 
-def _contradiction(known: Row, counters: dict[str, int], end_ms: int) -> str | None:
+def _understood(remembered: str | None) -> tuple[str, dict[str, Row]]:
+    """The boot id and each GPU's newest counters in what was remembered; empty where it cannot be read."""
+    try:
+        known = json.loads(remembered or "{}")
+    except ValueError:
+        return "", {}
+    boot_id, gpus = (known.get("boot_id"), known.get("gpus")) if isinstance(known, dict) else (None, None)
+    whole = {gpu: each for gpu, each in gpus.items() if _is_whole(each)} if isinstance(gpus, dict) else {}
+    return boot_id if isinstance(boot_id, str) else "", whole
+
+
+def _is_whole(known: object) -> bool:
+    """Whether this is what is remembered of a GPU."""
+    if not isinstance(known, dict) or not isinstance(known.get("counters"), dict):
+        return False
+    numbers = [known.get("since_ms"), known.get("read_ms"), *known["counters"].values()]
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _contradiction(known: Row, counters: dict[str, int], read_ms: int) -> str | None:
     """Why the counters cannot have climbed from where they were; None where they can."""
-    elapsed_ms = end_ms - known["end_ms"]
+    elapsed_ms = read_ms - known["read_ms"]
     for name, value in counters.items():
         before = known["counters"].get(name)
         if before is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agent.advice import REVOKED, driver_error, in_container
 from agent.known_gpus import KnownGpus
 from agent.set_aside import Crashes, Stuck
-from agent.worker_client import WorkerClient, WorkerGoneError, WorkerHungError
+from agent.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ log = logging.getLogger("fallow.agent")
 Row = dict[str, Any]
 
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
-_END_PATIENCE_S = 2.0
+_END_PATIENCE_S = 1.0
 _TABLES = ("device", "health")
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
@@ -44,11 +44,11 @@ class Fleet:
         call_timeout_s: float,
         known: Mapping[str, int] | None = None,
         sys: str = "/sys",
-        alive: Callable[[], None] = lambda: None,
+        alive: Callable[[], bool] = lambda: True,
     ) -> None:
         """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
 
-        `alive` is told whenever a slow answer of the driver's makes progress.
+        `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
         """
         self._alive = alive
         self.timeout_s = call_timeout_s
@@ -63,6 +63,7 @@ class Fleet:
         self._worker_cpu_s = 0.0
         self._driver_down = False
         self._refusals = 0
+        self._count = 0
         self._lost_for: dict[str, int] = {}
         self.released = False
         self.known = KnownGpus(dict(known or {}))
@@ -90,9 +91,15 @@ class Fleet:
     def _start(self) -> None:
         """Starts workers until one stays; a GPU that blocks or crashes the library is left out by the next."""
         while self._worker is None:
-            worker = self._new_worker()
+            try:
+                worker = self._new_worker()
+            except OSError as error:
+                raise driver_error(0, f"no NVML worker can be started: {error.strerror}") from error
             try:
                 answer = worker.request("open", self.timeout_s)
+            except StoppedError:
+                self._give_up(worker)
+                raise
             except WorkerHungError as hung:
                 if not hung.uuid:
                     self._give_up(worker)
@@ -215,6 +222,7 @@ class Fleet:
             self._crashed(worker, gone)
             return None
         if lost := answer.get("driver_gone"):
+            self._incidents += answer["incidents"]
             self._lose_driver(worker, lost["code"], lost["message"])
             return None
         self._incidents += answer.pop("incidents")
@@ -228,10 +236,14 @@ class Fleet:
             self._stuck.add(worker, ())
             self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
             return
-        blocked = (hung.uuid,) if hung.uuid else tuple(uuid for uuid in self.known.uuids if uuid not in self.known.down)
-        self._stuck.add(worker, blocked)
-        for target in blocked:
-            self._wedge(target, f"{hung.call} has not returned for {self.timeout_s:g} s")
+        self._stuck.add(worker, (hung.uuid,))  # empty: the driver as a whole
+        why = f"{hung.call} has not returned for {self.timeout_s:g} s"
+        if hung.uuid:
+            self._wedge(hung.uuid, why)
+            return
+        self._note("driver_down", f"{why}: nothing is asked until it does")
+        for uuid in self.known.uuids:
+            self.known.set(uuid, "wedged")
 
     def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> bool:
         """Puts a worker that has ended away; whether a GPU is left alone from now on because it was its call again."""
@@ -256,7 +268,9 @@ class Fleet:
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
         targets = self._stuck.targets | self._crashes.avoided()
-        return frozenset(targets | {f"#{self.known.indexes[uuid]}" for uuid in targets if uuid in self.known.indexes})
+        positions = {self.known.indexes[uuid] for uuid in targets if uuid in self.known.indexes}
+        positions |= {int(target[1:]) for target in targets if target.startswith("#")}
+        return frozenset(targets | {f"#{position}/{self._count}" for position in positions})
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)
@@ -281,7 +295,10 @@ class Fleet:
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
         freed = self._stuck.freed(_END_PATIENCE_S) | self._crashes.due()
-        for target in sorted(freed):
+        if "" in freed:  # the driver as a whole answers again
+            still = self._stuck.targets | self._crashes.avoided()
+            freed |= {uuid for uuid, health in self.known.down.items() if health == "wedged" and uuid not in still}
+        for target in sorted(freed - {""}):
             uuid = self.known.uuid(target)
             if uuid is not None and self.known.down.get(uuid) == "wedged":
                 self.known.set(uuid, "driver_down" if self._driver_down else None)
@@ -298,10 +315,15 @@ class Fleet:
         if self._retry_in > 0:
             self._retry_in -= 1
             return False
-        if self.known.all_are("wedged"):
+        if self._stuck.driver_blocks or self.known.all_are("wedged"):
             return False  # nothing is left to watch, and one more blocked process helps nobody
         avoided, self._crashes.blamed = self._skip(), False
-        self._worker = self._new_worker()
+        try:
+            self._worker = self._new_worker()
+        except OSError as error:  # no memory, descriptors or processes left
+            self._note("worker_restart", f"no NVML worker can be started: {error.strerror}")
+            self._retry_in = self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+            return False
         answer = self._ask(self._worker, "open")
         if answer is None:
             if self._skip() != avoided or self._crashes.blamed:
@@ -326,6 +348,8 @@ class Fleet:
     def _take(self, answer: Row) -> None:
         for table in _TABLES:
             self._found[table] += answer[table]
+        self._count = answer["count"]
+        self.known.place(answer["device"])
         self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:

@@ -59,6 +59,10 @@ class KnownGpus:
             for instance in self._instances.get(uuid, []):
                 yield instance, health
 
+    def place(self, devices: Sequence[Mapping[str, Any]]) -> None:
+        """Takes up the positions of inventory entries; MIG instances have none of their own."""
+        self.indexes |= {each["gpu"]: each["gpu_index"] for each in devices if each.get("parent_gpu") is None}
+
     def opened(
         self, devices: Sequence[Mapping[str, Any]], watched: Sequence[str], missing: Sequence[int]
     ) -> list[tuple[str, str, str]]:

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from agent.driver import Driver
 
 
-def is_split(driver: Driver, gpu: Gpu) -> bool:
-    """Whether MIG is on; raises as `Driver.ask` does."""
+def is_split(driver: Driver, gpu: Gpu) -> bool | None:
+    """Whether MIG is on, None where the driver does not say; raises as `Driver.ask` does."""
     mode = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
-    return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
 def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str, Gpu] | None:
     """The instances by UUID as they are now, those of `known` with what is remembered of them; None where unknown.
 
-    Empty slots and slots that vanish in between are passed over. Raises as `Driver.ask` does.
+    Empty slots are passed over. An instance that does not tell its UUID or its number, because of an error or because it
+    has just gone, leaves all unknown: it must not look like one that was removed. Raises as `Driver.ask` does.
     """
     slots = driver.ask(gpu, pynvml.nvmlDeviceGetMaxMigDeviceCount)
     if slots is None:
@@ -34,7 +35,7 @@ def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str,
         uuid = driver.ask_with(gpu, pynvml.nvmlDeviceGetUUID, handle)
         instance_id = driver.ask_with(gpu, pynvml.nvmlDeviceGetGpuInstanceId, handle)
         if uuid is None or instance_id is None:
-            continue
+            return None
         instance = known.get(uuid) or Gpu(handle, uuid, gpu.index, parent=gpu)
         instance.handle, instance.gpu_instance_id = handle, instance_id
         found[uuid] = instance

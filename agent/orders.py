@@ -14,6 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from agent.agent_status import AgentStatus, Blocked, count_health
+from agent.facts import read_fact
 from fallow import __version__
 from fallow.errors import FallowError, UsageError
 
@@ -48,9 +49,10 @@ class Orders:
 
     def remember(self, spool: Spool, boot_id: str) -> bool:
         """Whether an earlier run of this boot released the driver, and it is still to be left alone."""
-        known = json.loads(spool.noted("released") or "{}")
+        known = read_fact(spool, "released", dict, {})
         until_ms = known.get("until_ms")
-        if known.get("boot_id") != boot_id or (until_ms is not None and until_ms <= self._clock.now_ms()):
+        over = isinstance(until_ms, int) and until_ms <= self._clock.now_ms()
+        if known.get("boot_id") != boot_id or not boot_id or over:
             return False
         self._until_ms = until_ms
         return bool(known)

@@ -42,21 +42,23 @@ class Parts:
             backlog=Backlog(spool, settings.spool_max_bytes),
         )
 
-    def reloaded(self, loaded: Config, settings: AgentSettings) -> Parts:
-        """Parts for other settings that keep what must not be forgotten; raises as `make` does."""
-        serving = _scraper(loaded)
-        if self.serving is not None:
-            self.serving.close()
-        self.publishing.configure(settings)
-        self.backlog.spool_max_bytes = settings.spool_max_bytes
+    def prepared(self, loaded: Config, settings: AgentSettings) -> Parts:
+        """Parts for other settings that keep what must not be forgotten; raises as `make` does, with nothing changed."""
         return Parts(
             owners=Owners(AttributionSettings.from_config(loaded)),
             host=HostMeter(settings.proc, settings.sys),
-            serving=serving,
+            serving=_scraper(loaded),  # last of those that may refuse: it starts a thread
             epochs=self.epochs,
             publishing=self.publishing,
             backlog=self.backlog,
         )
+
+    def retire(self, after: Parts, settings: AgentSettings) -> None:
+        """Hands over to the parts that come after these."""
+        if self.serving is not None:
+            self.serving.close()
+        after.publishing.configure(settings)
+        after.backlog.spool_max_bytes = settings.spool_max_bytes
 
     def close(self) -> None:
         """Ends what runs beside the sampling, and writes what still waits in memory."""

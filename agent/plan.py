@@ -35,13 +35,14 @@ class Plan:
         """The lanes due in the interval; to be asked once for each.
 
         The first interval of an hour looks for changed inventory; that of a day writes all entries, so that no day's
-        partition lacks them.
+        partition lacks them. A clock that is put back begins another hour or day as well: looking once too often costs
+        little, and waiting for the old time to come again might last for days.
         """
-        before_ms, self._seen_ms = self._seen_ms, max(self._seen_ms, start_ms)
-        new_day = start_ms // DAY_MS > before_ms // DAY_MS
-        new_hour = start_ms // HOUR_MS > before_ms // HOUR_MS
+        before_ms, self._seen_ms = self._seen_ms, start_ms
+        new_day = start_ms // DAY_MS != before_ms // DAY_MS
+        new_hour = start_ms // HOUR_MS != before_ms // HOUR_MS
         slow_ms, process_ms = self._settings.slow_interval_ms, self._settings.process_interval_ms
-        slow = start_ms // slow_ms > before_ms // slow_ms
+        slow = start_ms // slow_ms != before_ms // slow_ms
         return Due(
             list_processes=start_ms % process_ms < end_ms - start_ms,
             devices="all" if new_day else "changed" if new_hour else "none",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agent.fleet import DriverDownError
 from agent.memory import resident_bytes
-from agent.snapshot import IdleClock, Snapshot, Xid
+from agent.snapshot import WATCHED, IdleClock, Snapshot, Xid
 from fallow import __version__
 from fallow.clock import SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from agent.backlog import Backlog
     from agent.fleet import Fleet
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fallow.agent")
 
+_SERVING_LASTS_MS = 120_000  # the newest answers of inference servers stand that long in the snapshot
+
+Value = TypeVar("Value")
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
@@ -56,6 +59,9 @@ class Recorder:
         self._health: dict[str, Row] = {}
         self._processes: dict[str, list[Row]] = {}
         self._xids: dict[str, Xid] = {}
+        self._serving: tuple[Row, ...] = ()
+        self._served_ms = 0
+        self._failing: set[str] = set()
 
     def configure(self, settings: AgentSettings, parts: Parts) -> None:
         """Goes on with other settings."""
@@ -85,26 +91,42 @@ class Recorder:
             log.debug("%s", down)
             answer = None
         rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, length_ms)}
-        self._hide_counts(rows["gpu"])
+        processes = [] if answer is None else answer["process"]
         self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
         self._incidents += parts.epochs.mark(rows["gpu"])
         if answer is None:
             self._missed += 0 if rows["gpu"] else 1
         else:
             lasting = {"interval_ms": max(settings.process_interval_ms, length_ms)}
-            described = parts.owners.describe(answer["process"], end_ms)
+            described = self._guarded(lambda: parts.owners.describe(processes, end_ms), processes)
             rows["process"] = [row | lasting for row in described]
         rows |= self._entries()
-        rows["host"] = [parts.host.row(start_ms, length_ms)]
+        bare_host = {"time": start_ms, "interval_ms": length_ms}
+        rows["host"] = [self._guarded(lambda: parts.host.row(start_ms, length_ms), bare_host)]
         self._remember(rows)
-        if parts.serving is not None:
-            rows["serving"] = parts.serving.rows(start_ms, length_ms, self._pids())
+        self._hide_counts(rows["gpu"])
+        serving = parts.serving
+        if serving is not None:
+            rows["serving"] = self._guarded(lambda: serving.rows(start_ms, length_ms, self._pids()), [])
+            if rows["serving"] or end_ms - self._served_ms > _SERVING_LASTS_MS:
+                self._serving, self._served_ms = tuple(rows["serving"]), end_ms
         rows["agent"] = [self._agent_row(start_ms, length_ms, answer)]
         rows["event"] = self._events()
         self._backlog.append(
             rows, {"last_row_ms": str(end_ms - settings.interval_ms), "epochs": parts.epochs.as_text()}
         )
         self._publish_snapshot(rows, end_ms)
+
+    def _guarded(self, call: Callable[[], Value], otherwise: Value) -> Value:
+        """What a part beside the driver says; whatever goes wrong in it costs its own columns and nothing else."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001  # the sampling goes on; the event says what to mend
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            if reason not in self._failing:
+                self._failing.add(reason)
+                self.note("part_failed", f"a part of the agent failed, and its columns are unknown: {reason}")
+            return otherwise
 
     def _hide_counts(self, rows: list[Row]) -> None:
         """In a PID namespace of its own the agent sees some processes at most: their number is unknown."""
@@ -133,14 +155,22 @@ class Recorder:
             event = {name: value for name, value in incident.items() if name != "time_ms" and value is not None}
             events.append(event | {"time": incident.get("time_ms") or now_ms})
             level = logging.INFO if incident["kind"] in _GOOD_NEWS else logging.WARNING
-            log.log(level, "%s", incident["detail"], extra={"kind": incident["kind"], "gpu": incident.get("gpu")})
+            log.log(level, "%s", self._told(incident), extra={"kind": incident["kind"], "gpu": incident.get("gpu")})
         self._incidents.clear()
         return events
 
+    def _told(self, incident: Row) -> str:
+        """The detail for people, with the GPU's position where it does not name it."""
+        detail, gpu = str(incident["detail"]), incident.get("gpu")
+        index = self._fleet.known.indexes.get(gpu) if gpu is not None else None
+        if gpu is None or detail.startswith("GPU "):
+            return detail
+        return f"GPU {gpu if index is None else index}: {detail}"
+
     def _remember(self, rows: Rows) -> None:
         """Keeps the newest process lists for the snapshot."""
-        for gpu in {row["gpu"] for row in rows["gpu"] if row.get("process_count") == 0}:
-            self._processes.pop(gpu, None)
+        watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count") != 0}
+        self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
         listed: dict[str, list[Row]] = {}
         for row in rows.get("process", ()):
             listed.setdefault(row["gpu"], []).append(row)
@@ -196,7 +226,7 @@ class Recorder:
                 devices=dict(self._devices),
                 processes=tuple(row for processes in self._processes.values() for row in processes),
                 host_row=rows["host"][0],
-                serving=tuple(rows.get("serving", ())),
+                serving=self._serving,
                 agent_row=rows["agent"][0],
                 health=tuple(self._health.values()),
                 xids=dict(self._xids),

@@ -59,6 +59,7 @@ class Timeline:
         self._period_confirmed = False
         self._slow_steps: list[int] = []
         self._distances: deque[int] = deque(maxlen=_REMEMBERED_DRAINS)
+        self._wall_stamped = False  # whether the driver's newest sample was stamped with the wall clock
         self.last_seen_us = 0
         """The largest timestamp that the driver has returned, in its own clock: what to pass back to it."""
 
@@ -66,10 +67,14 @@ class Timeline:
         """Adds (driver timestamp in us, percent) pairs from one drain; whether they could be understood.
 
         `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage between good
-        samples makes its span unknown; an impossible time stamp (0, or one seen before) is dropped.
+        samples makes its span unknown; an impossible time stamp (0, one seen before, or one of the wall clock from
+        before it was put back) is dropped.
         """
         last_seen_us = self.last_seen_us
         fresh = [pair for pair in samples if pair[0] > last_seen_us]
+        if self._wall_stamped:
+            latest_us = now_us + self._period_us
+            fresh = [pair for pair in fresh if pair[0] <= latest_us]
         fresh.sort()
         good = [pair for pair in fresh if pair[1] <= 100]  # the driver's percentages are unsigned
         if not good:
@@ -111,6 +116,18 @@ class Timeline:
         if self._known_until_us is None:
             self._known_until_us = now_us
 
+    def step(self, by_us: int, now_us: int) -> None:
+        """Says that the wall clock has been put forward (or back, below 0) by so much: what is known begins anew now.
+
+        When the step was is not known, so nothing of the past can be told in the new time.
+        """
+        self._segments.clear()
+        self._known_until_us, self._doubted_us, self._idle_edge = now_us, None, False
+        for _ in range(len(self._distances)):
+            self._distances.append(self._distances.popleft() + by_us)
+        if self._wall_stamped:
+            self.last_seen_us = max(0, self.last_seen_us + by_us)
+
     def behind(self, now_us: int) -> bool:
         """Whether a sample should have come by now: either the GPU is idle or something is wrong."""
         return self._known_until_us is None or now_us - self._known_until_us > 2 * self._period_us
@@ -150,7 +167,8 @@ class Timeline:
 
     def _offset_us(self, distance_us: int) -> int:
         """What to add to the driver's time stamps, given how far the newest lies behind the wall clock."""
-        if abs(distance_us) < SAME_CLOCK_US:
+        self._wall_stamped = abs(distance_us) < SAME_CLOCK_US
+        if self._wall_stamped:
             self._distances.clear()
             return 0
         # another clock: a fresh sample is at most one period old, so the smallest distance of late is nearest to the truth

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Row = dict[str, Value]
 
 _LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
+_DRAIN_BUDGET_S = 1.5  # of one GPU; a healthy one takes a millisecond
 _OUT_OF_SIGHT = ("lost", "reset_required", "asleep")
 
 
@@ -53,6 +54,7 @@ class Sampler:
 
     def devices(self, *, all_of_them: bool) -> list[Row]:
         """Inventory entries of GPUs and MIG instances: all of them, or those that are new or have changed."""
+        self.driver.begin_round()
         if all_of_them:
             with self.driver.quietly():
                 self._islands = read_islands(self.driver, [each.gpu for each in self._reachable()])
@@ -70,7 +72,8 @@ class Sampler:
             with self.driver.quietly():
                 entry = read_device(self.driver, each.gpu, self._islands, self._sys)
                 each.find_sleep(self._sys, entry["pci_bus_id"])
-                each.split = bool(entry["mig_enabled"])
+                if entry["mig_enabled"] is not None:
+                    each.split = bool(entry["mig_enabled"])
                 yield each, entry
                 for instance in each.instances.values():
                     yield instance, read_instance(self.driver, instance.gpu, entry)
@@ -80,6 +83,7 @@ class Sampler:
     def errors(self, *, all_of_them: bool) -> list[Row]:
         """Entries of the `health` table: all of them, or those that have changed; changes for the worse are incidents."""
         found = []
+        self.driver.begin_round()
         for each in self._reachable():
             try:
                 with self.driver.quietly():
@@ -97,9 +101,8 @@ class Sampler:
 
     def drain(self) -> None:
         """Takes the new samples of every GPU that can be reached."""
+        self.driver.begin_round(_DRAIN_BUDGET_S)
         for each in self._reachable():
-            if each.is_asleep():
-                continue
             try:
                 each.meter.drain(self.driver, each.gpu, self._clocks)
                 if each.rows == 0:  # the first averages begin as near to the first interval as there is a drain
@@ -114,18 +117,24 @@ class Sampler:
 
     def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> Sampled:
         """What happened in the interval [start_ms, end_ms) that has just ended."""
-        self._retry_missing()
         sampled = Sampled()
+        self._retry_missing(sampled)
+        self.driver.begin_round(max(_DRAIN_BUDGET_S, (end_ms - start_ms) / 4000))
         for each in self.watched:
             self._sample(sampled, each, start_ms, end_ms, list_processes=list_processes)
         return sampled
 
-    def _retry_missing(self) -> None:
+    def _retry_missing(self, sampled: Sampled) -> None:
         """GPUs that could not be opened are tried again every few intervals, and watched from then on."""
         self._rows_until_retry -= 1
         if self._rows_until_retry <= 0:
             self._rows_until_retry = _LONGEST_BACKOFF
-            self.watched += [Watched(gpu) for gpu in self.driver.open_missing()]
+            found = [Watched(gpu) for gpu in self.driver.open_missing()]
+            self.watched += found
+            for each in found:
+                for known, entry in self._entries(each):
+                    known.device = entry
+                    sampled.device.append(entry)
 
     def _sample(self, sampled: Sampled, each: Watched, start_ms: int, end_ms: int, *, list_processes: bool) -> None:
         """Adds the rows of a GPU and of its MIG instances."""
@@ -145,6 +154,9 @@ class Sampler:
         each.rows += 1
         sampled.gpu.append({"health": each.health, **(row or bare | {"util_source": "none"})})
         if not each.split:
+            if each.instances:
+                self._note_reshape(each, (), sorted(each.instances))
+                each.instances = {}
             sampled.process += [{"time": start_ms, **process} for process in processes]
             return
         if row is not None:
@@ -161,7 +173,8 @@ class Sampler:
         for collector in COLLECTORS:
             row.update(collector.read(self.driver, gpu))
         if list_processes:
-            each.split = is_split(self.driver, gpu)
+            split = is_split(self.driver, gpu)
+            each.split = each.split if split is None else split  # unknown: as it was
         processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
         row.update(each.meter.take(start_us, end_us))
         if not each.split:  # a split GPU's utilization is that of its instances: the driver has none for the whole
@@ -187,10 +200,12 @@ class Sampler:
             instance.device = read_instance(self.driver, instance.gpu, each.device or {})
             sampled.device.append(instance.device)
         if each.rows > 1 or removed:  # instances that were there from the start are no change
-            change = " and ".join(
-                f"{verb} {', '.join(uuids)}" for verb, uuids in (("gained", added), ("lost", removed)) if uuids
-            )
-            self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
+            self._note_reshape(each, added, removed)
+
+    def _note_reshape(self, each: Watched, added: Sequence[str], removed: Sequence[str]) -> None:
+        changes = (("gained", added), ("lost", removed))
+        change = " and ".join(f"{verb} {', '.join(uuids)}" for verb, uuids in changes if uuids)
+        self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
 
     def _sample_instance(
         self, sampled: Sampled, parent: Watched, each: Watched, bare: Row, end_ms: int, *, list_processes: bool
@@ -221,13 +236,14 @@ class Sampler:
         return found or []
 
     def _reachable(self) -> list[Watched]:
-        return [each for each in self.watched if each.retry_in == 0]
+        """GPUs that may be asked between rows: neither lost nor asleep, which asking would end."""
+        return [each for each in self.watched if each.retry_in == 0 and not each.is_asleep()]
 
     def _lose(self, each: Watched, gone: GpuGoneError) -> None:
         each.retry_in = each.backoff
         each.backoff = min(2 * each.backoff, _LONGEST_BACKOFF)
         each.forget()
-        self._set_health(each, gone.health)
+        self._set_health(each, gone.health, gone.reason)
 
     def _fall_asleep(self, each: Watched) -> None:
         each.forget()
@@ -242,17 +258,14 @@ class Sampler:
             each.process_count = row["process_count"] = None
         self._set_health(each, "degraded" if blind or each.gpu.degraded else "ok")
 
-    def _set_health(self, each: Watched, health: str) -> None:
+    def _set_health(self, each: Watched, health: str, reason: str = "") -> None:
         if health == each.health:
             return
         detail = f"GPU {each.gpu.index} went from {each.health} to {health}"
         if health == "degraded":
-            why = (
-                "nothing of it may be read"
-                if each.blind
-                else f"{', '.join(sorted(each.gpu.strikes))} failed repeatedly"
-            )
-            detail += f": {why}"
+            calls = ", ".join(sorted({key.partition("(")[0] for key in each.gpu.strikes}))
+            why = "nothing of it may be read" if each.blind else f"{calls} failed repeatedly"
+            detail += f": {reason or why}"
         self.driver.incidents.append(Incident(f"gpu_{health}", detail, each.gpu.uuid))
         each.health = health
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,10 +13,11 @@ _CALM = 60  # whole intervals without a crash after which nothing is held agains
 _FIRST_REST = 6  # intervals for which such a GPU is left alone; doubled with each further crash
 _LONGEST_REST = 360
 _LONGEST_PAUSE = 6
+_SHORTEST_WAIT_S = 0.05  # a signal needs a moment to be delivered
 
 
 class Stuck:
-    """Workers that were given up, each with the GPUs (UUID or `#index`) that it blocks on.
+    """Workers that were given up, each with the GPUs (UUID or `#index`) that it blocks on, "" for the driver as a whole.
 
     They are never killed: SIGKILL in the middle of a driver call has frozen GPUs.
     """
@@ -29,26 +31,42 @@ class Stuck:
 
     @property
     def targets(self) -> frozenset[str]:
-        """Everything that some worker blocks on."""
-        return frozenset(target for blocked in self._workers.values() for target in blocked)
+        """Every GPU that some worker blocks on."""
+        return self._blocked - {""}
+
+    @property
+    def driver_blocks(self) -> bool:
+        """Whether some worker blocks in a call about the driver as a whole, such as loading it."""
+        return "" in self._blocked
 
     def freed(self, patience_s: float) -> frozenset[str]:
-        """Ends the workers whose call has returned; what they, and no other, blocked on."""
+        """Ends the workers whose call has returned; what they, and no other, blocked on ("" for the driver)."""
         freed: set[str] = set()
         for worker in [each for each in self._workers if each.answered_late()]:
             freed.update(self._workers.pop(worker))
             worker.end(patience_s)
-        return frozenset(freed - self.targets)
+        return frozenset(freed - self._blocked)
 
     def end(self, patience_s: float) -> list[tuple[int, str, str]]:
-        """Asks every worker to end; pid, target and call of those that do not, which are forgotten."""
-        alive = []
+        """Asks every worker to end; pid, target and call of those that do not, which are forgotten.
+
+        All share the patience: they are asked at once, and one that ends early leaves its part to the others.
+        """
+        deadline_s = time.monotonic() + patience_s
         for worker in self._workers:
+            worker.close()
+        alive = []
+        for done, worker in enumerate(self._workers):
             target, call = worker.current()
-            if not worker.end(patience_s):
+            share_s = (deadline_s - time.monotonic()) / (len(self._workers) - done)
+            if not worker.end(max(_SHORTEST_WAIT_S, share_s)):
                 alive.append((worker.pid, target, call))
         self._workers.clear()
         return alive
+
+    @property
+    def _blocked(self) -> frozenset[str]:
+        return frozenset(target for blocked in self._workers.values() for target in blocked)
 
 
 class Crashes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.clock import SECOND_MS, parse_duration_ms
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from fallow.config import Config
 
 _LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
+_SMALLEST_SPOOL = (
+    16_000_000  # bytes: an hour of eight GPUs takes 3 MB, and what is published has to fit beside what is not
+)
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,16 @@ class AgentSettings:
             lake=Lake.at(loaded.require("lake.path", "--lake")).root,
             spool=loaded.require("agent.spool", "--spool"),
             host=host_name(loaded),
-            pool=loaded.text("agent.pool"),
+            pool=_pool(loaded),
             interval_ms=interval_ms,
             process_interval_ms=max(interval_ms, loaded.integer("agent.process_interval")),
             slow_interval_ms=max(interval_ms, loaded.integer("agent.slow_interval")),
             publish_every_ms=loaded.integer("agent.publish_every"),
             call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
-            spool_max_bytes=loaded.integer("agent.spool_max"),
+            spool_max_bytes=_spool_max_bytes(loaded),
             keep_published_ms=loaded.integer("agent.keep_published"),
-            proc=loaded.text("agent.proc"),
-            sys=loaded.text("agent.sys"),
+            proc=_proc(loaded),
+            sys=_sys(loaded),
             run_for_ms=None if run_for is None else parse_duration_ms(run_for),
         )
 
@@ -67,3 +71,40 @@ def host_name(loaded: Config) -> str:
     if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:
         raise UsageError(f"--host {host[:40]!r} cannot name a folder", "give a printable name of at most 80 bytes")
     return host
+
+
+def _pool(loaded: Config) -> str:
+    pool = loaded.text("agent.pool")
+    if not pool.isprintable():
+        raise UsageError(f"the pool {pool[:40]!r} ({loaded.origins['agent.pool']}) is no name", "give a printable name")
+    return pool
+
+
+def _spool_max_bytes(loaded: Config) -> int:
+    most = loaded.integer("agent.spool_max")
+    if most < _SMALLEST_SPOOL:
+        raise UsageError(
+            f"a spool of {most} bytes (agent.spool_max, {loaded.origins['agent.spool_max']}) is too small",
+            "give 16MB or more",
+        )
+    return most
+
+
+def _proc(loaded: Config) -> str:
+    proc = loaded.text("agent.proc")
+    if not (Path(proc) / "stat").is_file():
+        raise UsageError(
+            f"{proc} (agent.proc, {loaded.origins['agent.proc']}) is no /proc: there is no file stat in it",
+            "give the folder where the host's /proc is mounted",
+        )
+    return proc
+
+
+def _sys(loaded: Config) -> str:
+    sys = loaded.text("agent.sys")
+    if not Path(sys).is_dir():
+        raise UsageError(
+            f"{sys} (agent.sys, {loaded.origins['agent.sys']}) is no folder",
+            "give the folder where the host's /sys is mounted",
+        )
+    return sys

@@ -8,23 +8,27 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agent.bell import Bell
 from agent.control import ControlServer
+from agent.facts import read_fact
 from agent.fleet import Fleet
 from agent.memory import settle_memory
 from agent.nvidia_devices import NvidiaDevices
 from agent.orders import Orders
 from agent.parts import Parts, boot_id
 from agent.plan import Plan
+from agent.publishing import FINISH_S
 from agent.recorder import Recorder
 from agent.snapshot import Board
 from agent.surfaces import Surfaces
 from agent.thinning import Thinning
+from agent.worker_client import StoppedError
 from fallow import __version__
-from fallow.clock import HOUR_MS, Clock, SystemClock, floor_ms, format_ms
+from fallow.clock import Clock, SystemClock, floor_ms, format_ms
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -38,6 +42,11 @@ LAG_MS = 250
 _LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
 
 _CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
+
+_LONGEST_PUT_BACK_MS = 5 * 60_000
+"""A clock that went back further has been set: rows begin again at its time, and readers see the overlap."""
+
+_ENDED_WITHIN_S = 4.5  # an operator waits five seconds
 
 _EARLIEST_MS = 1_577_836_800_000  # 2020
 
@@ -59,10 +68,12 @@ class Supervisor:
         self._boot_id = boot_id(self._settings.proc)
         self._bell = Bell()
         self._stopping = self._reloading = False
-        known = json.loads(spool.noted("gpus") or "{}")
+        self._stopped_s = 0.0
+        self._failure = ""
+        known = read_fact(spool, "gpus", dict, {})
         self._board = Board()
         self._surfaces = Surfaces(loaded, self._board)
-        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._surfaces.alive)
+        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive)
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
@@ -74,6 +85,7 @@ class Supervisor:
     def stop(self) -> None:
         """Asks the run to end after what it is doing; safe from a signal handler."""
         self._stopping = True
+        self._stopped_s = time.monotonic()
         self._bell.ring()
 
     def reload(self) -> None:
@@ -85,15 +97,28 @@ class Supervisor:
         """Samples until the time is over or `stop` is called; raises DriverError if the driver cannot be used at first."""
         self._check_clock()
         self._note_killed()
-        if self._orders.remember(self._spool, self._boot_id):
-            self._fleet.start_released()
-        else:
-            self._fleet.start()
+        try:
+            if self._orders.remember(self._spool, self._boot_id):
+                self._fleet.start_released()
+            else:
+                self._fleet.start()
+        except StoppedError:
+            return  # nothing was begun
         try:
             self._begin()
             self._sample_until_stopped()
+        except StoppedError:
+            pass
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise
         finally:
             self._finish()
+
+    def _alive(self) -> bool:
+        """Says that the loop goes round, and whether it is to go on."""
+        self._surfaces.alive()
+        return not self._stopping
 
     def _sample_until_stopped(self) -> None:
         start_ms = self._first_interval()
@@ -101,11 +126,13 @@ class Supervisor:
         interval_ms = self._settings.interval_ms
         last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
         while start_ms < last_ms and self._wait_for(end_ms := self._thinning.end_of(start_ms)):
-            start_ms = self._catch_up(start_ms, end_ms)
+            begun_ms, start_ms = start_ms, self._catch_up(start_ms, end_ms)
             if self._clock.now_ms() < start_ms:  # the clock was put back: begin again where it is now
-                start_ms = floor_ms(self._clock.now_ms(), self._settings.interval_ms) + self._settings.interval_ms
+                start_ms = self._first_interval()
                 continue
-            end_ms = self._thinning.end_of(start_ms)
+            if start_ms != begun_ms:
+                continue  # intervals were skipped: wait for the end of this one, which may be over
+            # the interval that was waited for, whatever the settings have become meanwhile
             self._close_interval(start_ms, end_ms)
             start_ms = end_ms
 
@@ -121,23 +148,24 @@ class Supervisor:
         """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
         interval_ms = self._settings.interval_ms
         start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
-        last = self._spool.noted("last_row_ms")
-        if last is not None and start_ms <= int(last) < start_ms + HOUR_MS:
-            return floor_ms(int(last), interval_ms) + interval_ms
+        last_ms = read_fact(self._spool, "last_row_ms", int, None)
+        if last_ms is not None and start_ms <= last_ms < start_ms + _LONGEST_PUT_BACK_MS:
+            return floor_ms(last_ms, interval_ms) + interval_ms
         return start_ms
 
     def _note_killed(self) -> None:
         """Says so if the run before this one ended without a word: the gap explains itself."""
         if self._spool.noted("running") == "yes":
-            last = self._spool.noted("last_row_ms")
-            until = "before its first row" if last is None else f"after its row of {format_ms(int(last))}"
+            last_ms = read_fact(self._spool, "last_row_ms", int, None)
+            until = "before its first row" if last_ms is None else f"after its row of {format_ms(last_ms)}"
             self._recorder.note("agent_killed", f"the agent before this one ended without notice {until}")
 
     def _begin(self) -> None:
         settings, watched = self._settings, len(self._fleet.known.uuids)
         self._control = ControlServer(settings.spool, self._orders.handle)
         self._control.start()
-        self._surfaces.start()
+        if reason := self._surfaces.start():
+            self._recorder.note("metrics_failed", reason)
         self._parts.host.row(0, settings.interval_ms)  # rates count from here
         self._recorder.note(
             "agent_start", f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
@@ -193,8 +221,10 @@ class Supervisor:
 
     def _close_interval(self, start_ms: int, end_ms: int) -> None:
         due = self._plan.due(start_ms, end_ms)
-        if due.errors != "none" and self._devices.changed():
-            self._fleet.restart("the kernel lists other NVIDIA devices than before")
+        if due.errors != "none":
+            if self._devices.changed():
+                self._fleet.restart("the kernel lists other NVIDIA devices than before")
+            self._surfaces.retry()
         self._orders.obey(self._recorder, self._boot_id)
         indexes = dict(self._fleet.known.indexes)
         self._recorder.close_interval(start_ms, end_ms, due)
@@ -210,11 +240,13 @@ class Supervisor:
         try:
             loaded, settings = self._load()
             self._check_same(settings)
-            self._parts = self._parts.reloaded(loaded, settings)
+            parts = self._parts.prepared(loaded, settings)
             self._surfaces.reload(loaded)
         except FallowError as error:
             self._recorder.note("config_rejected", f"the settings stay as they were: {error}")
         else:
+            self._parts.retire(parts, settings)
+            self._parts = parts
             self._settings = self._orders.settings = settings
             self._fleet.timeout_s = settings.call_timeout_s
             self._recorder.configure(settings, self._parts)
@@ -231,13 +263,17 @@ class Supervisor:
         """Ends the workers and publishes what it can, within the five seconds that an operator waits."""
         self._surfaces.stopping()
         try:
-            self._recorder.note("agent_stop", "the agent ended as it was asked to")
+            if self._failure:
+                self._recorder.note("agent_failed", f"the agent ended: {self._failure}")
+            else:
+                self._recorder.note("agent_stop", "the agent ended as it was asked to")
             self._recorder.write_now({"running": "no"})
         finally:
             self._fleet.close()
             if self._control is not None:
                 self._control.close()
             self._parts.close()
-            self._parts.publishing.finish()
+            spent_s = time.monotonic() - self._stopped_s if self._stopped_s else 0.0
+            self._parts.publishing.finish(min(FINISH_S, max(0.5, _ENDED_WITHIN_S - spent_s)))
             self._surfaces.close()
             self._bell.close()

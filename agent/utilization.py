@@ -83,8 +83,13 @@ class UtilizationMeter:
         if before is None:
             return 0, False
         wall_us, steady_us = answered[0] - before[0], answered[1] - before[1]
-        stepped = abs(wall_us - steady_us) > _CLOCK_STEP_US
-        return steady_us, steady_us < RING_US and not stepped
+        step_us = wall_us - steady_us
+        if abs(step_us) <= _CLOCK_STEP_US:
+            return steady_us, steady_us < RING_US
+        self._drained = answered  # so that a step during the calls is taken once
+        for timeline in (self.gpu_time, self.mem_time):
+            timeline.step(step_us, answered[0])
+        return steady_us, False
 
     @property
     def wants_every_second(self) -> bool:

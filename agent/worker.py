@@ -49,12 +49,16 @@ class Worker:
                 raise self._gone
             answer = operations[request["op"]](request)
         except DriverGoneError as gone:
-            return {"driver_gone": {"code": gone.code, "message": str(gone)}}
+            # what happened before belongs to the reasons: an XID often comes first
+            return {"driver_gone": {"code": gone.code, "message": str(gone)}, "incidents": self._incidents()}
         self._drained_s = time.monotonic()
+        return answer | {"incidents": self._incidents()}
+
+    def _incidents(self) -> list[dict[str, Any]]:
         incidents, self._driver.incidents = self._driver.incidents, []
         if self._xids is not None:
             incidents += self._xids.take()
-        return answer | {"incidents": [vars(incident) for incident in incidents]}
+        return [vars(incident) for incident in incidents]
 
     @property
     def rest_s(self) -> float | None:
@@ -86,6 +90,7 @@ class Worker:
             "gpus": [each.gpu.uuid for each in sampler.watched],
             "instances": {each.gpu.uuid: list(each.instances) for each in sampler.watched if each.instances},
             "missing": self._driver.missing,
+            "count": self._driver.count,
         }
 
     def _row(self, request: dict[str, Any]) -> dict[str, Any]:

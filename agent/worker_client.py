@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_LONGEST_LOOK_S = 0.5
 _LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
 
 
@@ -32,6 +33,10 @@ class WorkerHungError(Exception):
         super().__init__(f"{call or 'the worker'} does not return")
         self.uuid = uuid
         self.call = call
+
+
+class StoppedError(Exception):
+    """The run is to end, and nobody waits for the answer any more."""
 
 
 class WorkerGoneError(Exception):
@@ -50,9 +55,12 @@ class WorkerClient:
     """One worker process."""
 
     def __init__(
-        self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys", alive: Callable[[], None] = lambda: None
+        self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys", alive: Callable[[], bool] = lambda: True
     ) -> None:
-        """Starts it, without the GPUs to skip; `alive` is told whenever a slow answer makes progress."""
+        """Starts it, without the GPUs to skip; raises OSError where no process can be started.
+
+        `alive` is called while an answer is waited for; False gives up waiting (StoppedError).
+        """
         self._alive = alive
         descriptor = os.memfd_create("fallow-status")
         try:
@@ -86,11 +94,12 @@ class WorkerClient:
         except (BrokenPipeError, ValueError):
             raise self._gone() from None
         progress, moved_s = self._page.progress(), time.monotonic()
-        while (answer := self._read_line(time.monotonic() + timeout_s / _LOOKS)) is None:
+        while (answer := self._read_line(time.monotonic() + min(_LONGEST_LOOK_S, timeout_s / _LOOKS))) is None:
+            if not self._alive():
+                raise StoppedError
             before, progress = progress, self._page.progress()
             if progress != before:
                 moved_s = time.monotonic()
-                self._alive()
             elif time.monotonic() - moved_s >= timeout_s:
                 raise WorkerHungError(*self._page.current())
         result: dict[str, Any] = json.loads(answer)

@@ -6,6 +6,8 @@ A command module has two functions: `add_arguments(parser)` and `run(args) -> in
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import importlib
 import io
 import os
@@ -67,26 +69,48 @@ COMMANDS: tuple[Command, ...] = (
 )  # fmt: skip
 
 
+_UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
+"""How the kernel refuses output to a full or broken disk."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another, not a traceback
             stream.reconfigure(errors="replace")
+    code = 0
     try:
-        code = _run(arguments)
+        code = _code(arguments)
         # here, where a reader that went away is handled, and not in the interpreter's own flush at exit
         print(end="", flush=True)
-    except FallowError as error:
-        print(f"fallow: {error}", file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader (head, less) went away: not our failure, and no traceback from the interpreter's own flush either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        _drop_output()  # the reader (head, less) went away: not our failure
+    except OSError as error:
+        # what fails on a path names it; without one, it is the output that could not be written
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        _drop_output()
+        with contextlib.suppress(OSError):  # standard error may be the same full disk
+            print(f"fallow: cannot write the output: {error.strerror}", file=sys.stderr, flush=True)
+        return code or 1
     return code
+
+
+def _code(arguments: list[str]) -> int:
+    """The exit code; what goes wrong in a way that a person can mend is one sentence."""
+    try:
+        return _run(arguments)
+    except FallowError as error:
+        print(f"fallow: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _drop_output() -> None:
+    """Lets what is still in the buffer vanish, so that the interpreter's own flush at exit has no traceback either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent.attribution.settings import KUBELET_ADDRESS_REFUSED, is_kubelet_address
+
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 64 * 2**20
 _READ_BYTES = 1 << 20
@@ -28,9 +30,9 @@ class PodsError(Exception):
 
 def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
     """Pods as `parse_pods` returns them; raises PodsError."""
-    address = urlsplit(url)
-    if address.scheme != "https" or not address.hostname:
-        raise PodsError(f"{url} is no https address; set kubernetes.kubelet_url such as https://NODE:10250")
+    address = urlsplit(url) if is_kubelet_address(url) else None
+    if address is None or not address.hostname:
+        raise PodsError("; ".join(KUBELET_ADDRESS_REFUSED))
     headers = {"Accept": "application/json"} | _authorization(token_file)
     try:
         context = ssl.create_default_context(cafile=ca_file or None)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from agent.doctor.case import Options
 from agent.doctor.examine import counts, examine
 from agent.doctor.finding import Result, Status
-from agent.doctor.host import Host
+from agent.doctor.host import Host, exists
 from agent.doctor.text import as_text
+from agent.doctor.users import find_user
 from fallow import __version__, config
 from fallow.clock import SECOND_MS
+from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -37,14 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; 1 where something is an error (with --strict also a warning), else 0."""
+    """Prints what was found; 1 where something is an error (with --strict also a warning), else 0.
+
+    Raises UsageError for an environment or a user that is not there.
+    """
+    pythons = tuple(_environment(text) for text in args.python)
+    if find_user(args.user) is None:
+        raise UsageError(f"--user: there is no user {args.user}", f"look with: getent passwd {args.user}")
     settings = config.load({"lake.path": args.lake, "agent.spool": args.spool}, args.config)
     host = Host(proc=Path(settings.text("agent.proc")), sys=Path(settings.text("agent.sys")))
     options = Options(
         lake=settings.text("lake.path"),
         spool=settings.text("agent.spool"),
         user=args.user,
-        pythons=tuple(args.python),
+        pythons=pythons,
         sees_all_processes=settings.text("agent.sees_all_processes"),
         timeout_s=settings.integer("agent.call_timeout") / SECOND_MS,
     )
@@ -53,6 +61,16 @@ def run(args: argparse.Namespace) -> int:
     print(_as_json(name, host, results) if args.json else _as_text(name, host, results))
     counted = counts(results)
     return 1 if counted[Status.ERROR] or (args.strict and counted[Status.WARNING]) else 0
+
+
+def _environment(text: str) -> str:
+    """The path of a Python environment that was named; raises UsageError where nothing can be seen there."""
+    path = Path(os.path.expanduser(text))  # noqa: PTH111  # pathlib's own raises for an unknown user's home
+    if not exists(path):
+        raise UsageError(
+            f"--python: {text} is not there, or may not be seen by this user", "give an environment or its interpreter"
+        )
+    return str(path)
 
 
 def _as_text(name: str, host: Host, results: list[Result]) -> str:

@@ -95,9 +95,9 @@ class Host:
     @property
     def container(self) -> str:
         """The kind of container around this process; empty where none is seen."""
-        if self.at("/.dockerenv").exists():
+        if exists(self.at("/.dockerenv")):
             return "docker"
-        if self.at("/run/.containerenv").exists():
+        if exists(self.at("/run/.containerenv")):
             return "podman"
         if "KUBERNETES_SERVICE_HOST" in self.environment:
             return "kubernetes"
@@ -126,6 +126,15 @@ def read(path: Path, limit_bytes: int = 1 << 20) -> str | None:
             return file.read(limit_bytes).decode("utf-8", "replace")
     except OSError:
         return None
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; False also where this user may not look, which `Path.exists` raises for."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def listed(folder: Path, pattern: str) -> list[Path]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.host import Host, listed, read
+from agent.doctor.host import Host, exists, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,9 @@ _HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "ma
 _SUFFIX = re.compile(r"(?:-cu|-cuda)(\d\d)(?:\d*x?)(?:-|$)")
 _LOCAL = re.compile(r"\+(?:\w*\.)?cu(\d\d)(\d)")
 _TORCH = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)", re.MULTILINE)
+_NO_CUDA = re.compile(r"\+(cpu|rocm|xpu)")
+_OTHER = re.compile(r"^(hip|xpu)\b[^=\n]*=\s*['\"]", re.MULTILINE)
+_WITHOUT = re.compile(r"^cuda\b[^=\n]*=\s*None", re.MULTILINE)
 _WANTED = re.compile(
     r"torch|jax-cuda\d+-(?:plugin|pjrt)|cupy-cuda\d+x?|nvidia-cuda-runtime(?:-cu\d+)?|"
     r"(?:vllm|sglang|tensorrt|onnxruntime-gpu|bitsandbytes|cudf|cuml)(?:-cu\d+)?"
@@ -42,11 +45,15 @@ _CONDA = re.compile(r"(cuda-version|cudatoolkit|cuda-cudart)-(\d+)\.(\d+)")
 
 @dataclass(frozen=True)
 class Package:
-    """One distribution and the CUDA that it was built for; None where its name does not tell."""
+    """One distribution and the CUDA that it was built for; None where its name does not tell, or it was built without.
+
+    `built_for` is `cpu`, `rocm` or `xpu` for a torch without CUDA, which finds no GPU of NVIDIA, and else empty.
+    """
 
     name: str
     version: str
     cuda: CudaOrMajor | None
+    built_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,14 +97,14 @@ def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
 
 def _places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
     for text in given:
-        path = Path(text).expanduser()
+        path = Path(text)
         # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
-        yield (path.parent.parent if path.is_file() else path), True
+        yield (path.parent.parent if exists(path) and path.is_file() else path), True
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if value := host.environment.get(variable):
             yield Path(value), True
     for folder in host.paths("PATH"):
-        if (Path(folder) / "python3").exists():
+        if exists(Path(folder) / "python3"):
             yield Path(folder).parent, False
     for line in (read(_home(host) / ".conda/environments.txt") or "").splitlines():
         yield Path(line.strip()), False
@@ -114,7 +121,7 @@ def _home(host: Host) -> Path:
 def _sites(prefix: Path, *, given: bool) -> list[Path]:
     """The folders of installed packages below a prefix; one that was given may be such a folder itself."""
     sites = [site.resolve() for pattern in _SITE for site in listed(prefix, pattern)]
-    if not sites and (given or (prefix / "conda-meta").is_dir()):
+    if not sites and (given or exists(prefix / "conda-meta")):
         return [prefix]
     return list(dict.fromkeys(sites))
 
@@ -126,11 +133,12 @@ def _packages(prefix: Path, sites: list[Path]) -> tuple[Package, ...]:
             name, _, version = entry.name.removesuffix(".dist-info").partition("-")
             name = re.sub(r"[-_.]+", "-", name).lower()
             if _WANTED.fullmatch(name):
-                found[name] = Package(name, version, _cuda_of(site, name, version))
+                cuda = _cuda_of(site, name, version)
+                found[name] = Package(name, version, cuda, _built_for(site, name, version) if cuda is None else "")
     for entry in listed(prefix / "conda-meta", "cuda*.json"):
         if match := _CONDA.match(entry.name):
             found[match[1]] = Package(match[1], f"{match[2]}.{match[3]}", (int(match[2]), int(match[3])))
-    told = [package for package in found.values() if package.cuda is not None]
+    told = [package for package in found.values() if package.cuda is not None or package.built_for]
     return tuple(sorted(told, key=lambda package: package.name))
 
 
@@ -145,3 +153,16 @@ def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
     if match := _SUFFIX.search(name):
         return int(match[1]), None
     return None
+
+
+def _built_for(site: Path, name: str, version: str) -> str:
+    """What a torch without CUDA was built for instead, by its version or by torch/version.py; empty where neither tells."""
+    if name != "torch":
+        return ""
+    if match := _NO_CUDA.search(version):
+        return match[1]
+    text = read(site / "torch/version.py") or ""
+    if not _WITHOUT.search(text):
+        return ""
+    match = _OTHER.search(text)
+    return {"hip": "rocm", "xpu": "xpu"}[match[1]] if match else "cpu"

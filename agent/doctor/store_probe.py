@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from agent.doctor.host import exists
 from agent.doctor.isolated import announce, say
 from fallow.errors import FallowError
 from fallow.stores import Store, open_store
@@ -30,7 +31,7 @@ def main() -> None:
         if there or not _local(store):
             _try(store)
         else:
-            nearest = next(each for each in Path(store.root).parents if each.exists())
+            nearest = next(each for each in Path(store.root).parents if exists(each))
             say(nearest=str(nearest), writable=os.access(nearest, os.W_OK | os.X_OK))
     except FallowError as error:
         say(failed={"message": error.message, "hint": error.hint, "usage": error.exit_code == 2})

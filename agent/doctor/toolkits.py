@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.host import Host, listed, read
+from agent.doctor.host import Host, exists, listed, read
 from agent.doctor.versions import Cuda, cuda
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _places(host: Host) -> Iterator[tuple[Path, bool]]:
         if value := host.environment.get(variable):
             yield Path(value), True
     for folder in host.paths("PATH"):
-        if (Path(folder) / "nvcc").exists():
+        if exists(Path(folder) / "nvcc"):
             yield (Path(folder) / "nvcc").resolve().parent.parent, True
     for place in _PLACES:
         yield from ((folder, False) for folder in host.glob(place))

@@ -48,7 +48,7 @@ class MetricsServer:
         self._token, self._certificate = _guards(settings)
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._socket: socket.socket | None = None
-        self._wake, self._waker = os.pipe()
+        self._wake, self._waker = -1, -1
         self._thread = threading.Thread(target=self._accept_all, name="metrics", daemon=True)
 
     @property
@@ -57,17 +57,22 @@ class MetricsServer:
         return int(self._listening.getsockname()[1])
 
     def start(self) -> None:
-        """Begins to listen; raises FallowError where the address is taken or is not this host's."""
+        """Begins to listen; raises FallowError where the address is taken or is not this host's.
+
+        After that nothing is open, and it may be called again.
+        """
         settings = self._settings
         try:
             family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.create_server(
                 (str(address[0]), settings.port), family=family, backlog=2 * CONNECTIONS
             )
-        except OSError as error:
-            self._close_pipe()
+            self._wake, self._waker = os.pipe()
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
+            self.close()
             raise FallowError(
-                f"cannot listen on {settings.host}:{settings.port} for /metrics: {error.strerror}",
+                f"cannot listen on {settings.host}:{settings.port} for /metrics: "
+                f"{getattr(error, 'strerror', None) or error}",
                 "set metrics.listen to an address of this host with a free port",
             ) from error
         self._socket.setblocking(False)  # noqa: FBT003  # a client that is gone before accept() must not block it
@@ -82,6 +87,7 @@ class MetricsServer:
             self._thread.join()
         if self._socket is not None:
             self._socket.close()
+            self._socket = None
         self._close_pipe()
 
     @property
@@ -91,8 +97,10 @@ class MetricsServer:
         return self._socket
 
     def _close_pipe(self) -> None:
-        for descriptor in (self._wake, self._waker):
-            with contextlib.suppress(OSError):
+        """Closes it once: the numbers may by now be those of somebody else's files."""
+        descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
                 os.close(descriptor)
 
     def _warn(self) -> None:

@@ -56,11 +56,11 @@ class MetricsSettings:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Host and port of `9835`, `:9835` (both loopback), `0.0.0.0:9835` or `[::1]:9835`; raises ConfigError."""
+    """Host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
             f"metrics.listen is '{text}', which is no address",
-            "write address:port, such as 127.0.0.1:9835 or [::1]:9835",
+            "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
         )
     return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.attribution import AttributionSettings, Owners
 from agent.fleet import DriverDownError, Fleet
 from agent.snapshot import IdleClock, Row, Snapshot
+from agent.unnamed_gpus import UnnamedGpus
 from fallow import __version__
 from fallow.clock import SECOND_MS
 
@@ -39,6 +40,7 @@ class DriverSource:
         self._fleet = Fleet(timeout_s, sys=config.text("agent.sys"))
         self._fleet.start()
         self._idle = IdleClock()
+        self._unnamed = UnnamedGpus()
         self._devices: dict[str, Row] = {}
         self._processes: dict[str, list[Row]] = {}
         self._lists, self._listed_ms = 0, 0
@@ -72,9 +74,12 @@ class DriverSource:
         if answer is not None:
             self._take_lists(answer["process"], rows, end_ms, listed=listed)
         self._devices.update({row["gpu"]: row for row in self._fleet.take("device")})
-        for told in (self._fleet, self._owners):
-            told.take_incidents()  # the states of health say it too
+        self._unnamed.hear(self._fleet.take_incidents())
+        self._owners.take_incidents()
         self._fleet.take("health")
+        rows += self._unnamed.rows(
+            [device.get("gpu_index") for device in self._devices.values()], start_ms, end_ms - start_ms
+        )
         return self._snapshot(rows, end_ms)
 
     def _next_interval(self, length_ms: int) -> tuple[int, int]:

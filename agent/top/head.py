@@ -91,7 +91,9 @@ def _totals(summary: Summary) -> list[tuple[str, str]]:
     if summary.power_w is not None:
         limit = "" if summary.power_limit_w is None else f" of {summary.power_limit_w / 1000:.1f}"
         parts.append((f"{summary.power_w / 1000:.1f}{limit} kW", ""))
-    parts.append((f"{summary.processes} process{'' if summary.processes == 1 else 'es'}", ""))
+    if summary.processes is not None:
+        more = "+" if summary.processes_partly else ""
+        parts.append((f"{summary.processes}{more} process{'' if (summary.processes, more) == (1, '') else 'es'}", ""))
     return parts
 
 

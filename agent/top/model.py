@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import WATCHED
+from agent.unnamed_gpus import position_of
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
@@ -85,7 +86,10 @@ class Summary:
     mem_used_bytes: int | None
     """Of the GPUs whose use is known, as is the total."""
     mem_total_bytes: int | None
-    processes: int
+    processes: int | None
+    """Distinct processes of the lists that are known; None where no list is."""
+    processes_partly: bool
+    """Whether the list of a GPU is not known, so that there may be more."""
 
 
 def gpu_lines(snapshot: Snapshot) -> list[GpuLine]:
@@ -112,6 +116,7 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
     utils = [line.util_pct for line in counted if line.util_pct is not None]
     powers = [line.power_w for line in lines if line.power_w is not None]
     limits = [line.power_limit_w for line in lines if line.power_w is not None and line.power_limit_w is not None]
+    listed = [line.holders is not None for line in counted]
     memory = [
         (line.mem_used_bytes, line.mem_total_bytes)
         for line in counted
@@ -130,7 +135,8 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
         power_limit_w=sum(limits) if limits and len(limits) == len(powers) else None,
         mem_used_bytes=sum(used for used, _ in memory) if memory else None,
         mem_total_bytes=sum(total for _, total in memory) if memory else None,
-        processes=len({line.pid for line in processes}),
+        processes=len({line.pid for line in processes}) if any(listed) else None,
+        processes_partly=not all(listed),
     )
 
 
@@ -230,7 +236,7 @@ def _label(snapshot: Snapshot, gpu: str) -> str:
     device = snapshot.devices.get(gpu, {})
     parent = device.get("parent_gpu")
     if parent is None:
-        return _text(device.get("gpu_index"))
+        return _text(device.get("gpu_index", position_of(gpu)))
     parent_index = snapshot.devices.get(parent, {}).get("gpu_index")
     return f"{_text(parent_index)}:{_text(device.get('gpu_instance_id'))}"
 
@@ -238,7 +244,7 @@ def _label(snapshot: Snapshot, gpu: str) -> str:
 def _order(snapshot: Snapshot, gpu: str) -> tuple[int, int, str]:
     device = snapshot.devices.get(gpu, {})
     board = snapshot.devices.get(device.get("parent_gpu") or gpu, {})
-    index, instance = board.get("gpu_index"), device.get("gpu_instance_id")
+    index, instance = board.get("gpu_index", position_of(gpu)), device.get("gpu_instance_id")
     return (
         1 << 30 if index is None else index,
         -1 if device.get("parent_gpu") is None else instance if instance is not None else 1 << 30,

@@ -211,7 +211,7 @@ EVENT = Table(
         TIME,
         Column("gpu", Type.STRING, "UUID of the GPU; null when the event is the host's", "writer", dictionary=True),
         Column("kind", Type.STRING,
-               "agent_start, agent_stop, agent_killed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
+               "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
                "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_reset_required, "
                "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
                "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "

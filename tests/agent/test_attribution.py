@@ -10,7 +10,9 @@ import pytest
 
 from agent.attribution import AttributionSettings, Owners
 from agent.attribution.failures import Failures
+from agent.attribution.pods import PodsError, fetch_pods
 from fallow import config
+from fallow.errors import UsageError
 from tests.agent.attribution_peers import (
     GPU,
     NOW,
@@ -163,6 +165,28 @@ def test_settings_come_from_the_config() -> None:
         kubelet_token_file="/var/run/secrets/kubernetes.io/serviceaccount/token",  # noqa: S106  # a path
         kubelet_ca_file="/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", scontrol="/opt/slurm/bin/scontrol",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:SEKRET@node:10250", "https://SEKRET@node:10250", "https://node:10250/?token=SEKRET",
+        "https://node:10250/#SEKRET", "http://SEKRET:10255", "https:///SEKRET", "https://node:SEKRET",
+        "https://node\\SEKRET", "SEKRET",
+    ],
+)  # fmt: skip
+def test_an_address_of_the_kubelet_that_may_hold_a_secret_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(UsageError, match=r"kubernetes\.kubelet_url is no plain https address") as refused:
+        AttributionSettings.from_config(config.load({"kubernetes.kubelet_url": url}, None, {}))
+    assert "SEKRET" not in str(refused.value)
+    with pytest.raises(PodsError) as failed:
+        fetch_pods(url, "", "")
+    assert "SEKRET" not in str(failed.value)
+
+
+@pytest.mark.parametrize("url", ["https://node", "https://10.0.0.7:10250", "https://[fd00::7]:10250/"])
+def test_plain_addresses_of_the_kubelet_are_taken(url: str) -> None:
+    assert AttributionSettings.from_config(config.load({"kubernetes.kubelet_url": url}, None, {})).kubelet_url == url
 
 
 def test_a_failure_is_news_once_and_again_after_it_worked() -> None:

@@ -67,7 +67,7 @@ def test_a_certificate_for_another_name_is_never_trusted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("url", "says"), [("http://localhost:10255", "no https address"), ("https://localhost:1", "cannot be asked")]
+    ("url", "says"), [("http://localhost:10255", "no plain https address"), ("https://localhost:1", "cannot be asked")]
 )
 def test_addresses_that_do_not_work(url: str, says: str) -> None:
     with pytest.raises(PodsError, match=says):

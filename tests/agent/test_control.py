@@ -266,12 +266,20 @@ def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
 
 
 def test_resume(listen: Listen, tmp_path: Path) -> None:
-    agent = Agent()
+    agent = Agent(after=1)
     listen(agent.handle)
+    assert say(tmp_path, "release").returncode == 0
     done = say(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "The agent on gn001 takes the driver up again; its next row is due within 20s.\n"
-    assert [verb for verb, _ in agent.heard] == ["resume"]
+    assert [verb for verb, _ in agent.heard][-2:] == ["status", "resume"]
+
+
+def test_resume_of_what_was_not_released(listen: Listen, tmp_path: Path) -> None:
+    listen(Agent().handle)
+    done = say(tmp_path, "resume")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "The agent on gn001 had not let go of the driver; nothing has changed.\n"
 
 
 def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:

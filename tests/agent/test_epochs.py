@@ -81,6 +81,43 @@ def test_a_restart_of_the_agent_is_none_of_the_machine_is_one() -> None:
     assert other["counters_since"] == 60 * STEP_MS
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "boot"), ("boot", ""), ("", "")])
+def test_a_boot_that_is_not_known_is_no_new_one(before: str, after: str) -> None:
+    epochs = Epochs(None, before)
+    epochs.mark([row(0, 1_000)])
+    later = row(60, 2_000)
+    again = Epochs(epochs.as_text(), after)
+    assert again.mark([later]) == []
+    assert later["counters_since"] == 0
+    known = before or after
+    assert Epochs(again.as_text(), known).mark([row(61, 3_000)]) == []
+
+
+def test_a_row_that_is_read_late_may_have_counted_for_longer() -> None:
+    epochs = Epochs(None, "boot")
+    epochs.mark([row(0, 1_000, throttled_power_cap_ms=10_000, read_delay_ms=250)])
+    assert epochs.mark([row(1, 2_000, throttled_power_cap_ms=30_500, read_delay_ms=10_750)]) == []
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "{",
+        "[]",
+        "null",
+        '{"gpus": 3}',
+        '{"gpus": {"GPU-a": {"since_ms": 0}}}',
+        '{"boot_id": 3, "gpus": {"GPU-a": null}}',
+    ],
+)
+def test_a_memory_that_is_damaged_begins_anew(damaged: str) -> None:
+    epochs = Epochs(damaged, "boot")
+    first = row(3, 1_000)
+    assert epochs.mark([first]) == []
+    assert first["counters_since"] == 3 * STEP_MS
+    assert Epochs(epochs.as_text(), "boot").mark([row(4, 2_000)]) == []
+
+
 def test_a_row_without_counters_belongs_to_no_epoch() -> None:
     bare = row(0, None)
     assert Epochs(None, "boot").mark([bare]) == []

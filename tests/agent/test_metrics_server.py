@@ -299,11 +299,11 @@ def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [
-        ("9835", "127.0.0.1", 9835),
-        (":9835", "127.0.0.1", 9835),
-        ("0.0.0.0:9835", "0.0.0.0", 9835),  # noqa: S104  # written out, it is meant
+        ("9477", "127.0.0.1", 9477),
+        (":9477", "127.0.0.1", 9477),
+        ("0.0.0.0:9477", "0.0.0.0", 9477),  # noqa: S104  # written out, it is meant
         ("[::1]:1", "::1", 1),
-        ("gn001.example:9835", "gn001.example", 9835),
+        ("gn001.example:9477", "gn001.example", 9477),
     ],
 )
 def test_addresses(text: str, host: str, port: int) -> None:
@@ -311,7 +311,7 @@ def test_addresses(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["here", "127.0.0.1", "::1:9835", "[::1]", "1.2.3.4:99999", "http://x:1", "a b:1", "1:2:3"]
+    "text", ["here", "127.0.0.1", "::1:9477", "[::1]", "1.2.3.4:99999", "http://x:1", "a b:1", "1:2:3"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.listen"):
@@ -323,7 +323,7 @@ def settings(**values: str) -> config.Config:
 
 
 def test_settings_come_from_the_config() -> None:
-    assert MetricsSettings.from_config(settings(listen=":9835")) == MetricsSettings("127.0.0.1", 9835)
+    assert MetricsSettings.from_config(settings(listen=":9477")) == MetricsSettings("127.0.0.1", 9477)
     for half, missing in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         with pytest.raises(ConfigError, match=rf"metrics\.{missing} is not set"):
             MetricsSettings.from_config(settings(listen="0", **{half: "/some/where"}))

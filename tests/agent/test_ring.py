@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.ring import RING_US, Timeline
+from agent.utilization import UtilizationMeter
 
 PERIOD_US = 138_889  # the driver's own: 72 samples in ten seconds
 START_US = 1_800_000_000_000_000
@@ -203,3 +206,46 @@ def test_a_ring_that_stays_silent_beside_a_busy_rate_leaves_the_time_unknown() -
     found = timeline.take(START_US, late[-1][0])
     assert found.coverage_ratio < 0.25
     assert found.unsampled_ratio < 0.1
+
+
+class SteppedDriver:
+    """A GPU that is busy at 50 % throughout, under a wall clock that can be put back or forward."""
+
+    def __init__(self, *, wall_stamped: bool) -> None:
+        self.wall_us, self.steady_us, self._wall_stamped = START_US, 5_000_000_000, wall_stamped
+        self._ring: list[tuple[int, int]] = []
+
+    def clocks(self) -> tuple[int, int]:
+        return self.wall_us, self.steady_us
+
+    def work(self, periods: int) -> None:
+        for _ in range(periods):
+            self.wall_us += PERIOD_US
+            self.steady_us += PERIOD_US
+            self._ring = [*self._ring, (self.wall_us if self._wall_stamped else self.steady_us, 50)][-72:]
+
+    def ask_ring(self, _gpu: object, _kind: int, after_us: int) -> list[tuple[int, int]]:
+        return [sample for sample in self._ring if sample[0] > after_us]
+
+    def ask(self, _gpu: object, _call: object) -> SimpleNamespace:
+        return SimpleNamespace(gpu=50, memory=50)
+
+
+@pytest.mark.parametrize("wall_stamped", [True, False])
+@pytest.mark.parametrize("step_us", [-600_000_000, -4_000_000, 4_000_000, 600_000_000])
+def test_a_step_of_the_wall_clock_costs_one_interval_and_no_more(*, step_us: int, wall_stamped: bool) -> None:
+    driver, meter = SteppedDriver(wall_stamped=wall_stamped), UtilizationMeter()
+    found = []
+    for interval in range(12):
+        if interval == 5:
+            driver.work(9)
+            driver.wall_us += step_us
+        start_us = driver.wall_us
+        for _ in range(2):
+            driver.work(36)
+            meter.drain(cast("Any", driver), cast("Any", None), driver.clocks)
+        found.append(meter.take(start_us, driver.wall_us))
+    assert {row["gpu_util_pct"] for row in found[1:5] + found[7:]} == {50}
+    assert all(row["gpu_util_pct"] in (None, 50) for row in found)
+    assert min(cast("float", row["gpu_util_coverage_ratio"]) for row in found[1:5] + found[7:]) > 0.99
+    assert {row["gpu_util_zero_ratio"] for row in found} <= {None, 0}

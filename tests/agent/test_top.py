@@ -64,6 +64,14 @@ def line_of(lines: list[str], label: str) -> str:
     return found
 
 
+def test_processes_are_counted_where_a_list_is_known() -> None:
+    seen = snapshot(NOW_MS)
+    down = tuple(gpu_row(row["gpu"], NOW_MS, health="released") for row in seen.gpus)
+    assert "process" not in picture(replace(seen, gpus=down))[3]
+    watched = replace(seen, gpus=tuple(row for row in seen.gpus if row["gpu"] != LOST))
+    assert picture(watched)[3].endswith("2 processes")
+
+
 def test_it_says_who_holds_what_for_nothing() -> None:
     lines = picture(snapshot(NOW_MS))
     assert lines[0].startswith(
@@ -71,7 +79,7 @@ def test_it_says_who_holds_what_for_nothing() -> None:
     )
     assert lines[1] == "agent 0.2.0: means of 10s"
     assert lines[2] == "1 of 3 watched GPUs idle while held, 40.0 GiB held idle: ml/notebook-0 1 (40.0 GiB)"
-    assert lines[3] == "1 lost · 1 free · 24 % mean utilization · 88.0 of 240 GiB · 0.8 of 2.1 kW · 2 processes"
+    assert lines[3] == "1 lost · 1 free · 24 % mean utilization · 88.0 of 240 GiB · 0.8 of 2.1 kW · 2+ processes"
 
 
 def test_the_table_of_gpus() -> None:
@@ -294,6 +302,16 @@ def test_without_an_agent_it_looks_for_itself(
     assert re.search(rf"{sleeper.pid}  {login_name()} +sleep +9\.0 ", done.stdout)
 
 
+def test_a_gpu_that_cannot_be_opened_is_shown_by_its_position(
+    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
+) -> None:
+    done = top(environment(two_gpus(sleeper.pid, faults=(Fault("lost", gpu=1, start_s=0),))), "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[3].startswith("1 lost")
+    assert re.search(r"1  -? *lost ", line_of(lines, "1"))
+
+
 def test_json_is_one_object_a_line(
     environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -431,10 +449,10 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal
 
 def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
     view = terminal(60, 30)
-    assert "POWER" not in view.await_text("idle while held.*sort: memory")
+    view.await_text("MEMORY GiB[^A-Z]*HOLDER")
     view.resize(140, 30)
     view.process.send_signal(signal.SIGWINCH)
-    view.await_text("POWER.*TEMP")
+    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*HOLDER")
     view.press(b"q")
     assert view.ended() == (0, True)
 

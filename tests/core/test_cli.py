@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -131,6 +132,25 @@ def test_a_reader_that_goes_away_is_no_failure(arguments: list[str]) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments", [["schema"], ["--version"], ["schema", "--json"], ["doctor", "--json"]])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device that is always full
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "fallow", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, cwd=REPOSITORY, env=clean_environment(),
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "fallow: cannot write the output: No space left on device\n")
+
+
+def test_other_trouble_of_the_system_is_not_taken_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "/srv/report.md")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    with pytest.raises(OSError, match=r"/srv/report\.md"):
+        cli.main([])
 
 
 def test_the_command_itself_loads_nothing_heavy() -> None:

@@ -16,6 +16,7 @@ from agent.doctor.finding import Finding, Result, Status, error, ok, skipped, wa
 from agent.doctor.host import Host
 from agent.doctor.look import look_at_driver
 from agent.doctor.text import WIDTH, as_text
+from fallow.errors import UsageError
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Fault, Gpu, MigInstance, Scenario, constant, ms_ago
 
@@ -141,6 +142,35 @@ def test_text_fits_a_terminal_and_commands_stay_whole(fake: Path, capsys: pytest
     assert "             $ sudo systemctl enable --now nvidia-persistenced" in commands
     prose = [line for line in text.splitlines() if line not in commands and "/" not in line]
     assert max(map(len, prose)) <= WIDTH
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+@pytest.mark.parametrize(
+    "address", ["s3://u:SEKRETPW@bucket/p", "ftp://u:SEKRETPW@host/p", "s3://bucket/p?key=SEKRETPW"]
+)
+def test_an_address_that_is_refused_is_not_shown(
+    fake: Path, capsys: pytest.CaptureFixture[str], how: tuple[str, ...], address: str
+) -> None:
+    code, text = run(capsys, *how, "--lake", address)
+    assert code == 1
+    assert fake.is_dir()
+    assert f"fallow doctor --lake {address.partition('://')[0]}://..." in text
+    assert "SEKRET" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--python", "/nope/at/all"), "--python: /nope/at/all is not there"),
+        (("--python", "~no-such-user/venv"), "is not there"),
+        (("--user", "no-such-user"), "there is no user no-such-user"),
+    ],
+)
+def test_what_is_named_and_not_there_is_wrong_use(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(capsys, *arguments)
 
 
 def test_strict_fails_on_warnings_and_errors_always_do(

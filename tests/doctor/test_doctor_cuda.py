@@ -138,6 +138,7 @@ def test_wheels_tell_their_cuda_without_being_imported(healthy: Tree) -> None:
             Package("torch", "2.8.0+cu128", (12, 8)),
         ),
         "c": (Package("torch", "2.9.1", (13, 0)),),
+        "d": (Package("torch", "2.9.1+cpu", None, "cpu"),),
         "e": (Package("cuda-version", "12.4", (12, 4)),),
     }
 
@@ -208,3 +209,34 @@ def test_the_search_is_bounded_and_says_so(healthy: Tree, monkeypatch: pytest.Mo
     cut = findings("cuda.python", healthy.case())
     assert [found.subject for found in cut] == [whole[0].subject, "search"]
     assert "name others with --python" in cut[-1].found
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "built_for"),
+    [
+        ("2.9.1+cpu", "", "cpu"),
+        ("2.9.1+rocm6.4", "", "rocm"),
+        ("2.9.1+xpu", "", "xpu"),
+        ("2.9.1", "cuda: Optional[str] = None\nhip: Optional[str] = None\n", "cpu"),
+        ("2.9.1", "cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482'\n", "rocm"),
+    ],
+)
+def test_a_torch_without_cuda_is_an_error_where_it_is_in_use(
+    healthy: Tree, version: str, text: str, built_for: str
+) -> None:
+    folder = environment(healthy, version)
+    healthy.file("opt/a/lib/python3.12/site-packages/torch/version.py", text)
+    lying_about = finding("cuda.python", healthy.case())
+    assert (lying_about.status, lying_about.facts["built_for"]) == (Status.OK, built_for)
+    given = finding("cuda.python", healthy.case(pythons=(str(folder),)))
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        healthy.environment[variable] = str(folder)
+        assert finding("cuda.python", healthy.case()) == given
+        del healthy.environment[variable]
+    assert given.status is Status.ERROR
+    assert given.remedy == "install the cu130 build of torch (its version ends with +cu130)"
+
+
+def test_a_torch_that_does_not_tell_is_not_judged(healthy: Tree) -> None:
+    folder = environment(healthy, "2.9.1")
+    assert finding("cuda.python", healthy.case(pythons=(str(folder),))).status is Status.SKIPPED

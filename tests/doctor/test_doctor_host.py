@@ -37,7 +37,17 @@ def test_all_nodes_are_there(healthy: Tree) -> None:
 
 def test_without_uvm_cuda_fails_and_monitoring_works(tree: Tree) -> None:
     found = finding("device.nodes", tree.module().nodes("nvidiactl", "nvidia0").case())
-    assert (found.status, found.next) == (Status.WARNING, "sudo nvidia-modprobe -u -c 0")
+    assert (found.status, found.next) == (Status.ERROR, "sudo nvidia-modprobe -u -c 0")
+    tree.file("usr/bin/nvidia-modprobe", mode=0o755)
+    assert finding("device.nodes", tree.case()).status is Status.ERROR, "it may not make nodes for an ordinary user"
+    tree.file("usr/bin/nvidia-modprobe", mode=0o4755)
+    assert finding("device.nodes", tree.case()).status is Status.WARNING
+    tree.file(".dockerenv")
+    assert finding("device.nodes", tree.case()).status is Status.ERROR, "a container may not make nodes"
+    tree.environment["NVIDIA_DRIVER_CAPABILITIES"] = "utility"
+    assert finding("device.nodes", tree.case()).status is Status.WARNING, "it is for monitoring"
+    tree.environment["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+    assert finding("device.nodes", tree.case()).status is Status.ERROR
 
 
 def test_a_missing_node_is_an_error_where_the_driver_does_not_answer(tree: Tree) -> None:

@@ -17,6 +17,7 @@ from agent.doctor.checks import (
     pythons,
     spool,
     toolkits,
+    visible,
 )
 
 CHECKS: tuple[Check, ...] = (
@@ -38,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     Check("host.lake", "the lake can be written, listed and cleaned", lake.look),
     Check("host.containers", "containers get the GPUs of this driver", containers.look),
     Check("cuda.driver", "which CUDA the driver runs, with its own libcuda", cuda.look),
+    Check("cuda.visible", "no variable hides the GPUs", visible.look),
     Check("cuda.toolkit", "each toolkit's programs run here", toolkits.look),
     Check("cuda.python", "each Python environment's CUDA runs here", pythons.look),
     Check("cuda.card", "current drivers know each card", cards.look),

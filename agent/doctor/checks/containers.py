@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.doctor.case import NO_DRIVER
 from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.host import read
+from agent.doctor.host import exists, read
 from agent.doctor.versions import shown, version
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def look(case: Case) -> Iterator[Finding]:
     if host.container:
         yield skipped("this is a container; ask on the host")
         return
-    runtimes = [name for name in _RUNTIMES if any(host.at(f"{folder}/{name}").exists() for folder in _FOLDERS)]
-    toolkit = any(host.at(f"{folder}/nvidia-ctk").exists() for folder in _FOLDERS)
+    runtimes = [name for name in _RUNTIMES if any(exists(host.at(f"{folder}/{name}")) for folder in _FOLDERS)]
+    toolkit = any(exists(host.at(f"{folder}/nvidia-ctk")) for folder in _FOLDERS)
     spec, written = _written_for(case)
     facts: Facts = {"runtimes": runtimes, "toolkit": toolkit, "specification": spec, "written_for": written}
     if not runtimes:

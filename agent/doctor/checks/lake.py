@@ -25,8 +25,14 @@ def look(case: Case) -> Iterator[Finding]:
         return
     timeout_s = case.options.timeout_s * _PATIENCE
     outcome = run_isolated("agent.doctor.store_probe", [lake], case.host.environment, timeout_s)
-    facts: Facts = {"location": outcome.last("root") or lake, "exists": outcome.last("exists")}
+    facts: Facts = {"location": outcome.last("root") or _shown(lake), "exists": outcome.last("exists")}
     yield _judge(outcome, facts, timeout_s)
+
+
+def _shown(lake: str) -> str:
+    """How to call a lake that did not open: an address that was refused may hold a password, so only its scheme."""
+    scheme, separator, _ = lake.partition("://")
+    return f"{scheme}://..." if separator else lake
 
 
 def _judge(outcome: Outcome, facts: Facts, timeout_s: float) -> Finding:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.doctor.case import NO_DRIVER
 from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.host import Host, read
+from agent.doctor.host import Host, exists, read
 from agent.doctor.users import find_user
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _barred(case: Case, facts: Facts) -> Finding | None:
     if user is None or user.uid == 0 or minor is None:
         return None
     node = case.host.dev / f"nvidia-caps/nvidia-cap{minor}"
-    if not node.exists():
+    if not exists(node):
         return error(
             f"the node of MIG's monitor right, {node}, is missing: only this user's own instances can be seen",
             "make it; in a container, ask for it with NVIDIA_MIG_MONITOR_DEVICES=all",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import stat
 from typing import TYPE_CHECKING
 
 from agent.doctor.case import NO_DRIVER
 from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.host import Host, listed, read
+from agent.doctor.host import Host, exists, listed, read
 from agent.doctor.users import User, find_user, group_name
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from agent.doctor.case import Case
 
 _MAKE = "sudo nvidia-modprobe -c 0 -u"
+_MAKE_UVM = "sudo nvidia-modprobe -u -c 0"
 
 
 def minors(host: Host) -> list[int]:
@@ -40,7 +42,7 @@ def look(case: Case) -> Iterator[Finding]:
         return
     dev = case.host.dev
     wanted = ["nvidiactl", *(f"nvidia{minor}" for minor in minors(case.host)), "nvidia-uvm"]
-    missing = [name for name in wanted if not (dev / name).exists()]
+    missing = [name for name in wanted if not exists(dev / name)]
     present = [name for name in wanted if name not in missing]
     facts: Facts = {"present": list(present), "missing": list(missing)}
     if case.driver.state == "ok":
@@ -49,12 +51,7 @@ def look(case: Case) -> Iterator[Finding]:
     if not missing:
         yield ok(f"all there: {', '.join(f'/dev/{name}' for name in present)}", facts)
     elif missing == ["nvidia-uvm"]:
-        yield warning(
-            "/dev/nvidia-uvm is missing: monitoring works, every CUDA program fails with `unknown error` (999)",
-            "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`",
-            "sudo nvidia-modprobe -u -c 0",
-            facts,
-        )
+        yield _no_uvm(case.host, facts)
     else:
         yield error(
             f"missing: {', '.join(f'/dev/{name}' for name in missing)}",
@@ -64,6 +61,39 @@ def look(case: Case) -> Iterator[Finding]:
             "nvidia-smi -L" if case.host.container else _MAKE,
             facts,
         )
+
+
+def _no_uvm(host: Host, facts: Facts) -> Finding:
+    """Without the node of CUDA's memory: the first CUDA program makes it where nvidia-modprobe has root's rights."""
+    missing = "/dev/nvidia-uvm is missing: monitoring works"
+    capabilities = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    if host.container and capabilities and not {"all", "compute"} & set(capabilities.split(",")):
+        return warning(
+            f"{missing}, CUDA does not: this container has the driver's {capabilities} alone",
+            "for CUDA add compute to NVIDIA_DRIVER_CAPABILITIES; for monitoring it is well as it is",
+            "env | grep NVIDIA_DRIVER_CAPABILITIES",
+            facts,
+        )
+    fails = f"{missing}, every CUDA program fails with `unknown error` (999)"
+    if host.container:
+        return error(fails, "hand the device into the container", "ls -l /dev/nvidia*", facts)
+    if _setuid(host.at("/usr/bin/nvidia-modprobe")):
+        return warning(
+            f"{missing}, and the first CUDA program has to make it by nvidia-modprobe",
+            "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`",
+            _MAKE_UVM,
+            facts,
+        )
+    return error(
+        fails, "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`", _MAKE_UVM, facts
+    )
+
+
+def _setuid(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_ISUID)
+    except OSError:
+        return False
 
 
 def look_at_rights(case: Case) -> Iterator[Finding]:

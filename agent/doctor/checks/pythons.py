@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.doctor.finding import Facts, Finding, error, skipped, warning
+from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
 from agent.doctor.judge import CudaOrMajor, DriverFit, Fit, judge_driver, newest_family, torch_build, torch_lacks
 from agent.doctor.pythons import Environment, Package, find_environments
 from agent.doctor.remedies import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent.doctor.versions import Version
 
 _TORCH = "torch"
+_BUILDS = {"cpu": "CPUs alone", "rocm": "AMD's GPUs (ROCm)", "xpu": "Intel's GPUs"}
 _NO_IMAGE = "no kernel image is available for execution on the device"
 
 
@@ -69,6 +70,9 @@ def _judge(case: Case, environment: Environment) -> Finding:
     facts: Facts = {"packages": names, "active": environment.active}
     if case.driver_version is None:
         return skipped(f"{', '.join(names)} in {environment.folder}: {NO_VERSION}", facts, subject=subject)
+    without = next((package for package in environment.packages if package.built_for), None)
+    if without is not None and (environment.active or len(names) == 1):
+        return _without_cuda(case, environment, without, facts)
     worst = max(_judged(case, environment, case.driver_version), key=lambda each: each.badness)
     package, cuda = worst.package, cuda_text(worst.cuda)
     title = f"{package.name} {package.version} (CUDA {cuda}) in {environment.folder}"
@@ -82,8 +86,26 @@ def _judge(case: Case, environment: Environment) -> Finding:
         remedy = f"use {_build(case, package, worst.strangers)}"
     else:
         return runs(title, case, worst.fit, facts, subject)
-    command = f"{environment.folder}/bin/python -m pip list | grep -iE 'torch|cuda|nvidia|jax|cupy'"
-    return how(f"{title} {found}", remedy, command, facts, subject=subject)
+    return how(f"{title} {found}", remedy, _list_packages(environment), facts, subject=subject)
+
+
+def _without_cuda(case: Case, environment: Environment, package: Package, facts: Facts) -> Finding:
+    """A torch that finds no GPU here: wrong where programs run in it, and no more than a fact where it lies about."""
+    facts |= {"worst": package.name, "cuda": None, "built_for": package.built_for}
+    found = f"{package.name} {package.version} in {environment.folder} is built for {_BUILDS[package.built_for]}"
+    if not environment.active:
+        return ok(f"{found}; it uses no GPU of NVIDIA", facts, subject=str(environment.folder))
+    return error(
+        f"{found}: `torch.cuda.is_available()` is False (`Torch not compiled with CUDA enabled`)",
+        f"install {_build(case, package)}",
+        _list_packages(environment),
+        facts,
+        subject=str(environment.folder),
+    )
+
+
+def _list_packages(environment: Environment) -> str:
+    return f"{environment.folder}/bin/python -m pip list | grep -iE 'torch|cuda|nvidia|jax|cupy'"
 
 
 def _judged(case: Case, environment: Environment, driver: Version) -> list[_Judged]:

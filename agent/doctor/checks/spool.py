@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.host import read
+from agent.doctor.host import exists, read
 from agent.doctor.users import find_user
 from fallow.units import format_bytes
 
@@ -93,7 +93,7 @@ def _room(spool: Path, kind: str, facts: Facts, *, short: bool) -> Finding:
 
 def _nearest(path: Path) -> Path:
     """The path itself, or the nearest folder above it that is there."""
-    return next((each for each in (path, *path.parents) if each.exists()), Path("/"))
+    return next((each for each in (path, *path.parents) if exists(each)), Path("/"))
 
 
 def file_system(mounts: str, path: Path) -> tuple[str, str]:

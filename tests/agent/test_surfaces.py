@@ -1,0 +1,145 @@
+"""What the agent shows of itself: an address that is taken, and settings that change while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.metrics import MetricsServer, MetricsSettings
+from agent.snapshot import Board
+from agent.surfaces import Surfaces
+from fallow import config
+from fallow.errors import ConfigError, FallowError
+from tests.agent.snapshots import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Make = Callable[..., Surfaces]
+
+
+def settings(port: int | str, **values: str) -> config.Config:
+    flags = {"metrics.listen": f"127.0.0.1:{port}"} | {f"metrics.{name}": text for name, text in values.items()}
+    return config.load(flags, environment={})
+
+
+def taken() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def free_port() -> int:
+    with taken() as listening:
+        return int(listening.getsockname()[1])
+
+
+def status(port: int) -> int:
+    """What /metrics answers; 0 where nobody listens."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+        try:
+            connection.request("GET", "/metrics")
+        except ConnectionRefusedError:
+            return 0
+        return connection.getresponse().status
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    board = Board()
+    board.publish(snapshot())
+    with contextlib.ExitStack() as running:
+
+        def build(loaded: config.Config) -> Surfaces:
+            surfaces = Surfaces(loaded, board)
+            running.callback(surfaces.close)
+            return surfaces
+
+        yield build
+
+
+def test_an_address_that_is_taken_is_said_and_tried_again(make: Make) -> None:
+    with taken() as other:
+        port = int(other.getsockname()[1])
+        surfaces = make(settings(port))
+        for tried in (surfaces.start, surfaces.retry):
+            assert f"cannot listen on 127.0.0.1:{port}" in (tried() or "")
+    assert surfaces.retry() is None
+    assert status(port) == 200
+    assert surfaces.retry() is None, "it is served already"
+
+
+def test_wrong_settings_end_the_start(make: Make, tmp_path: Path) -> None:
+    for wrong in (settings("70000"), settings(0, token_file=str(tmp_path / "none"))):
+        with pytest.raises(ConfigError):
+            make(wrong)
+
+
+def test_a_reload_moves_the_server(make: Make) -> None:
+    before, after = free_port(), free_port()
+    surfaces = make(settings(before))
+    assert surfaces.start() is None
+    surfaces.reload(settings(after))
+    assert (status(before), status(after)) == (0, 200)
+
+
+def test_a_reload_that_fails_leaves_all_as_it_was(make: Make, tmp_path: Path) -> None:
+    port = free_port()
+    surfaces = make(settings(port))
+    assert surfaces.start() is None
+    with taken() as other:
+        for wrong in (
+            settings(int(other.getsockname()[1])),
+            settings(port, token_file=str(tmp_path / "none")),
+            settings("70000"),
+        ):
+            with pytest.raises(FallowError):
+                surfaces.reload(wrong)
+            assert status(port) == 200
+
+
+def test_one_port_goes_over_to_other_settings(make: Make, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    port = free_port()
+    surfaces = make(settings(port))
+    assert surfaces.start() is None
+    surfaces.reload(settings(port, token_file=str(token)))
+    assert status(port) == 401
+
+
+def test_the_old_server_comes_back_where_the_new_one_cannot_listen(make: Make) -> None:
+    port = free_port()
+    surfaces = make(settings(port))
+    assert surfaces.start() is None
+    with pytest.raises(FallowError, match="cannot listen"):
+        surfaces.reload(config.load({"metrics.listen": f"192.0.2.1:{port}"}, environment={}))
+    assert status(port) == 200
+
+
+def test_switched_on_and_off_by_reloads(make: Make) -> None:
+    off, port = config.load({}, environment={}), free_port()
+    surfaces = make(off)
+    assert surfaces.start() is None
+    surfaces.reload(settings(port))
+    assert status(port) == 200
+    surfaces.reload(off)
+    assert status(port) == 0
+
+
+def test_a_failed_start_closes_nobody_elses_files() -> None:
+    with taken() as other:
+        server = MetricsServer(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), Board())
+        with pytest.raises(FallowError):
+            server.start()
+        read_end, write_end = os.pipe()  # gets the numbers that the server's own pipe may have had
+        server.close()
+        server.close()
+        assert os.write(write_end, b"x") == 1
+        os.close(read_end)
+        os.close(write_end)
