@@ -186,7 +186,8 @@ class Driver:
             raise DriverGoneError(error.value, str(error)) from error
         self.count = int(count)
         # a position says which GPU it is only as long as their number is the same
-        found = [self._open_one(index, skip) for index in range(count) if f"#{index}/{count}" not in skip]
+        skipped = [index for index in range(count) if skip & {f"#{index}", f"#{index}/{count}"}]
+        found = [self._open_one(index, skip) for index in range(count) if index not in skipped]
         return [gpu for gpu in found if gpu is not None]
 
     @property

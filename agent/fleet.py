@@ -270,7 +270,10 @@ class Fleet:
         targets = self._stuck.targets | self._crashes.avoided()
         positions = {self.known.indexes[uuid] for uuid in targets if uuid in self.known.indexes}
         positions |= {int(target[1:]) for target in targets if target.startswith("#")}
-        return frozenset(targets | {f"#{position}/{self._count}" for position in positions})
+        named = {target for target in targets if not target.startswith("#")}
+        # a position names a GPU only together with how many there were; before the first answer nobody knows that
+        suffix = f"/{self._count}" if self._count else ""
+        return frozenset(named | {f"#{position}{suffix}" for position in positions})
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)

@@ -113,7 +113,7 @@ def test_what_is_not_known_is_not_claimed() -> None:
     released = replace(seen, mode="released", gpus=(gpu_row(BUSY, NOW_MS, health="released"),))
     lines = picture(released)
     assert "the driver is released" in lines[1]
-    assert lines[2:4] == ["what the GPUs do is not known", "1 released · 0 processes"]
+    assert lines[2:4] == ["what the GPUs do is not known", "1 released"]
 
 
 def test_a_kernel_too_short_for_the_mean_is_activity() -> None:
