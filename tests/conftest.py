@@ -30,8 +30,9 @@ class RunFallow(Protocol):
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without any setting of fallow's, so that no test sees the machine's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FALLOW_", "PYTHON"))}
+    """The environment without any setting of fallow's and the terminal's size, so that no test sees the machine's."""
+    others = ("FALLOW_", "PYTHON", "COLUMNS", "LINES")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return kept | {"PYTHONPATH": str(REPOSITORY)} | dict(extra or {})
 
 
