@@ -31,7 +31,7 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
     assert [config.integer(f"agent.{key}") for key in ("interval", "process_interval", "publish_every")] == [
         1_000, 5_000, 6_000,
     ]  # fmt: skip
-    assert config.integer("agent.call_timeout") == 10_000
+    assert config.integer("agent.call_timeout") == 5_000
     assert [config.origins[f"agent.{key}"] for key in ("interval", "process_interval", "publish_every", "pool")] == [
         "flag", "FALLOW_AGENT_PROCESS_INTERVAL", path, "default",
     ]  # fmt: skip
