@@ -169,7 +169,7 @@ class Recorder:
 
     def _remember(self, rows: Rows) -> None:
         """Keeps the newest process lists for the snapshot."""
-        watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count") != 0}
+        watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count")}
         self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
         listed: dict[str, list[Row]] = {}
         for row in rows.get("process", ()):

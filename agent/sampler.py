@@ -29,7 +29,6 @@ Row = dict[str, Value]
 
 _LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
 _DRAIN_BUDGET_S = 1.5  # of one GPU; a healthy one takes a millisecond
-_OUT_OF_SIGHT = ("lost", "reset_required", "asleep")
 
 
 @dataclass
@@ -152,17 +151,22 @@ class Sampler:
                 row, processes = None, []
                 self._lose(each, gone)
         each.rows += 1
-        sampled.gpu.append({"health": each.health, **(row or bare | {"util_source": "none"})})
+        whole: Row = {"health": each.health, **(row or bare | {"util_source": "none"})}
+        sampled.gpu.append(whole)
         if not each.split:
             if each.instances:
                 self._note_reshape(each, (), sorted(each.instances))
                 each.instances = {}
             sampled.process += [{"time": start_ms, **process} for process in processes]
             return
-        if row is not None:
-            self._find_instances(sampled, each)
+        # a handle may be another instance's by now: only what was found in this interval is asked
+        found = row is not None and self._find_instances(sampled, each)
         for instance in each.instances.values():
-            self._sample_instance(sampled, each, instance, bare, end_ms, list_processes=list_processes)
+            self._sample_instance(sampled, each, instance, bare, end_ms, found=found, list_processes=list_processes)
+        if row is not None:  # the driver's list for a split GPU depends on rights; its instances' lists add up
+            counts = [instance.process_count for instance in each.instances.values()]
+            known = [count for count in counts if count is not None]
+            whole["process_count"] = sum(known) if found and len(known) == len(counts) else None
 
     def _read(self, each: Watched, bare: Row, end_ms: int, *, list_processes: bool) -> tuple[Row, list[Row]]:
         """The row and the processes of a whole GPU; raises GpuGoneError."""
@@ -182,16 +186,16 @@ class Sampler:
         row["process_count"] = each.process_count
         return row, processes
 
-    def _find_instances(self, sampled: Sampled, each: Watched) -> None:
-        """Takes up new MIG instances and drops those that are gone."""
+    def _find_instances(self, sampled: Sampled, each: Watched) -> bool:
+        """Takes up new MIG instances and drops those that are gone; whether it is known which there are."""
         known = {uuid: instance.gpu for uuid, instance in each.instances.items()}
         try:
             found = find_instances(self.driver, each.gpu, known)
         except GpuGoneError as gone:
             self._lose(each, gone)
-            return
+            return False
         if found is None or found.keys() == known.keys():
-            return
+            return found is not None
         added = sorted(found.keys() - known.keys())
         removed = sorted(known.keys() - found.keys())
         each.instances = {uuid: each.instances.get(uuid) or Watched(gpu) for uuid, gpu in found.items()}
@@ -201,6 +205,7 @@ class Sampler:
             sampled.device.append(instance.device)
         if each.rows > 1 or removed:  # instances that were there from the start are no change
             self._note_reshape(each, added, removed)
+        return True
 
     def _note_reshape(self, each: Watched, added: Sequence[str], removed: Sequence[str]) -> None:
         changes = (("gained", added), ("lost", removed))
@@ -208,13 +213,21 @@ class Sampler:
         self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
 
     def _sample_instance(
-        self, sampled: Sampled, parent: Watched, each: Watched, bare: Row, end_ms: int, *, list_processes: bool
+        self,
+        sampled: Sampled,
+        parent: Watched,
+        each: Watched,
+        bare: Row,
+        end_ms: int,
+        *,
+        found: bool,
+        list_processes: bool,
     ) -> None:
         """Adds the rows of a MIG instance: memory, processes and GPM; everything else belongs to its parent."""
         row: Row = {**bare, "gpu": each.gpu.uuid, "util_source": "none"}
         start_us = int(bare["time"] or 0) * 1000
         try:
-            if parent.health not in _OUT_OF_SIGHT:
+            if found:
                 row["read_delay_ms"] = self._clocks()[0] // 1000 - end_ms
                 row.update(Memory().read(self.driver, each.gpu))
                 processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
@@ -223,7 +236,10 @@ class Sampler:
                 if row.get("gpu_util_pct") == 0:  # an average of 0 leaves no room for anything else
                     row.update(gpu_util_max_pct=0, gpu_util_zero_ratio=1.0)
                 row["process_count"] = each.process_count
+            else:
+                each.forget()
         except GpuGoneError:
+            each.forget()
             row = {**bare, "gpu": each.gpu.uuid, "util_source": "none"}
         sampled.gpu.append({"health": parent.health, **row})
 

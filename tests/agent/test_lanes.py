@@ -147,6 +147,7 @@ def test_mig_instances_are_devices_of_their_own_and_power_stays_with_the_parent(
     assert busy["gpu_util_pct"] == pytest.approx(30, abs=0.5)
     assert busy["mem_used_bytes"] == 2 * GIB
     assert "power_w" not in busy
+    assert parent["process_count"] == 1, "the sum over its instances"
     assert (busy["process_count"], idle["process_count"]) == (1, 0)
     assert (idle["gpu_util_pct"], idle["gpu_util_max_pct"], idle["gpu_util_zero_ratio"]) == (0, 0, 1)
     assert [row["gpu"] for row in answer["process"]] == ["MIG-1"]
@@ -285,3 +286,15 @@ def test_a_gpu_of_which_nothing_may_be_read_is_degraded_and_says_so(lanes: MakeL
     assert (refused["util_source"], refused.get("process_count")) == ("none", None)
     (said,) = [each for answer in answers for each in answer["incidents"] if each["kind"] == "gpu_degraded"]
     assert "nothing of it may be read" in said["detail"]
+
+
+def test_instances_that_cannot_be_told_apart_are_not_read(lanes: MakeLanes) -> None:
+    late = Fault("unknown", gpu=0, function="nvmlDeviceGetGpuInstanceId", start_s=PAST_S + 1.2)
+    host = lanes(
+        Gpu("GPU-m", mig=(MigInstance("MIG-1", gi=1, util=constant(30), mem_used=constant(GIB)),)), faults=(late,)
+    )
+    answers = [host.row() for _ in range(6)]
+    assert of(answers[0], "MIG-1")["mem_used_bytes"] == GIB
+    unknown, parent = of(answers[-1], "MIG-1"), of(answers[-1], "GPU-m")
+    assert unknown.get("mem_used_bytes") is None, "its handle may be another instance's by now"
+    assert (unknown["util_source"], parent["process_count"]) == ("none", None)
