@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analytics.ledger.build import milliseconds
+from analytics.frames import milliseconds
+from analytics.ledger.day_mig import Instance, slices_of
 from fallow import parquet, schema
 
 if TYPE_CHECKING:
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
 
-_COLUMNS = ("time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source")
+_COLUMNS = (
+    "time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source",
+    "parent_gpu", "mig_gpu_slices", "mig_enabled", "gpu_index", "nvlink_island", "gpm_supported",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,12 @@ class Device:
     pool: str | None = None
     driver_version: str | None = None
     source: str | None = None
+    parent_gpu: str | None = None
+    mig_gpu_slices: int | None = None
+    mig_enabled: bool | None = None
+    gpu_index: int | None = None
+    nvlink_island: str | None = None
+    gpm_supported: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,29 @@ class Inventory:
         """The pool's name, or `no pool`."""
         device = self.devices.get(gpu)
         return (device.pool if device else None) or "no pool"
+
+    def instances(self, host: str) -> Mapping[str, Instance]:
+        """The MIG instances of a host whose GPU and size are known."""
+        return self._instances.get(host, {})
+
+    @cached_property
+    def _instances(self) -> dict[str, dict[str, Instance]]:
+        found: dict[str, dict[str, Instance]] = {}
+        for device in self.devices.values():
+            if device.parent_gpu is not None and device.mig_gpu_slices:
+                parent = self.devices.get(device.parent_gpu)
+                share = device.mig_gpu_slices / slices_of(parent.model if parent else device.model)
+                found.setdefault(device.host, {})[device.gpu] = Instance(device.parent_gpu, share)
+        return found
+
+    def gpus_of_host(self) -> dict[str, list[str]]:
+        """What a scheduler can give away of each host: whole GPUs that are not split, and MIG instances."""
+        split = {device.parent_gpu for device in self.devices.values() if device.parent_gpu is not None}
+        found: dict[str, list[str]] = {}
+        for device in self.devices.values():
+            if device.gpu not in split:
+                found.setdefault(device.host, []).append(device.gpu)
+        return found
 
     def simulated(self, gpu: str) -> bool:
         """Whether the GPU exists in a simulation only."""

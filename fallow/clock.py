@@ -153,6 +153,11 @@ def utc_day(moment_ms: int) -> str:
     return from_ms(moment_ms).strftime("%Y-%m-%d")
 
 
+def parse_day_ms(day: str) -> int:
+    """The start of a UTC date `YYYY-MM-DD`."""
+    return to_ms(datetime.fromisoformat(day).replace(tzinfo=UTC))
+
+
 def floor_ms(moment_ms: int, interval_ms: int) -> int:
     """The start of the grid interval that holds the moment; the grid starts at the epoch."""
     return moment_ms - moment_ms % interval_ms

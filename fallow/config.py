@@ -40,6 +40,19 @@ def _positive(text: str) -> float:
     return value
 
 
+def _not_negative(text: str) -> float:
+    return 0.0 if text.strip() in ("0", "0.0") else _positive(text)
+
+
+def _count_or_auto(text: str) -> int:
+    """0 stands for auto."""
+    if text == "auto":
+        return 0
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise UsageError(f"'{text}' is neither auto nor a whole number from 1 to 1024")
+    return int(text)
+
+
 _SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
 
 
@@ -138,6 +151,14 @@ SETTINGS: tuple[Setting, ...] = (
             "after 60 idle minutes, 42 % of spells last another hour; after 5 minutes only 4.7 %"),
     Setting("findings", "never_used_min", parse_duration_ms, "7d", "observed time without any use that makes a GPU `never_used`",
             "a whole week, so that a weekend alone never looks like a surplus"),
+    Setting("ledger", "workers", _count_or_auto, "auto", "processes that build the ledger; auto: one per CPU, 1: in this process",
+            "host-days are independent of one another"),
+    Setting("money", "currency", _text, "USD", "currency that every sum is in"),
+    Setting("money", "prices", _text, "", "CSV file with the site's own prices; empty: the built-in catalog of public list prices"),
+    Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
+    Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency"),
+    Setting("money", "pue", _positive, "1.5", "power usage effectiveness: what the site draws over what its machines draw"),
+    Setting("money", "grid_kg_per_kwh", _not_negative, "0.4", "carbon dioxide per kilowatt-hour of the grid, in kg"),
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ _ARROW = {
     Type.BOOL: pa.bool_(),
     Type.STRING: pa.string(),
     Type.INT_LIST: pa.list_(pa.int32()),
+    Type.DOUBLE_LIST: pa.list_(pa.float64()),
     Type.STRING_LIST: pa.list_(pa.string()),
 }
 
@@ -138,6 +139,24 @@ def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None 
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
+def read_coded(files: Iterable[LakeFile], table: Table, columns: Sequence[str]) -> pa.Table:
+    """Like `read`, without `host`, and with strings as codes into one dictionary each: decoding names costs the most.
+
+    Raises as `read` does.
+    """
+    coded = pa.dictionary(pa.int32(), pa.string())
+    fields = [(name, table.column(name)) for name in columns]
+    schema = pa.schema([pa.field(name, coded if is_text(column) else arrow_type(column)) for name, column in fields])
+    parts = _each(files, partial(_read_one, table=table, schema=schema))
+    whole = pa.concat_tables(parts) if parts else schema.empty_table()
+    return whole.unify_dictionaries().combine_chunks()
+
+
+def is_text(column: Column) -> bool:
+    """Whether the column holds strings."""
+    return column.type is Type.STRING
+
+
 def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], pa.Table]) -> list[pa.Table]:
     """The files' rows in order; several requests at a time to an object store, whose answers take long to begin."""
     wanted = list(files)
@@ -148,7 +167,8 @@ def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], pa.Table]) -
 
 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    opened = open_file(file)
+    coded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    opened = open_file(file, coded)
     there = set(opened.schema_arrow.names) & set(table.names)
     if absent := [name for name in table.keys if name not in there and name in schema.names]:
         raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
@@ -161,17 +181,25 @@ def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
 
 def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:
     if field.name in data.column_names:
-        return data.column(field.name).cast(field.type)
+        return _typed(data.column(field.name), field.type)
     if field.name not in table.names:  # the host of the file's path
         return pa.repeat(pa.scalar(file.host), data.num_rows)
     return pa.nulls(data.num_rows, field.type)
 
 
-def open_file(file: LakeFile) -> pq.ParquetFile:
-    """The file, checked to be whole and of a schema version that this fallow knows."""
+def _typed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if values.type == kind:
+        return values
+    if pa.types.is_dictionary(kind):  # other writers have other kinds of strings, which Arrow does not cast to codes
+        return values.cast(pa.string()).dictionary_encode()
+    return values.cast(kind)
+
+
+def open_file(file: LakeFile, coded: Sequence[str] = ()) -> pq.ParquetFile:
+    """The file, checked to be whole and of a schema version that this fallow knows; `coded` columns come as codes."""
     version = 0
     try:
-        opened = pq.ParquetFile(_source(file))
+        opened = pq.ParquetFile(_source(file), read_dictionary=list(coded))
         version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1"))
     except FileNotFoundError as error:
         raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error

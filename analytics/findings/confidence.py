@@ -9,18 +9,51 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.model import Confidence
+from analytics.findings.once import once
+from analytics.findings.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
 from analytics.ledger.text import count, percent
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from analytics.findings.model import Context
 
 COVERAGE_MIN = 0.90
 HISTORY_MIN_DAYS = 14
 _HISTORY_SLACK_MS = HOUR_MS
 """A fleet of 14 days has no GPU that was first seen at the very first millisecond."""
-SPELL_MIN_MS = 120 * MINUTE_MS
-"""On a real serving trace 70 % of spells that have lasted 120 min last another hour, 42 % of those of 60 min."""
+HIDDEN_AT_MOST = 3
+"""Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley and Lippman-Hand, JAMA 1983, 249:1743)."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition for high confidence: what it is called, what is wanted, and where that comes from."""
+
+    name: str
+    wanted: str
+    source: str
+
+
+def conditions() -> tuple[Condition, ...]:
+    """Every condition, in the order in which failures are listed; a finding that fails none is of high confidence."""
+    horizon, history = format_duration(HORIZON_MS), format_duration(HISTORY_MS)
+    return (
+        Condition("coverage", f"at least {percent(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
+                  "unknown time may hide work"),
+        Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
+        Condition("metric", "utilization was measured on these GPUs", "what was not measured is unknown, not 0"),
+        Condition("sampling", f"utilization was watched for at least {percent(COVERAGE_MIN, 0)} of the time; point samples fail, "
+                  "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
+                  "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+        Condition("attribution", "who holds it is known by name, by processes or a claim", "nobody can be asked otherwise"),
+        Condition("persistence", f"S = P(spell >= age + {horizon} | spell >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
+                  f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
+                  "of the holder's lasted as long",
+                  "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
+        Condition("alone", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,47 +62,84 @@ class Observation:
 
     coverage: float | None  # observed share of their time inside the window
     history_ms: int  # first to last sample, up to the end of the window
-    util_coverage: float | None  # share of the stretches in which utilization was watched; None: point samples
-    sample_count: int
+    util_coverage: float | None  # share in which utilization was watched, where rows state it; None: point samples
+    sample_count: int  # rows that do not state it
+    point_ratio: float = 0.0  # share of the measured time of rows that do not state it
+    measured: bool = True  # whether there is any utilization
+    all_zero: bool = True  # whether those rows that do not state it are all at 0
 
 
-def observe(context: Context, gpus: tuple[str, ...], stretches: pl.DataFrame) -> Observation:
+def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
     """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
-    own = context.inside.stretches.filter(pl.col("gpu").is_in(gpus))
+    inside, whole = context.inside.stretches, context.whole.stretches
+    own = once(inside, "observed", lambda: _observed(inside)).filter(pl.col("gpu").is_in(gpus))
+    total_ms, unknown_ms = (int(own[name].sum()) for name in ("total_ms", "unknown_ms"))
+    history = once(whole, "seen", lambda: _seen(whole)).filter(pl.col("gpu").is_in(gpus))
+    history_ms = history.select(pl.col("last").max() - pl.col("first").min()).item()
     span = pl.col("end") - pl.col("time")
-    total_ms = int(own.select(span.sum()).item())
-    unknown_ms = int(own.filter(pl.col("state") == "unknown").select(span.sum()).item())
-    whole = context.whole.stretches.filter(pl.col("gpu").is_in(gpus))
-    history_ms = whole.select(pl.col("end").max() - pl.col("time").min()).item()
-    watched = stretches.filter(pl.col("coverage_ratio").is_not_null())
-    weight = float(watched.select(span.sum()).item())
-    util_coverage = float(watched.select((span * pl.col("coverage_ratio")).sum()).item()) / weight if weight else None
+    measured = stretches.filter(pl.col("util_ms") > 0)
+    point = measured.filter(pl.col("coverage_ratio").is_null())
+    measured_ms, point_ms = (int(rows.select(span.sum()).item()) for rows in (measured, point))
+    watched_ms = float(measured.select((span * pl.col("coverage_ratio")).sum()).item())
     return Observation(
         coverage=(total_ms - unknown_ms) / total_ms if total_ms else None,
-        history_ms=int(history_ms),
-        util_coverage=util_coverage,
-        sample_count=int(stretches["sample_count"].sum()),
+        history_ms=int(history_ms or 0),
+        util_coverage=watched_ms / (measured_ms - point_ms) if measured_ms > point_ms else None,
+        sample_count=int(point["sample_count"].sum()),
+        point_ratio=point_ms / measured_ms if measured_ms else 0.0,
+        measured=measured_ms > 0,
+        all_zero=point.filter(pl.col("zero_ms") < pl.col("util_ms")).is_empty(),
     )
 
 
+def _observed(stretches: pl.DataFrame) -> pl.DataFrame:
+    span = pl.col("end") - pl.col("time")
+    unknown = pl.col("state") == "unknown"
+    return stretches.group_by("gpu").agg(total_ms=span.sum(), unknown_ms=span.filter(unknown).sum())
+
+
+def _seen(stretches: pl.DataFrame) -> pl.DataFrame:
+    return stretches.group_by("gpu").agg(first=pl.col("time").min(), last=pl.col("end").max())
+
+
 def watched_enough(seen: Observation) -> list[str]:
-    """Failures that any rule can have: coverage, history and gap-free utilization."""
+    """Failures that any rule can have: coverage, history, and how utilization was measured."""
     failed = []
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
         failed.append(f"only {_below(seen.coverage)} of the time was observed, {percent(COVERAGE_MIN, 0)} are wanted")
     if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
         failed.append(f"{_floor(seen.history_ms / DAY_MS)} days of history, {HISTORY_MIN_DAYS} are wanted")
-    if seen.util_coverage is None:
-        # rule of three: n zero samples bound the duty cycle at 3/n with 95 % confidence
-        bound = percent(min(1.0, 3 / max(seen.sample_count, 1)), 2)
-        failed.append(
-            f"point samples only: a duty cycle of up to {bound} can hide behind {count(seen.sample_count, 'zero')} (95 %)"
-        )
-    elif seen.util_coverage < COVERAGE_MIN:
-        failed.append(
-            f"utilization was watched {_below(seen.util_coverage)} of the time, {percent(COVERAGE_MIN, 0)} are wanted"
-        )
-    return failed
+    return [*failed, *_sampled_enough(seen)]
+
+
+def _sampled_enough(seen: Observation) -> list[str]:
+    if not seen.measured:
+        return ["utilization was not measured"]
+    if seen.util_coverage is None or seen.point_ratio > 1 - COVERAGE_MIN:
+        where = " only" if seen.util_coverage is None else f" for {percent(seen.point_ratio)} of the time"
+        return [f"point samples{where}: {_sampling_bound(seen.sample_count, all_zero=seen.all_zero)}"]
+    if seen.util_coverage < COVERAGE_MIN:
+        watched = _below(seen.util_coverage)
+        return [f"utilization was watched {watched} of the time, {percent(COVERAGE_MIN, 0)} are wanted"]
+    return []
+
+
+def _sampling_bound(number: int, *, all_zero: bool) -> str:
+    """What so many point samples leave open, with 95 %."""
+    if all_zero:
+        bound = percent(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2)
+        return f"a duty cycle of up to {bound} can hide behind {count(number, 'zero')} (95 %)"
+    # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
+    bound = percent(min(1.0, 0.98 / math.sqrt(max(number, 1))), 2)
+    return f"a share of time measured by {count(number, 'sample')} is off by up to {bound} (95 %)"
+
+
+def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
+    """Failure of a metric that a rule needs beyond utilization, such as `SM activity`, to have been there."""
+    share = known_ms / total_ms if total_ms else None
+    if share is not None and share >= COVERAGE_MIN:
+        return []
+    return [f"{what} was measured for {_below(share)} of the time, {percent(COVERAGE_MIN, 0)} are wanted"]
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:
@@ -82,16 +152,6 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Failure to know that nobody held it."""
     return ["neither processes nor memory were read: somebody may hold it"] if unwatched else []
-
-
-def lasting(longest_ms: int, so_far_ms: int | None) -> list[str]:
-    """Failure to have lasted: the spell that still runs, where one does, else the longest that there was."""
-    judged_ms = longest_ms if so_far_ms is None else so_far_ms
-    if judged_ms >= SPELL_MIN_MS:
-        return []
-    shown = format_duration(judged_ms - judged_ms % MINUTE_MS)
-    which = "longest idle spell is" if so_far_ms is None else "idle spell so far is"
-    return [f"the {which} {shown}, {format_duration(SPELL_MIN_MS)} are wanted"]
 
 
 def alone(others: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.build import milliseconds
+from analytics.frames import milliseconds
 from fallow import parquet, schema
 from fallow.clock import utc_day
 

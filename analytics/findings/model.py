@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from fallow.clock import HOUR_MS, format_ms
@@ -16,15 +16,22 @@ if TYPE_CHECKING:
     from analytics.devices import Inventory
     from analytics.findings.holders import Holders
     from analytics.ledger.build import Ledger
+    from analytics.ledger.rollups import Rollups
+    from analytics.money.costs import Costs
+    from analytics.money.owners import Owners
     from fallow.clock import Window
 
 Number = int | float | str | bool | None
 """A value in the evidence; None is unknown."""
 
+CATEGORIES = ("reclaim", "right_size", "efficiency", "demand", "coverage")
+"""What a finding is for: GPUs to take back, a smaller or older card, work that could use its GPU better (never
+reclaimable), how GPUs are asked for, and what nobody saw."""
+
 
 @dataclass(frozen=True)
 class FindingSettings:
-    """The rules' thresholds; see docs/configuration.md."""
+    """The rules' thresholds that a site sets; see docs/configuration.md. Others stand in the rules, with their sources."""
 
     held_min_ms: int
     never_used_min_ms: int
@@ -34,15 +41,21 @@ class FindingSettings:
 class Context:
     """What a rule may look at: nothing that came after the window, so that a report on last month stays the same.
 
-    `inside` is the ledger cut to the window, `whole` all that was known at its end; `latest` says whether the lake
-    knows nothing newer, so that processes may still be there.
+    `inside` is the ledger cut to the window, `whole` all that was known at its end; `rollups` are the hourly tables up to
+    the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
+    `until_ms` is the end of what was seen, `since_ms` its start inside the window.
     """
 
     whole: Ledger
     inside: Ledger
+    rollups: Rollups
     window: Window
+    since_ms: int
+    until_ms: int
     inventory: Inventory
     holders: Holders
+    owners: Owners
+    costs: Costs
     settings: FindingSettings
     latest: bool
 
@@ -72,23 +85,31 @@ class Evidence:
 class Finding:
     """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
 
-    `subject` tells it from the rule's other findings on the host and is the same next week: a holder, a GPU or nothing.
+    `subject` tells it from the rule's other findings on the host and is the same next week: a holder, a job's name, a GPU
+    or nothing. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
     """
 
     rule: str
+    category: str
     sentence: str
     subject: str
     gpus: tuple[str, ...]
     host: str
     holder: str | None
     since_ms: int
-    gpu_ms: int
+    gpu_ms: float
     energy_kwh: float | None
     confidence: Confidence
     reclaimable_gpus: tuple[str, ...]
     evidence: Evidence
     next_command: str
     simulated: bool
+    team: str | None = None
+    job: str | None = None
+    cost: float | None = None
+    currency: str | None = None
+    status: str = "standing"
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def finding_id(self) -> str:
@@ -115,14 +136,19 @@ class Finding:
         return {
             "finding_id": self.finding_id,
             "rule": self.rule,
+            "category": self.category,
             "sentence": self.sentence,
+            "status": self.status,
             "gpus": list(self.gpus),
             "host": self.host,
             "holder": self.holder,
+            "team": self.team,
+            "job": self.job,
             "since": format_ms(self.since_ms),
             "gpu_hours": self.gpu_hours,
             "energy_kwh": self.energy_kwh,
-            "cost": None,
+            "cost": self.cost,
+            "currency": self.currency,
             "confidence": self.confidence.grade,
             "failed_conditions": list(self.confidence.failed),
             "reclaimable": self.reclaimable,
@@ -134,14 +160,20 @@ class Finding:
             },
             "next_command": self.next_command,
             "simulated": self.simulated,
+            "notes": list(self.notes),
         }
 
 
 class Rule(Protocol):
-    """One rule, one file: a name like the sentence that it says, and a pure function to findings."""
+    """One rule, one file: a name like the sentence that it says, and a pure function to findings.
+
+    `thresholds` are the numbers that it depends on, each with its source, for people to read.
+    """
 
     name: str
+    category: str
     sentence: str
+    thresholds: Mapping[str, str]
 
     def find(self, context: Context) -> Iterable[Finding]:
         """The findings, in no order."""
@@ -153,10 +185,8 @@ ENERGY_KNOWN_MIN = 0.9
 
 
 def energy_kwh(stretches: pl.DataFrame) -> float | None:
-    """Energy of some ledger stretches in kWh; None where power was known for less than 90 % of their time."""
-    known = stretches.filter((stretches["power_mean_w"] > 0).fill_null(value=False))
-    known_ms = float((known["energy_mj"] / known["power_mean_w"]).sum())  # milliwatt-seconds over watts
+    """Energy of some ledger stretches in kWh; None where it was known for less than 90 % of their time."""
     total_ms = int((stretches["end"] - stretches["time"]).sum())
-    if not total_ms or known_ms < ENERGY_KNOWN_MIN * total_ms:
+    if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
         return None
-    return float(known["energy_mj"].sum()) / 3.6e9
+    return float(stretches["energy_mj"].sum()) / 3.6e9

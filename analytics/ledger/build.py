@@ -1,49 +1,49 @@
-"""The ledger of a lake: built host by host from the samples, kept in the lake, and rebuilt where its sources changed."""
+"""The ledger of a lake: built per host and day from the samples, kept in the lake, and built again where sources changed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections import defaultdict
-from dataclasses import asdict, dataclass
-from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.claims import CLAIM_COLUMNS, flatten
-from analytics.ledger.runs import GPU_COLUMNS, PROCESS_COLUMNS, Runs, find_runs
-from analytics.ledger.stretches import HostLedger, join_runs
-from fallow import parquet, schema
-from fallow.clock import DAY_MS, utc_day
+from analytics.devices import Inventory, load_inventory
+from analytics.frames import read_frame
+from analytics.ledger import keep
+from analytics.ledger.day import PARTS, SOURCES, HostDay
+from analytics.ledger.demand import Claims, load_claims
+from analytics.ledger.moved import counted_once
+from analytics.ledger.rollups import TABLES, Rollups
+from analytics.ledger.stitch import stitch
+from analytics.ledger.workers import build_days
+from fallow import schema
 from fallow.errors import LakeError
-from fallow.lake import Lake, LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
-
+    from analytics.ledger.keep import Kept
     from analytics.ledger.settings import LedgerSettings
+    from fallow.lake import Lake, LakeFile
 
-METHOD = 4
+METHOD = 5
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
-
-_CHUNK_BYTES = 48 * 2**20  # of Parquet, a few million rows: bounds memory, keeps the number of chunks small
-_KEPT = (schema.LEDGER, schema.SPELL)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of a lake: `stretches` has the columns of the ledger table, `spells` those of spell, both with `host`.
+    """The ledger of a lake, times as integer milliseconds.
 
-    Times are integer milliseconds. `files` are the gpu files that it rests on.
+    `stretches` has the columns of the ledger table and `stretch_end`, `spells` those of spell and `spell_end`; `rollups` are
+    the hourly and daily tables beside them. `files` are the gpu files that it rests on.
     """
 
     stretches: pl.DataFrame
     spells: pl.DataFrame
     files: tuple[LakeFile, ...]
+    rollups: Rollups = field(default_factory=lambda: Rollups({}))
 
 
 def load_ledger(
@@ -52,162 +52,141 @@ def load_ledger(
     *,
     progress: Callable[[float], None] = lambda _: None,
     warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    workers: int = 1,
 ) -> Ledger:
-    """The whole lake's ledger; hosts whose samples or settings changed are built again and kept in the lake.
+    """The whole lake's ledger; days of hosts whose samples, claims or settings changed are built again and kept in the lake.
 
-    Where the lake cannot be written, the ledger is built all the same and a warning says so. Raises LakeError and its
-    kinds for a lake that is missing, empty or broken.
+    Where the lake cannot be written, the ledger is built all the same and a warning says so. `workers` processes build it, 0:
+    as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
-    sources = _sources(lake)
-    kept = _kept_files(lake)
-    parts: list[HostLedger] = []
-    warned = False
-    for done, (host, files) in enumerate(sorted(sources.items())):
-        fingerprint = _fingerprint(files, settings)
-        part = _read_kept(kept.get(host, []), fingerprint)
-        if part is None:
-            part = build_host(files, settings)
-            try:
-                _keep(lake, host, files["gpu"], part, fingerprint)
-            except LakeError as error:
-                if not warned:
-                    warn(f"fallow: the ledger is not kept: {error}")
-                warned = True
-        parts.append(_with_host(part, host))
-        progress((done + 1) / len(sources))
-    return Ledger(
-        pl.concat([part.ledger for part in parts]),
-        pl.concat([part.spells for part in parts]),
-        tuple(file for files in sources.values() for file in files["gpu"]),
-    )
+    days = _host_days(lake)
+    kept = keep.kept_days(lake)
+    made = _Made(lake, kept, settings, warn)
+    stale = {date: hosts for date, hosts in days.items() if (made.stale(date, hosts))}
+    wanted = [day for date, hosts in sorted(stale.items()) for day in made.changed(date, hosts)]
+    for done, (day, frames) in enumerate(build_days(wanted, settings, workers)):
+        made.add(day, frames, stale[day.date])
+        progress((done + 1) / len(wanted))
+    made.finish(stale, set(days))
+    parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
+    stretches, spells = stitch(parts, spell_parts, settings)
+    if stale:
+        made.keep_ledger(stretches, spells)
+    files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
+    return Ledger(counted_once(stretches), spells, files, made.rollups())
 
 
-def build_host(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings) -> HostLedger:
-    """One host's ledger from its `gpu`, `process` and `claim` files, in chunks of days."""
-    claims = flatten(_frame(files.get("claim", ()), schema.CLAIM, CLAIM_COLUMNS))
-    by_day: dict[str, list[LakeFile]] = defaultdict(list)
-    for file in files.get("process", ()):
-        by_day[file.date].append(file)
-    chunks: list[Runs] = []
-    for chunk in _chunks(files["gpu"]):
-        processes = [file for day in _with_neighbours({file.date for file in chunk}) for file in by_day.get(day, ())]
-        chunks.append(
-            find_runs(
-                _frame(chunk, schema.GPU, GPU_COLUMNS),
-                _frame(processes, schema.PROCESS, PROCESS_COLUMNS),
-                claims,
-                settings,
-            )
-        )
-    return join_runs(chunks, settings)
-
-
-def _with_neighbours(days: Iterable[str]) -> list[str]:
-    """The days and those beside them: a row just after midnight goes by the list from just before it."""
-    near = {date.fromisoformat(day) + timedelta(days=step) for day in days for step in (-1, 0, 1)}
-    return [day.isoformat() for day in sorted(near)]
-
-
-def _sources(lake: Lake) -> dict[str, dict[str, list[LakeFile]]]:
-    """Per host, its visible files of the tables that the ledger is made of."""
-    gpu_files = lake.require_files("gpu")
-    sources: dict[str, dict[str, list[LakeFile]]] = defaultdict(lambda: defaultdict(list))
-    for file in gpu_files:
-        sources[file.host]["gpu"].append(file)
-    for table in ("process", "claim"):
-        for file in lake.files(table):
-            if file.host in sources:
-                sources[file.host][table].append(file)
-    return sources
-
-
-def _chunks(files: Sequence[LakeFile]) -> Iterable[list[LakeFile]]:
-    """Files grouped into whole days that follow each other, each group of bounded size."""
-    group: list[LakeFile] = []
-    size = 0
-    for file in sorted(files):
-        if group and size + file.size_bytes > _CHUNK_BYTES and file.date != group[-1].date:
-            yield group
-            group, size = [], 0
-        group.append(file)
-        size += file.size_bytes
-    yield group
-
-
-def _frame(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
-    """The named columns as a frame, every timestamp as integer milliseconds."""
-    return milliseconds(parquet.read(files, table, columns).select(list(columns)))
-
-
-def milliseconds(data: pa.Table) -> pl.DataFrame:
-    """An Arrow table as a frame whose timestamps are integer milliseconds since the epoch."""
-    frame = pl.from_arrow(data)
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError(type(frame).__name__)
-    stamps = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
-    return frame.with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
-
-
-def _fingerprint(files: Mapping[str, Sequence[LakeFile]], settings: LedgerSettings) -> str:
-    """Changes whenever the ledger would: with the source files, the settings or the method."""
-    sources = sorted((file.key, file.size_bytes, file.version) for table in files.values() for file in table)
-    content = json.dumps([METHOD, schema.SCHEMA_VERSION, asdict(settings), sources])
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
-
-
-def _kept_files(lake: Lake) -> dict[str, list[LakeFile]]:
-    kept: dict[str, list[LakeFile]] = defaultdict(list)
-    for table in _KEPT:
+def _host_days(lake: Lake) -> dict[str, dict[str, HostDay]]:
+    """Per date and host what its part is made of; only hosts and days with gpu rows."""
+    found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
+    for file in lake.require_files("gpu"):
+        found[file.date].setdefault(file.host, {table.name: [] for table in SOURCES})["gpu"].append(file)
+    for table in SOURCES[1:]:
         for file in lake.files(table.name):
-            kept[file.host].append(file)
-    return kept
-
-
-def _read_kept(files: Sequence[LakeFile], fingerprint: str) -> HostLedger | None:
-    """The kept ledger of a host if it is whole and current, else None."""
-    own = {table: [file for file in files if file.table == table.name] for table in _KEPT}
-    parts = _parts(len(own[table]) for table in _KEPT)
-    try:
-        facts = [parquet.metadata(file) for file in files]
-        if {(fact.get("fingerprint"), fact.get("parts")) for fact in facts} != {(fingerprint, parts)}:
-            return None
-        frames = [_frame(own[table], table, table.names) for table in _KEPT]
-    except LakeError:
-        return None  # half-written or from a newer version: derived data is simply built again
-    return HostLedger(*frames)
-
-
-def _parts(counts: Iterable[int]) -> str:
-    """How many files of each kept table make up one whole ledger; every one of them says so."""
-    return "+".join(map(str, counts))
-
-
-def _keep(lake: Lake, host: str, gpu_files: Sequence[LakeFile], part: HostLedger, fingerprint: str) -> None:
-    """Writes the host's ledger and spells, one file a UTC day, then removes what they replace."""
-    first = min(file.first_seq for file in gpu_files)
-    last = max(file.last_seq for file in gpu_files)
-    by_day = {
-        table: frame.with_columns(day=pl.col("time") // DAY_MS).partition_by("day", as_dict=True, include_key=False)
-        for table, frame in zip(_KEPT, (part.ledger, part.spells), strict=True)
+            if file.host in found.get(file.date, ()):
+                found[file.date][file.host][table.name].append(file)
+    inventory = load_inventory(lake)
+    claims = load_claims(lake, inventory)
+    return {
+        date: {host: _host_day(host, date, files, inventory, claims) for host, files in hosts.items()}
+        for date, hosts in found.items()
     }
-    facts = {"fingerprint": fingerprint, "parts": _parts(len(by_day[table]) for table in _KEPT)}
-    for table, days in by_day.items():
-        written = set()
-        for (day,), rows in sorted(days.items()):
-            file = LakeFile(table.name, utc_day(int(day) * DAY_MS), host, first, last)
-            lake.put(file, parquet.encode(table, arrow(rows, table), facts))
-            written.add(file.key)
-        for stale in lake.all_files(table.name, hosts=[host]):
-            if stale.key not in written:
-                lake.delete(stale)
 
 
-def arrow(frame: pl.DataFrame, table: schema.Table) -> pa.Table:
-    """The frame with integer-millisecond times as an Arrow table of the schema."""
-    columns: dict[str, Any] = {name: frame[name].to_arrow() for name in table.names}
-    return parquet.table_from_columns(table, columns)
+def _host_day(
+    host: str, date: str, files: Mapping[str, Sequence[LakeFile]], inventory: Inventory, claims: Claims
+) -> HostDay:
+    placed, unplaced = claims.of(host, date)
+    return HostDay(host, date, files, placed, unplaced, inventory.instances(host))
 
 
-def _with_host(part: HostLedger, host: str) -> HostLedger:
-    named = pl.lit(host).alias("host")
-    return HostLedger(part.ledger.with_columns(named), part.spells.with_columns(named))
+class _Made:
+    """The days as they are put together: kept ones as files, built ones as files once they are kept, else as frames."""
+
+    def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
+        self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
+        self._warned = False
+        self._building: dict[str, dict[str, dict[str, pl.DataFrame]]] = defaultdict(dict)
+        self._files: dict[str, list[LakeFile]] = {table.name: [] for table in PARTS}
+        self._loose: dict[str, list[pl.DataFrame]] = {table.name: [] for table in PARTS}
+        self._prints: dict[tuple[str, str], str] = {}
+
+    def stale(self, date: str, hosts: Mapping[str, HostDay]) -> bool:
+        """Whether a day has to be made again; a day that has not is taken as it is kept."""
+        day = self._kept.days.get(date)
+        prints = {host: self._print(each) for host, each in hosts.items()}
+        if day is None or day.hosts != prints:
+            return True
+        for table, file in day.files.items():
+            self._files[table].append(file)
+        return False
+
+    def changed(self, date: str, hosts: Mapping[str, HostDay]) -> Iterable[HostDay]:
+        """The hosts of a stale day that have to be built; the others' rows are taken from what is kept."""
+        kept = self._kept.days[date].hosts if date in self._kept.days else {}
+        return [day for host, day in sorted(hosts.items()) if kept.get(host) != self._print(day)]
+
+    def add(self, day: HostDay, frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
+        """Takes one built host-day; the last one of its date puts the date together and keeps it."""
+        self._building[day.date][day.host] = frames
+        if len(self._building[day.date]) == len(list(self.changed(day.date, hosts))):
+            self._close(day.date, hosts)
+
+    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
+        """Puts together dates of which only hosts have gone, and forgets those without any samples."""
+        for date, hosts in stale.items():
+            if not list(self.changed(date, hosts)):
+                self._close(date, hosts)
+        gone = {file.date for files in self._kept.files.values() for file in files} - dates
+        if gone:
+            self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
+
+    def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
+        built = self._building.pop(date, {})
+        rows = {table.name: [frames[table.name] for frames in built.values()] for table in PARTS}
+        if date in self._kept.days:
+            for table in PARTS:
+                before = read_frame([self._kept.days[date].files[table.name]], table)
+                staying = pl.col("host").is_in([host for host in hosts if host not in built])
+                rows[table.name].append(before.filter(staying).select(table.names))
+        frames = {name: pl.concat(parts, how="vertical_relaxed") for name, parts in rows.items()}
+        prints = {host: self._print(day) for host, day in hosts.items()}
+        written: dict[str, LakeFile] = {}
+        if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints, self._kept))):
+            for table, file in written.items():
+                self._files[table].append(file)
+        else:
+            for table, frame in frames.items():
+                self._loose[table].append(frame)
+
+    def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
+        """Writes the days of the ledger and of the spells that have changed."""
+        for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
+            self._try(lambda table=table, frame=frame: keep.keep_table(self._lake, table, frame, self._kept))  # type: ignore[misc]
+
+    def frame(self, table: schema.Table) -> pl.DataFrame:
+        """All rows of a part table."""
+        rows = read_frame(self._files[table.name], table).select(table.names)
+        return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")
+
+    def rollups(self) -> Rollups:
+        """The tables beside the ledger."""
+        names = [table.name for table in TABLES]
+        return Rollups({name: self._files[name] for name in names}, {name: self._loose[name] for name in names})
+
+    def _print(self, day: HostDay) -> str:
+        key = (day.date, day.host)
+        if key not in self._prints:
+            self._prints[key] = keep.digest(METHOD, asdict(self._settings), day.fingerprint())
+        return self._prints[key]
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        """Whether it could be written; the first failure is said once."""
+        try:
+            if not self._warned:
+                write()
+                return True
+        except LakeError as error:
+            self._warn(f"fallow: the ledger is not kept: {error}")
+            self._warned = True
+        return False

@@ -8,15 +8,27 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from fallow.errors import UsageError
-from fallow.schema.derived import FINDING, HOURLY, LEDGER, SPELL
-from fallow.schema.samples import AGENT, CLAIM, DEVICE, EVENT, GPU, HEALTH, HOST, PROCESS, SERVING
+from fallow.schema.derived import (
+    FINDING,
+    HOST_HOURLY,
+    HOURLY,
+    LEDGER,
+    LEDGER_PART,
+    PROCESS_DAY,
+    QUALITY,
+    SERVING_HOURLY,
+    SPELL,
+    SPELL_PART,
+)
+from fallow.schema.samples import ACTION, AGENT, CLAIM, DEVICE, EVENT, GPU, HEALTH, HOST, PROCESS, SERVING
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, LEDGER, SPELL, HOURLY, FINDING,
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART,
 )  # fmt: skip
 
 STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
@@ -29,8 +41,8 @@ HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")
 """Every value of `gpu.health`."""
 
 __all__ = [
-    "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HEALTH", "HEALTH_STATES", "HOST", "HOURLY", "LEDGER", "PROCESS", "SCHEMA_VERSION",
-    "SERVING", "SPELL", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
+    "ACTION", "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HEALTH", "HEALTH_STATES", "HOST", "HOST_HOURLY", "HOURLY", "LEDGER",
+    "LEDGER_PART", "PROCESS", "PROCESS_DAY", "QUALITY", "SCHEMA_VERSION", "SERVING", "SERVING_HOURLY", "SPELL", "SPELL_PART", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
 ]  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Tables that are computed from the observed ones and can be rebuilt at will."""
+"""Tables that are computed from the observed ones and can be rebuilt at will.
+
+Each day of each of them is one file over all hosts, so that a week of a thousand GPUs is a few dozen files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,41 @@ from fallow.schema.types import Column, Table, Type
 
 _LEDGER = "analytics.ledger"
 _TIME = Column("time", Type.TIMESTAMP, "start", _LEDGER, "UTC", "1 ms", key=True)
+_HOUR = Column("time", Type.TIMESTAMP, "start of the hour", _LEDGER, "UTC", "1 h", key=True)
+_END = Column("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "UTC", "1 ms")
+_HOST = Column("host", Type.STRING, "host that saw it", "the files' path", key=True, dictionary=True)
 _GPU = Column("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True, dictionary=True)
+
+_HOLDING = (
+    Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes, joined by `+`",
+           "process and claim tables", dictionary=True),
+    Column("holder_source", Type.STRING,
+           "process, claim, memory (in use: stands for a holder) or unwatched (neither processes nor memory were read)",
+           _LEDGER, dictionary=True),
+    Column("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
+           "process and claim tables", dictionary=True),
+    Column("job", Type.STRING, "what the work is called by whoever started it: slurm:ID, pod:NAMESPACE/POD, ray:ID or claim:ID, "
+           "joined by `+`; null for bare processes", "process and claim tables", dictionary=True),
+    Column("holder_shares", Type.DOUBLE_LIST, "share of each of several holders, in the order of `holder`: its processes' time "
+           "over all processes' time; null for one holder", "process table", "1"),
+)  # fmt: skip
+
+_EVIDENCE = (
+    Column("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
+    Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
+    Column("sm_active_mean_pct", Type.DOUBLE, "time-weighted mean SM activity", "gpu table", "%"),
+    Column("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
+    Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
+    Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
+    Column("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
+    Column("energy_mj", Type.DOUBLE, "rise of the energy counter where there is one, else power times time; over energy_ms",
+           "gpu table", "mJ"),
+    Column("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "ms", "1 ms"),
+    Column("sample_count", Type.INT64, "rows of the gpu table that it rests on", "gpu table", "1", "1"),
+    Column("coverage_ratio", Type.DOUBLE,
+           "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
+           "gpu table", "1"),
+)  # fmt: skip
 
 LEDGER = Table(
     "ledger",
@@ -14,26 +51,15 @@ LEDGER = Table(
     derived=True,
     columns=(
         _TIME,
+        _HOST,
         _GPU,
-        Column("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "UTC", "1 ms"),
+        _END,
         Column("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER, dictionary=True),
         Column("stretch_start", Type.TIMESTAMP, "start of the whole stretch, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
-        Column("stretch_end", Type.TIMESTAMP, "end of the whole stretch, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
-        Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes, joined by `+`",
-               "process and claim tables", dictionary=True),
-        Column("holder_source", Type.STRING, "process, claim, memory (in use: stands for a holder) or unwatched (neither processes nor memory were read)", _LEDGER,
-               dictionary=True),
-        Column("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
-        Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
-        Column("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
-        Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
-        Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
-        Column("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
-        Column("energy_mj", Type.DOUBLE, "mean power times the time it was known for", "gpu table", "mJ"),
-        Column("sample_count", Type.INT64, "rows of the gpu table that the stretch rests on", "gpu table", "1", "1"),
-        Column("coverage_ratio", Type.DOUBLE,
-               "share of the stretch in which utilization was really watched, by the rows' own coverage where they state it",
-               "gpu table", "1"),
+        Column("gpu_share", Type.DOUBLE, "part of a GPU that the row is about: 1, or the slices of a MIG instance over all slices; "
+               "for a split GPU itself what no instance has", "device table", "1"),
+        *_HOLDING,
+        *_EVIDENCE,
     ),
 )  # fmt: skip
 
@@ -43,27 +69,185 @@ SPELL = Table(
     derived=True,
     columns=(
         _TIME,
+        _HOST,
         _GPU,
-        Column("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "UTC", "1 ms"),
+        _END,
         Column("spell_start", Type.TIMESTAMP, "start of the whole spell, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
-        Column("spell_end", Type.TIMESTAMP, "end of the whole spell, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
     ),
 )  # fmt: skip
 
-HOURLY = Table(
-    "hourly",
-    "one GPU in one hour: what intervals cannot keep",
+LEDGER_PART = Table(
+    "ledger_part",
+    "one piece of one GPU's day, before days are put together: the ledger's working copy, which nobody else need read",
     derived=True,
     columns=(
         _TIME,
+        _HOST,
         _GPU,
-        Column("observed_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
-        Column("gpu_util_ms", Type.INT_LIST, "time at each whole percent of utilization, 0 to 100 (mergeable by adding)",
-               "gpu table", "ms", "1 ms"),
-        Column("sm_active_ms", Type.INT_LIST, "time at each whole percent of SM activity, 0 to 100", "gpu table", "ms", "1 ms"),
+        _END,
+        Column("label", Type.STRING,
+               "unknown (between the first and the last row of the day and what is known of it), unavailable, free, reserved, held, "
+               "busy, or zero (at an edge of the day and too short to be held by itself)",
+               _LEDGER, dictionary=True),
+        Column("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),
+        *_HOLDING,
+        Column("util_sum", Type.DOUBLE, "utilization times milliseconds", "gpu table"),
+        Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms"),
+        Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
+        Column("sm_sum", Type.DOUBLE, "SM activity times milliseconds", "gpu table"),
+        Column("sm_ms", Type.INT64, "time for which SM activity was measured", "gpu table", "ms"),
+        Column("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms"),
+        Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes"),
+        Column("power_sum", Type.DOUBLE, "power times milliseconds", "gpu table"),
+        Column("power_ms", Type.INT64, "time for which power was measured", "gpu table", "ms"),
+        Column("energy_mj", Type.DOUBLE, "as in the ledger", "gpu table", "mJ"),
+        Column("energy_ms", Type.INT64, "as in the ledger", "gpu table", "ms"),
+        Column("watched_sum", Type.DOUBLE, "the rows' own coverage times milliseconds", "gpu table"),
+        Column("watched_ms", Type.INT64, "time of rows that state their coverage", "gpu table", "ms"),
+        Column("sample_count", Type.INT64, "rows of the gpu table", "gpu table", "1"),
+        Column("open_ms", Type.INT64, "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
+               "null for every other piece, as all that begins with last_", "gpu table", "ms"),
+        Column("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),
+        Column("last_util_pct", Type.DOUBLE, "that row's utilization", "gpu table", "%"),
+        Column("last_sm_pct", Type.DOUBLE, "that row's SM activity", "gpu table", "%"),
+        Column("last_power_w", Type.DOUBLE, "that row's power", "gpu table", "W"),
+        Column("last_energy_w", Type.DOUBLE, "that row's energy over its time", "gpu table", "W"),
+        Column("last_watched_ratio", Type.DOUBLE, "that row's own coverage", "gpu table", "1"),
+    ),
+)  # fmt: skip
+
+SPELL_PART = Table(
+    "spell_part",
+    "one spell at zero inside one GPU's day, before days are put together",
+    derived=True,
+    columns=(_TIME, _HOST, _GPU, _END),
+)
+
+_HISTOGRAM = "time at each whole percent, 0 to 100, rounded down (mergeable by adding); a percentile of it is at most one point too low"
+
+HOURLY = Table(
+    "hourly",
+    "one GPU in one hour: what stretches cannot keep; every mean is weighted by time",
+    derived=True,
+    columns=(
+        _HOUR,
+        _HOST,
+        _GPU,
+        Column("observed_ms", Type.INT32, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
+        Column("zero_ms", Type.INT32, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
+        Column("process_ms", Type.INT32, "time for which processes were known to hold the GPU", "gpu table", "ms", "1 ms"),
+        Column("gpu_util_mean_pct", Type.FLOAT, "mean utilization", "gpu table", "%"),
+        Column("gpu_util_ms", Type.INT_LIST, f"utilization: {_HISTOGRAM}", "gpu table", "ms", "1 ms"),
+        Column("sm_active_mean_pct", Type.FLOAT, "mean SM activity", "gpu table", "%"),
+        Column("sm_active_ms", Type.INT_LIST, f"SM activity: {_HISTOGRAM}; null where it was not measured", "gpu table", "ms", "1 ms"),
+        Column("dram_active_mean_pct", Type.FLOAT, "mean share of peak memory bandwidth", "gpu table", "%"),
+        Column("tensor_active_mean_pct", Type.FLOAT, "mean tensor pipe activity", "gpu table", "%"),
+        Column("pcie_mean_bytes_per_s", Type.DOUBLE, "mean PCIe traffic, both ways", "gpu table", "bytes/s"),
+        Column("nvlink_mean_bytes_per_s", Type.DOUBLE, "mean NVLink traffic, both ways", "gpu table", "bytes/s"),
+        Column("mem_used_min_bytes", Type.INT64, "least memory in use", "gpu table", "bytes", "1 byte"),
+        Column("mem_used_mean_bytes", Type.DOUBLE, "mean memory in use", "gpu table", "bytes"),
+        Column("mem_used_std_bytes", Type.DOUBLE, "standard deviation of the memory in use over the hour's rows", "gpu table", "bytes"),
         Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
-        Column("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
-        Column("energy_mj", Type.INT64, "energy counter's rise over the hour", "gpu table", "mJ", "1 mJ"),
+        Column("power_mean_w", Type.FLOAT, "mean power", "gpu table", "W"),
+        Column("power_max_w", Type.FLOAT, "largest power reading", "gpu table", "W"),
+        Column("energy_mj", Type.DOUBLE, "as in the ledger, over energy_ms", "gpu table", "mJ"),
+        Column("energy_ms", Type.INT32, "time for which the energy is known", "gpu table", "ms", "1 ms"),
+        Column("throttled_power_ms", Type.INT32, "time with clocks held down by power cap or power brake; null where no counter tells",
+               "gpu table", "ms", "1 ms"),
+        Column("throttled_thermal_ms", Type.INT32, "time with clocks held down by heat, in software or hardware; null where no counter tells",
+               "gpu table", "ms", "1 ms"),
+        Column("throttled_sync_ms", Type.INT32, "time with clocks held down by another GPU of the boost group", "gpu table", "ms", "1 ms"),
+        Column("throttled_known_ms", Type.INT32, "time over which the throttled_ counters were followed", "gpu table", "ms", "1 ms"),
+        Column("temperature_max_c", Type.INT16, "largest die temperature", "gpu table", "degC", "1 degC"),
+        Column("sm_clock_mean_mhz", Type.FLOAT, "mean SM clock", "gpu table", "MHz"),
+    ),
+)  # fmt: skip
+
+PROCESS_DAY = Table(
+    "process_day",
+    "one process on one GPU in one UTC day",
+    derived=True,
+    columns=(
+        Column("time", Type.TIMESTAMP, "first list of the day that names it", "process table", "UTC", "1 ms", key=True),
+        _HOST,
+        _GPU,
+        Column("end", Type.TIMESTAMP, "end of the interval of the last list that names it", "process table", "UTC", "1 ms"),
+        Column("last_listed", Type.TIMESTAMP, "the GPU's last list of the day: later than the process's last, it has ended",
+               "process table", "UTC", "1 ms"),
+        Column("pid", Type.INT32, "process id", "process table", key=True),
+        Column("started", Type.TIMESTAMP, "start of the process", "process table", "UTC", "10 ms"),
+        Column("kind", Type.STRING, "compute, graphics or mps", "process table", dictionary=True),
+        Column("user", Type.STRING, "login name", "process table", dictionary=True),
+        Column("command", Type.STRING, "command name", "process table", dictionary=True),
+        Column("arguments", Type.STRING, "command line, where it was recorded", "process table", dictionary=True),
+        Column("parent_pid", Type.INT32, "parent process at its last list (1: its own parent has ended)", "process table"),
+        Column("account", Type.STRING, "Slurm account or namespace", "process table", dictionary=True),
+        Column("job", Type.STRING, "as in the ledger", "process table", dictionary=True),
+        Column("container_id", Type.STRING, "container that the process runs in", "process table", dictionary=True),
+        Column("pod_labels", Type.STRING, "labels of the pod as a JSON object", "process table", dictionary=True),
+        Column("mem_used_max_bytes", Type.INT64, "largest device memory", "process table", "bytes", "1 byte"),
+        Column("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use; 100 is one CPU", "process table", "%"),
+        Column("cpu_util_max_pct", Type.DOUBLE, "largest CPU use", "process table", "%"),
+        Column("host_mem_max_bytes", Type.INT64, "largest resident host memory", "process table", "bytes", "1 byte"),
+        Column("list_count", Type.INT32, "lists that name it", "process table", "1", "1"),
+    ),
+)  # fmt: skip
+
+HOST_HOURLY = Table(
+    "host_hourly",
+    "one host in one hour; means over its rows",
+    derived=True,
+    columns=(
+        _HOUR,
+        _HOST,
+        Column("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use of the host, 100 is every CPU", "host table", "%"),
+        Column("cpu_count", Type.INT32, "logical CPUs", "host table", "1"),
+        Column("cpu_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for CPU", "host table", "%"),
+        Column("mem_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for memory", "host table", "%"),
+        Column("io_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for I/O", "host table", "%"),
+        Column("disk_read_mean_bytes_per_s", Type.DOUBLE, "mean read rate of all disks", "host table", "bytes/s"),
+        Column("disk_write_mean_bytes_per_s", Type.DOUBLE, "mean write rate of all disks", "host table", "bytes/s"),
+        Column("net_receive_mean_bytes_per_s", Type.DOUBLE, "mean receive rate of all network cards", "host table", "bytes/s"),
+        Column("net_transmit_mean_bytes_per_s", Type.DOUBLE, "mean transmit rate of all network cards", "host table", "bytes/s"),
+        Column("sample_count", Type.INT32, "rows of the host table", "host table", "1", "1"),
+    ),
+)  # fmt: skip
+
+SERVING_HOURLY = Table(
+    "serving_hourly",
+    "one model of one inference server on one GPU in one hour; means over the scrapes that answered",
+    derived=True,
+    columns=(
+        _HOUR,
+        _HOST,
+        _GPU,
+        Column("endpoint", Type.STRING, "address that was asked", "serving table", key=True, dictionary=True),
+        Column("model", Type.STRING, "model as the server names it", "serving table", key=True, dictionary=True),
+        Column("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table", dictionary=True),
+        Column("kv_cache_used_mean_ratio", Type.DOUBLE, "mean share of the KV cache in use", "serving table", "1"),
+        Column("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table", "1"),
+        Column("running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", "1"),
+        Column("waiting_requests_max", Type.DOUBLE, "longest queue", "serving table", "1"),
+        Column("requests_per_s_mean", Type.DOUBLE, "mean requests finished per second", "serving table", "1/s"),
+        Column("generated_tokens_per_s_mean", Type.DOUBLE, "mean generated tokens per second", "serving table", "1/s"),
+        Column("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
+        Column("failed_count", Type.INT32, "scrapes that did not", "serving table", "1", "1"),
+    ),
+)  # fmt: skip
+
+QUALITY = Table(
+    "quality",
+    "what was wrong with one GPU's rows of one day, with how many there were; none of them is used as a number",
+    derived=True,
+    columns=(
+        Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
+        _HOST,
+        Column("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True),
+        Column("kind", Type.STRING,
+               "util_out_of_range, negative_value, not_a_number, no_interval, duplicate_rows, overlapping_rows or counter_fell", _LEDGER, key=True,
+               dictionary=True),
+        Column("count", Type.INT64, "rows", _LEDGER, "1", "1"),
+        Column("example", Type.STRING, "the worst of them", _LEDGER),
     ),
 )  # fmt: skip
 
@@ -74,15 +258,19 @@ FINDING = Table(
     columns=(
         Column("time", Type.TIMESTAMP, "end of the window that the finding was computed over", "analytics", "UTC", "1 ms",
                key=True),
-        Column("finding_id", Type.STRING, "stable over weeks: from rule, host and subject (a holder or a GPU)", "analytics.findings", key=True),
+        Column("finding_id", Type.STRING, "stable over weeks: from rule, host and subject (a holder, a job or a GPU)", "analytics.findings", key=True),
         Column("rule", Type.STRING, "the rule that fired", "analytics.rules", dictionary=True),
+        Column("category", Type.STRING, "reclaim, right_size, efficiency, demand or coverage", "analytics.rules", dictionary=True),
         Column("gpus", Type.STRING_LIST, "UUIDs of the GPUs", "ledger"),
-        Column("host", Type.STRING, "host of the GPUs", "ledger", dictionary=True),
+        Column("host", Type.STRING, "host of the GPUs; several are joined by `+`", "ledger", dictionary=True),
         Column("holder", Type.STRING, "who holds or claims the GPUs", "ledger", dictionary=True),
+        Column("team", Type.STRING, "team of the holder", "owners file", dictionary=True),
+        Column("job", Type.STRING, "as in the ledger", "ledger", dictionary=True),
         Column("since", Type.TIMESTAMP, "when what the finding says began", "ledger", "UTC", "1 ms"),
         Column("gpu_hours", Type.DOUBLE, "GPU time that the finding is about, inside the window", "ledger", "h"),
         Column("energy_kwh", Type.DOUBLE, "energy spent in that time", "ledger", "kWh"),
         Column("cost", Type.DOUBLE, "price of that time; null while no price is known", "price table"),
+        Column("currency", Type.STRING, "currency of the cost", "price table", dictionary=True),
         Column("confidence", Type.STRING, "high, medium or low", "analytics.findings", dictionary=True),
         Column("failed_conditions", Type.STRING_LIST, "each condition for high confidence that failed, in words",
                "analytics.findings"),
@@ -90,7 +278,7 @@ FINDING = Table(
                "rule"),
         Column("evidence", Type.STRING, "the numbers and the interval that they cover, as JSON", "rule"),
         Column("next_command", Type.STRING, "what to type next; fallow never runs it", "rule"),
-        Column("status", Type.STRING, "new, notified, acknowledged, suppressed, closed or reversed", "analytics.findings",
+        Column("status", Type.STRING, "new, standing, notified, acknowledged, suppressed, closed or reversed", "analytics.findings",
                dictionary=True),
     ),
 )  # fmt: skip

@@ -315,5 +315,27 @@ CLAIM = Table(
         Column("account", Type.STRING, "account or namespace that it is charged to", "scheduler", dictionary=True),
         Column("name", Type.STRING, "the claim's own name", "scheduler", dictionary=True),
         Column("gpu_count", Type.INT32, "GPUs in the whole claim", "scheduler", "1", "1"),
+        Column("host_gpu_count", Type.INT32, "GPUs of the claim on this host, where `gpu` is null", "scheduler", "1", "1"),
+        Column("partition", Type.STRING, "partition, queue or node pool that it was placed in", "scheduler", dictionary=True),
+        Column("qos", Type.STRING, "quality of service or priority class", "scheduler", dictionary=True),
+        Column("state", Type.STRING, "the scheduler's word for how it stands or ended", "scheduler", dictionary=True),
+        Column("submitted", Type.TIMESTAMP, "when it was asked for", "scheduler", "UTC", "1 s"),
+        Column("planned_end", Type.TIMESTAMP, "when its time limit ends it at the latest", "scheduler", "UTC", "1 s"),
+    ),
+)  # fmt: skip
+
+ACTION = Table(
+    "action",
+    "what somebody did about a finding; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when", "`fallow findings`", "UTC", "1 ms", key=True),
+        Column("action_id", Type.STRING, "tells two actions of one moment apart", "`fallow findings`", key=True),
+        Column("finding_id", Type.STRING, "the finding", "`fallow findings`", key=True),
+        Column("kind", Type.STRING, "ack, suppress, reopen, notify or note", "`fallow findings`", dictionary=True),
+        Column("actor", Type.STRING, "who did it", "login name, or --as", dictionary=True),
+        Column("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
+        Column("expires", Type.TIMESTAMP, "end of the suppression; null: until reopened", "`fallow findings`", "UTC", "1 ms"),
+        Column("channel", Type.STRING, "where a notification went, such as an address", "`fallow report send`", dictionary=True),
     ),
 )  # fmt: skip

@@ -18,6 +18,7 @@ class Type(Enum):
     BOOL = "bool"
     STRING = "string"
     INT_LIST = "list<int32>"
+    DOUBLE_LIST = "list<double>"
     STRING_LIST = "list<string>"
 
 

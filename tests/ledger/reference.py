@@ -1,6 +1,7 @@
-"""The ledger's definition once more, as plainly as it can be said: loops over the samples of one GPU, no frames.
+"""The ledger's definition once more, as plainly as it can be said: loops over the samples of one host, no frames.
 
-Written from the design and docs/how-a-number-is-made.md, not from the code that it checks.
+Written from the design and docs/how-a-number-is-made.md, not from the code that it checks. The sums that a stretch rests
+on are the business of `duckdb_ledger`; MIG has tests of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,25 @@ from typing import TYPE_CHECKING, Any
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from analytics.ledger.settings import LedgerSettings
 
 Row = dict[str, Any]
 OUT_OF_ORDER = ("lost", "reset_required", "wedged", "driver_down")
+PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct")
+NEVER_NEGATIVE = ("mem_used_bytes", "power_w", "energy_mj")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a GPU was for, who had it, how that is known, for whom it is charged and under what name."""
+
+    kind: str
+    holder: str | None = None
+    source: str | None = None
+    account: str | None = None
+    job: str | None = None
 
 
 @dataclass(frozen=True)
@@ -31,20 +45,32 @@ class Piece:
     state: str
     holder: str | None = None
     source: str | None = None
+    account: str | None = None
+    job: str | None = None
     whole: tuple[int, int] = (0, 0)
 
 
 @dataclass
 class Sample:
-    """A row and the time that it stands for."""
+    """A row, the time that it stands for and what it says."""
 
     start: int
     end: int
-    kind: str
-    holder: str | None
-    source: str | None
+    use: Use
     zero: bool
-    util: Fraction
+    util: Fraction | None
+
+
+@dataclass
+class Stretch:
+    """Samples that follow one another in one state."""
+
+    gpu: str
+    start: int
+    end: int
+    state: str
+    use: Use
+    samples: list[Sample]
 
 
 def ledger(
@@ -53,28 +79,69 @@ def ledger(
     """Pieces of stretches and of spells at zero (gpu, start, end, spell start, spell end), both cut at midnight."""
     pieces: set[Piece] = set()
     spells: set[tuple[str, int, int, int, int]] = set()
-    for gpu in {row["gpu"] for row in gpu_rows if not row["gpu"].startswith("MIG-")}:
-        mine, lists, claimed = ([row for row in rows if row["gpu"] == gpu] for rows in (gpu_rows, process_rows, claims))
-        known = _samples(mine, lists, claimed, settings)
-        starts = [row["time"] + row["offset_ms"] for row in mine]
-        ends = [row["time"] + row["offset_ms"] + row["interval_ms"] for row in mine]
-        for piece in _stretches(gpu, known, (min(starts), max(ends)), settings):
-            for start, end in _days(piece.start, piece.end):
-                whole = (piece.start, piece.end)
-                pieces.add(Piece(gpu, start, end, piece.state, piece.holder, piece.source, whole))
-        for spell in _unbroken(known, lambda sample: (sample.zero,)):
+    for each in stretches(gpu_rows, process_rows, claims, settings):
+        use, whole = each.use, (each.start, each.end)
+        for start, end in days(each.start, each.end):
+            pieces.add(
+                Piece(each.gpu, start, end, each.state, use.holder, use.source, use.account, use.job, whole)
+            )  # fmt: skip
+    for gpu, known in _by_gpu(gpu_rows, process_rows, claims, settings):
+        for spell in _unbroken(known, lambda sample: sample.zero):
             if spell[0].zero:
                 first, last = spell[0].start, spell[-1].end
-                spells |= {(gpu, start, end, first, last) for start, end in _days(first, last)}
+                spells |= {(gpu, start, end, first, last) for start, end in days(first, last)}
     return pieces, spells
 
 
+def stretches(
+    gpu_rows: Sequence[Row], process_rows: Sequence[Row], claims: Sequence[Row], settings: LedgerSettings
+) -> list[Stretch]:
+    """Every stretch of every GPU."""
+    found = []
+    for gpu, known in _by_gpu(gpu_rows, process_rows, claims, settings):
+        mine = [row for row in map(believed, gpu_rows) if row is not None and row["gpu"] == gpu]
+        starts = [start_of(row) for row in mine]
+        ends = [start_of(row) + row["interval_ms"] for row in mine]
+        found += _stretches(gpu, known, (min(starts), max(ends)), settings)
+    return found
+
+
+def _by_gpu(
+    gpu_rows: Sequence[Row], process_rows: Sequence[Row], claims: Sequence[Row], settings: LedgerSettings
+) -> Iterable[tuple[str, list[Sample]]]:
+    rows = [row for row in map(believed, gpu_rows) if row is not None]
+    for gpu in sorted({row["gpu"] for row in rows}):
+        mine, lists, claimed = ([row for row in side if row["gpu"] == gpu] for side in (rows, process_rows, claims))
+        yield gpu, _samples(mine, lists, claimed, settings)
+
+
+def believed(row: Row) -> Row | None:
+    """The row without the values that cannot be; None for a row that stands for no time."""
+    if row["interval_ms"] is None or row["interval_ms"] <= 0:
+        return None
+    kept = dict(row)
+    for name, least, most in (
+        *((name, 0, 100.5) for name in PERCENTS),
+        *((name, 0, float("inf")) for name in NEVER_NEGATIVE),
+        ("gpu_util_coverage_ratio", 0, 1.01),
+    ):
+        value = kept.get(name)
+        if value is not None and not (least <= value <= most and value < float("inf")):
+            kept[name] = None
+    return kept
+
+
+def start_of(row: Row) -> int:
+    """When the row's time really began."""
+    return int(row["time"]) + int(row["offset_ms"])
+
+
 def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings: LedgerSettings) -> list[Sample]:
-    by_start = {}
+    by_start: dict[int, Row] = {}
     for row in rows:
         out = row["health"] in OUT_OF_ORDER
         if out or row["health"] == "asleep" or row["gpu_util_pct"] is not None or row["process_count"] == 0:
-            by_start[row["time"] + row["offset_ms"]] = row
+            by_start[start_of(row)] = row
     found = []
     for start, row in sorted(by_start.items()):
         later = [each for each in by_start if each > start]
@@ -83,48 +150,80 @@ def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings:
         util, highest = row["gpu_util_pct"], row.get("gpu_util_max_pct")
         sampled_zero = util is not None and highest == 0 and util < 0.5
         zero = not out and ((util == 0 and highest is None) or sampled_zero)
-        kind, holder, source = _use(start, row, lists, claims, settings, out=out, busy=util is not None and not zero)
-        found.append(Sample(start, end, kind, holder, source, zero, Fraction(util or 0)))
+        named = nearest_list(row["time"], lists)
+        use = _use(start, row, named, claims, settings, out=out, busy=util is not None and not zero)
+        found.append(Sample(start, end, use, zero, None if util is None else Fraction(util)))
     return found
 
 
 def _use(
-    start: int, row: Row, lists: list[Row], claims: list[Row], settings: LedgerSettings, *, out: bool, busy: bool
-) -> tuple[str, str | None, str | None]:
+    start: int, row: Row, named: list[Row], claims: list[Row], settings: LedgerSettings, *, out: bool, busy: bool
+) -> Use:
     """What the GPU was for, who had it and how that is known."""
-    claiming = [each for each in claims if each["time"] <= start and (each["end"] is None or start < each["end"])]
-    claimer = "+".join(sorted({each["user"] for each in claiming if each["user"] is not None})) or None
-    users = _users(row["time"], lists)
+    claiming = [each for each in claims if each["time"] <= start < _end_of(each, claims)]
+    users = joined(each["user"] for each in named)
     listed = row["process_count"] is not None and row["process_count"] > 0
     memory = row["process_count"] is None and (row.get("mem_used_bytes") or 0) > settings.held_min_bytes
     if out:
-        return "unavailable", None, None
+        return Use("unavailable")
     if not (listed or memory or busy):
         if claiming:
-            return "reserved", claimer, "claim"
+            return _claimed("reserved", claiming)
         nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None
-        return "free", None, "unwatched" if nothing_read and row["health"] != "asleep" else None
-    if listed and users is not None:
-        return "use", users, "process"
-    if claiming:
-        return "use", claimer, "claim"
-    return "use", None, "process" if listed else "memory" if memory else None
+        return Use("free", source="unwatched" if nothing_read and row["health"] != "asleep" else None)
+    if claiming and not (listed and users is not None):
+        return _claimed("use", claiming)
+    if not listed:
+        return Use("use", source="memory" if memory else None)
+    accounts = joined(
+        each.get("namespace") if each.get("slurm_account") is None else each["slurm_account"] for each in named
+    )
+    return Use("use", users, "process", accounts, joined(map(job_of, named)))
 
 
-def _users(time: int, lists: list[Row]) -> str | None:
-    """The users that the list before the row names, or the one after it, each good for three of its intervals."""
-    before = [each for each in lists if each["time"] <= time]
-    after = [each for each in lists if each["time"] >= time]
+def _end_of(claim: Row, claims: list[Row]) -> float:
+    """When a claim ended: a row that says so counts before one that does not, else the latest that it can have."""
+    same = [each for each in claims if (each["claim_id"], each["time"]) == (claim["claim_id"], claim["time"])]
+    ends = [each["end"] for each in same if each["end"] is not None]
+    return max(ends) if ends else min([each["planned_end"] for each in same if each.get("planned_end")] or [float("inf")])
+
+
+def _claimed(kind: str, claims: list[Row]) -> Use:
+    word = {"slurm": "slurm", "kubernetes": "pod"}
+    jobs = joined(f"{word.get(str(each.get('scheduler')), 'claim')}:{each['claim_id']}" for each in claims)
+    holder, account = (joined(each.get(name) for each in claims) for name in ("user", "account"))
+    return Use(kind, holder, "claim", account, jobs)
+
+
+def job_of(row: Row) -> str | None:
+    """What a process's work is called."""
+    if row.get("slurm_job_id") is not None:
+        return f"slurm:{row['slurm_job_id']}"
+    if row.get("pod") is not None:
+        return f"pod:{row.get('namespace') or 'default'}/{row['pod']}"
+    return None if row.get("ray_job_id") is None else f"ray:{row['ray_job_id']}"
+
+
+def joined(names: Iterable[str | None]) -> str | None:
+    """The names that are known, each once, in order."""
+    return "+".join(sorted({name for name in names if name is not None})) or None
+
+
+def nearest_list(time: int, lists: list[Row]) -> list[Row]:
+    """The processes of the list before the row, else of the one after it, on its day, each good for three of its intervals."""
+    today = [each for each in lists if each["time"] // DAY_MS == time // DAY_MS]
+    before = [each for each in today if each["time"] <= time]
+    after = [each for each in today if each["time"] >= time]
     for side, pick in ((before, max), (after, min)):
         if side:
             moment = pick(each["time"] for each in side)
             there = [each for each in side if each["time"] == moment]
             if abs(time - moment) <= 3 * max(each["interval_ms"] for each in there):
-                return "+".join(sorted({each["user"] for each in there if each["user"] is not None})) or None
-    return None
+                return there
+    return []
 
 
-def _unbroken(known: list[Sample], alike: Any) -> list[list[Sample]]:
+def _unbroken(known: list[Sample], alike: Callable[[Sample], object]) -> list[list[Sample]]:
     """Samples that are alike and follow each other without a gap."""
     groups: list[list[Sample]] = []
     for sample in known:
@@ -135,26 +234,33 @@ def _unbroken(known: list[Sample], alike: Any) -> list[list[Sample]]:
     return groups
 
 
-def _stretches(gpu: str, known: list[Sample], seen: tuple[int, int], settings: LedgerSettings) -> list[Piece]:
-    labelled: list[tuple[str, Sample]] = []
-    for spell in _unbroken(known, lambda each: (each.kind, each.holder, each.source, each.zero)):
+def _stretches(gpu: str, known: list[Sample], seen: tuple[int, int], settings: LedgerSettings) -> list[Stretch]:
+    labels: dict[int, str] = {}
+    for spell in _unbroken(known, lambda each: (each.use, each.zero)):
         long = spell[-1].end - spell[0].start >= settings.idle_after_ms
-        held = spell[0].kind == "use" and spell[0].zero and long
-        labelled += [("held" if held else "busy" if each.kind == "use" else each.kind, each) for each in spell]
-    labels = {id(each): label for label, each in labelled}
-    pieces = []
-    for group in _unbroken(known, lambda each: (labels[id(each)], each.holder, each.source)):
+        held = spell[0].use.kind == "use" and spell[0].zero and long
+        for each in spell:
+            labels[id(each)] = "held" if held else "busy" if each.use.kind == "use" else each.use.kind
+    found = []
+    for group in _unbroken(known, lambda each: (labels[id(each)], each.use)):
         first, start, end = group[0], group[0].start, group[-1].end
         state = labels[id(first)]
         if state == "busy":
-            mean = sum(each.util * (each.end - each.start) for each in group) / (end - start)
-            state = "low" if mean < Fraction(settings.low_below_pct) else "active"
-        pieces.append(Piece(gpu, start, end, state, first.holder, first.source))
-    edges = [(seen[0], seen[0]), *((each.start, each.end) for each in pieces), (seen[1], seen[1])]
+            state = _worked(group, settings)
+        found.append(Stretch(gpu, start, end, state, first.use, group))
+    edges = [(seen[0], seen[0]), *((each.start, each.end) for each in found), (seen[1], seen[1])]
     gaps = [(one[1], two[0]) for one, two in pairwise(edges) if one[1] < two[0]]
-    return pieces + [Piece(gpu, start, end, "unknown") for start, end in gaps]
+    return found + [Stretch(gpu, start, end, "unknown", Use("unknown"), []) for start, end in gaps]
 
 
-def _days(start: int, end: int) -> list[tuple[int, int]]:
+def _worked(group: list[Sample], settings: LedgerSettings) -> str:
+    """Low or active, by the mean over the time for which a utilization was measured; without any nobody can call it low."""
+    known = [(each.util, each.end - each.start) for each in group if each.util is not None]
+    mean = sum((util * weight for util, weight in known), Fraction(0)) / max(1, sum(weight for _, weight in known))
+    return "low" if known and mean < Fraction(settings.low_below_pct) else "active"
+
+
+def days(start: int, end: int) -> list[tuple[int, int]]:
+    """The span cut at every UTC midnight."""
     cuts = [start, *range((start // DAY_MS + 1) * DAY_MS, end, DAY_MS), end]
     return list(pairwise(cuts))

@@ -1,0 +1,81 @@
+"""Times of claims: epoch seconds, or ISO 8601 with or without an offset, and the hour that summer time repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.importers.times import parse_local
+
+UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
+"""How sources write that there is no such time."""
+
+_WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|[+-]\d{2}:?\d{2})$"
+_NUMBER = r"^\d{9,13}$"
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A column of times in epoch milliseconds, as the first and as the second pass through a repeated hour.
+
+    Both are null where there is no time (`absent`) and where the text is none, or one that summer time skips (`wrong`).
+    """
+
+    first: pl.Series
+    second: pl.Series
+    absent: pl.Series
+
+    @property
+    def wrong(self) -> pl.Series:
+        """Rows whose text is no time."""
+        return self.first.is_null() & ~self.absent
+
+    @property
+    def ambiguous(self) -> pl.Series:
+        """Rows that lie in an hour that the zone repeats."""
+        return (self.first != self.second).fill_null(value=False)
+
+
+def read_moments(text: pl.Series, zone: str) -> Moments:
+    """The moments that a column of text holds; times without an offset are the zone's local time.
+
+    Whole numbers are epoch seconds, or milliseconds from 13 digits on.
+    """
+    plain = text.cast(pl.String).fill_null("").str.strip_chars()
+    absent = plain.str.to_lowercase().is_in(UNKNOWN)
+    number = plain.str.contains(_NUMBER)
+    epoch = plain.set(~number, None).cast(pl.Int64)
+    epoch = (epoch * 1000).zip_with((epoch < 10**12).fill_null(value=True), epoch)
+    offset = plain.str.extract(_WITH_OFFSET, 2)
+    local = parse_local(plain.str.replace(_WITH_OFFSET, "$1").set(absent | number, None))
+    utc = local.dt.epoch("ms") - _offset_ms(offset)
+    first, second = (
+        epoch.zip_with(number, utc.zip_with(offset.is_not_null(), passed))
+        for passed in (
+            local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms"),
+            local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms"),
+        )
+    )
+    return Moments(first, second, absent)
+
+
+def _offset_ms(offset: pl.Series) -> pl.Series:
+    """`+05:30` as milliseconds; 0 for Z."""
+    signed = offset.str.replace(":", "").str.strip_prefix("+").cast(pl.Int64, strict=False).fill_null(0)  # 530
+    return (signed.abs() // 100 * 60 + signed.abs() % 100) * signed.sign() * 60_000
+
+
+def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:
+    """Both ends of claims: the passes through a repeated hour that fit the elapsed time, where it is known.
+
+    Else the first pass, and for an end that would lie before its start the second.
+    """
+    began, ended = start.first, end.first
+    later = (ended < began).fill_null(value=False)
+    ended = end.second.zip_with(later, ended)
+    if elapsed_ms is not None and (start.ambiguous | end.ambiguous).any():
+        for first, last in ((start.first, end.second), (start.second, end.second), (start.first, end.first)):
+            fits = (last - first == elapsed_ms).fill_null(value=False)
+            began, ended = first.zip_with(fits, began), last.zip_with(fits, ended)
+    return began, ended

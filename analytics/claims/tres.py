@@ -1,0 +1,63 @@
+"""What Slurm counts of a job: GPUs in TRES strings, time limits, and positions of GPUs on a node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)(?:\.\d+)?")
+_MIG = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
+_COUNT = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """How many GPUs (or MIG instances: the scheduler counts each as one) a job was given, and on how many nodes."""
+
+    count: int
+    nodes: int | None = None
+
+
+@lru_cache(maxsize=65_536)
+def gpus_of(tres: str) -> Gpus | None:
+    """What a TRES string such as `cpu=64,gres/gpu:h100=8,gres/gpu=8,node=2` counts; None for a job without GPUs.
+
+    `gres/gpu` is the sum of its types where both are there; where only types are, they are added up.
+
+    Raises:
+        ValueError: a count is no number.
+    """
+    whole: int | None = None
+    typed, nodes = 0, None
+    for entry in tres.split(","):
+        name, _, value = entry.strip().partition("=")
+        if name == "gres/gpu":
+            whole = _number(value, entry)
+        elif name.startswith("gres/gpu:"):
+            typed += _number(value, entry)
+        elif name == "node":
+            nodes = _number(value, entry)
+    count = typed if whole is None else whole
+    return Gpus(count, nodes) if count else None
+
+
+def is_mig(gres_type: str) -> bool:
+    """Whether a GRES type names a MIG profile, such as `a100_1g.10gb`."""
+    return _MIG.search(gres_type) is not None
+
+
+def _number(value: str, entry: str) -> int:
+    if not _COUNT.fullmatch(value):
+        raise ValueError(f"'{entry}' counts nothing")
+    return int(value)
+
+
+def duration_ms(text: str) -> int | None:
+    """Slurm's `[DAYS-][HOURS:]MINUTES:SECONDS`; None for UNLIMITED, Partition_Limit and the like."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or text.strip().isdecimal():
+        return None
+    days, first, second, seconds = found.groups()
+    hours, minutes = (first, second) if second is not None else (None, first)
+    return 1000 * (((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds))

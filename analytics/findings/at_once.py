@@ -1,0 +1,59 @@
+"""How many GPUs were in some state at once: the sweep behind demand, allocation and quota."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DIGITS = 6
+"""Shares of MIG instances are sevenths: what their sums are off by lies far below."""
+
+
+def hourly_most(
+    spans: pl.DataFrame, by: Sequence[str], since_ms: int, until_ms: int, *, weight: str = "gpu_share"
+) -> pl.DataFrame:
+    """The most GPUs at once in each hour: `by`, `time` (start of the hour) and `most`, sorted.
+
+    Every value of `by` gets all whole hours of the time, with 0 where it has no span.
+
+    Args:
+        spans: rows with `by`, `time`, `end` and the weight that each counts with; none may overlap itself on a GPU.
+        by: columns that tell apart what is counted apart.
+        since_ms: start of the time; hours that began before are left out.
+        until_ms: its end; the hour that holds it is left out.
+        weight: the column with the weights.
+    """
+    first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
+    hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
+    marks = spans.select(by).unique().join(hours, how="cross").with_columns(change=pl.lit(0.0))
+    inside = spans.filter((pl.col("end") > first_ms) & (pl.col("time") < last_ms) & (pl.col("end") > pl.col("time")))
+    begins = inside.select(*by, time=pl.max_horizontal("time", pl.lit(first_ms)), change=pl.col(weight).cast(pl.Float64))
+    ends = inside.select(*by, time="end", change=-pl.col(weight).cast(pl.Float64))
+    steps = pl.concat([marks, begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
+    level = pl.col("change").cum_sum()
+    return (
+        steps.with_columns(most=level.over(by) if by else level, time=pl.col("time") // HOUR_MS * HOUR_MS)
+        .filter(pl.col("time") < last_ms)
+        .group_by(*by, "time")
+        .agg(pl.col("most").max().round(_DIGITS))
+        .sort(*by, "time")
+    )
+
+
+def lasting_on(spans: pl.DataFrame, tail_ms: int) -> pl.DataFrame:
+    """Per GPU the time of its spans and `tail_ms` after each, put together where they touch: `gpu`, `time`, `end`, `gpu_share`."""
+    ordered = spans.select("gpu", "time", "gpu_share", end=pl.col("end") + tail_ms).sort("gpu", "time")
+    reach = pl.col("end").cum_max().over("gpu").shift(1)
+    apart = (pl.col("gpu") != pl.col("gpu").shift(1)) | (pl.col("time") > reach)
+    return (
+        ordered.with_columns(block=apart.fill_null(value=True).cum_sum())
+        .group_by("block", maintain_order=True)
+        .agg(pl.col("gpu").first(), pl.col("time").min(), pl.col("end").max(), pl.col("gpu_share").max())
+        .drop("block")
+    )

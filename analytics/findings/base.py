@@ -1,0 +1,100 @@
+"""What every rule does alike: putting a finding together from the stretches that it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.confidence import grade, observe, watched_enough
+from analytics.findings.model import Context, Evidence, Finding, Number, Rule, energy_kwh
+from analytics.ledger.summary import SILENT_AFTER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SPAN = pl.col("end") - pl.col("time")
+"""Milliseconds of a ledger row."""
+
+GPU_MS = SPAN * pl.col("gpu_share")
+"""GPU milliseconds of a ledger row: a MIG instance counts its share."""
+
+
+def finding_of(
+    context: Context,
+    rule: Rule,
+    stretches: pl.DataFrame,
+    *,
+    subject: str,
+    numbers: Mapping[str, Number],
+    failed: Sequence[Sequence[str]] = (),
+    next_command: str = "",
+    reclaimable_gpus: Sequence[str] = (),
+    holder: str | None = None,
+    since_ms: int | None = None,
+    gpus: Sequence[str] | None = None,
+    host: str | None = None,
+    notes: Sequence[str] = (),
+) -> Finding:
+    """A finding about some rows of `context.inside.stretches`, which must not be empty.
+
+    Hosts, GPUs, GPU time, energy, cost, team, job and the conditions that any rule can fail (coverage, history, gap-free
+    utilization) come from the rows; `failed` are the rule's own failed conditions.
+    """
+    uuids = tuple(sorted(stretches["gpu"].unique())) if gpus is None else tuple(gpus)
+    seen = observe(context, uuids, stretches)
+    accounts, jobs = (joined(stretches, name) for name in ("account", "job"))
+    cost = context.costs.of(stretches)
+    return Finding(
+        rule=rule.name,
+        category=rule.category,
+        sentence=rule.sentence,
+        subject=subject,
+        gpus=uuids,
+        host=joined(stretches, "host") or "" if host is None else host,
+        holder=holder,
+        since_ms=whole_number(stretches, pl.col("stretch_start").min()) if since_ms is None else since_ms,
+        gpu_ms=float(stretches.select(GPU_MS.sum()).item()),
+        energy_kwh=energy_kwh(stretches),
+        confidence=grade(watched_enough(seen), *map(list, failed)),
+        reclaimable_gpus=tuple(reclaimable_gpus),
+        evidence=Evidence(
+            whole_number(stretches, pl.col("time").min()),
+            whole_number(stretches, pl.col("end").max()),
+            {
+                **numbers,
+                "sample_count": whole_number(stretches, pl.col("sample_count").sum()),
+                "coverage": seen.coverage,
+            },
+        ),
+        next_command=next_command,
+        simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
+        team=context.owners.team(holder, accounts),
+        job=jobs,
+        cost=cost,
+        currency=context.costs.currency if cost is not None else None,
+        notes=tuple(notes),
+    )
+
+
+def joined(stretches: pl.DataFrame, column: str) -> str | None:
+    """The distinct values of a column, sorted and joined by `+`; None where there are none."""
+    return "+".join(stretches[column].drop_nulls().unique().sort()) or None
+
+
+def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
+    """One integer out of a frame; 0 for the sum or extreme of nothing."""
+    return int(frame.select(value).item() or 0)
+
+
+def still_going(context: Context, stretches: pl.DataFrame) -> tuple[str, ...]:
+    """The GPUs that were seen lately and whose last row of the window is among these: what is the case at its end."""
+    last = context.inside.stretches.group_by("gpu").agg(last_seen=pl.col("end").max())
+    alive = last.filter(pl.col("last_seen") > context.until_ms - SILENT_AFTER_MS)
+    ongoing = stretches.join(alive, on="gpu").filter(pl.col("end") == pl.col("last_seen"))
+    return tuple(sorted(ongoing["gpu"].unique()))
+
+
+def gpu_ms_of(stretches: pl.DataFrame) -> float:
+    """GPU milliseconds of the rows."""
+    return float(stretches.select(GPU_MS.sum()).item())

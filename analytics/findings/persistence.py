@@ -1,0 +1,201 @@
+"""How likely an idle spell lasts on: Kaplan-Meier over past spells of the holder, or of everybody where those are few.
+
+`S = P(spell >= age + 60 min | spell >= age)`. Whoever takes a GPU back wants to know it before the holder comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.findings.once import once
+from analytics.ledger.text import count, plain
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from analytics.findings.model import Context
+
+HORIZON_MS = HOUR_MS
+"""How much longer the spell has to last: long enough for somebody else to make use of it."""
+HISTORY_MS = 28 * DAY_MS
+SPELLS_MIN = 30
+"""Under so many spells of the holder's that lasted as long, those of the whole fleet are asked instead."""
+LIKELY_MIN = 0.5
+Z_90 = 1.6448536269514722
+"""Standard normal quantile of a two-sided 90 % interval."""
+TOGETHER_MS = MINUTE_MS
+"""GPUs that one holder left and took up again within so long of each other are one decision, not several."""
+
+_BLIND = ("unknown", "unavailable")
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How likely it is that a spell of some age lasts `HORIZON_MS` more, with its 90 % interval."""
+
+    age_ms: int
+    spell_count: int  # spells that lasted at least as long as the age
+    ended_count: int  # those of them that were seen to end before age + horizon
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Spells:
+    """Idle spells: length (so far), the age from which each was followed, and whether its end was seen."""
+
+    length_ms: NDArray[np.int64]
+    entry_ms: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+
+    def at_risk(self, ages_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many spells were followed at each age: begun to be followed before it and not over by then."""
+        lengths, entries = np.sort(self.length_ms), np.sort(self.entry_ms)
+        reached = len(lengths) - np.searchsorted(lengths, ages_ms, side="left")
+        later = len(entries) - np.searchsorted(entries, ages_ms, side="left")
+        return np.asarray(reached - later, np.int64)
+
+    def outlook(self, age_ms: int) -> Outlook:
+        """Kaplan-Meier's share of spells of that age that last `HORIZON_MS` more, and how far off it may be.
+
+        The interval is Wilson's score interval (1927) with an effective number in the place of n, after Rothman (J
+        Chronic Dis 1978, 31:557). The effective number is that of Peto's standard error (Br J Cancer 1977, 35:1):
+        spells at risk at the end over the share, which is the plain number where none was lost from sight.
+        """
+        within = self.ended & (self.length_ms >= age_ms) & (self.length_ms < age_ms + HORIZON_MS)
+        ages_ms, ends = np.unique(self.length_ms[within], return_counts=True)
+        share = float(np.prod(1 - ends / self.at_risk(ages_ms)))
+        begun, left = (int(number) for number in self.at_risk(np.array([age_ms, age_ms + HORIZON_MS])))
+        low, high = wilson(share, left / share if share else begun)
+        return Outlook(age_ms, begun, int(ends.sum()), share, low, high)
+
+    def oldest_age_ms(self, at_most_ms: int) -> int | None:
+        """The greatest age up to a limit that `SPELLS_MIN` spells reached; None where there are not so many."""
+        ages_ms = np.unique(np.append(self.length_ms[self.length_ms <= at_most_ms], at_most_ms))
+        enough = ages_ms[self.at_risk(ages_ms) >= SPELLS_MIN]
+        return int(enough[-1]) if len(enough) else None
+
+
+def wilson(share: float, number: float) -> tuple[float, float]:
+    """Wilson's score interval at 90 % for a share of so many; (0, 1) of nothing."""
+    if number <= 0:
+        return 0.0, 1.0
+    spread = Z_90**2 / number
+    middle = (share + spread / 2) / (1 + spread)
+    reach = Z_90 / (1 + spread) * math.sqrt(share * (1 - share) / number + spread / (4 * number))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+@dataclass(frozen=True)
+class Persistence:
+    """The idle spells of the last 28 days, all of them and by holder."""
+
+    fleet: Spells
+    holders: Mapping[str, Spells]
+
+    def outlook(self, whom: str, age_ms: int) -> tuple[Outlook | None, bool]:
+        """The outlook of a spell, and whether it rests on the whole fleet's.
+
+        Where even in the fleet few spells lasted as long, the greatest age that enough of them reached is judged: the
+        longer a spell has lasted, the likelier it lasts on. None where the fleet has too few spells of any age.
+        """
+        own = self.holders.get(whom)
+        if own is not None and int(own.at_risk(np.array([age_ms]))[0]) >= SPELLS_MIN:
+            return own.outlook(age_ms), False
+        age = self.fleet.oldest_age_ms(age_ms)
+        return (None if age is None else self.fleet.outlook(age)), True
+
+
+def persistence(context: Context) -> Persistence:
+    """The idle spells that were known at the window's end; computed once for each context."""
+    whole = context.whole.stretches
+    return once(whole, ("persistence", context.until_ms), lambda: _persistence(idle_spells(whole, context.until_ms)))
+
+
+def _persistence(spells: pl.DataFrame) -> Persistence:
+    by_holder = spells.sort("whom").partition_by("whom", as_dict=True, maintain_order=True)
+    return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
+
+
+def _spells(frame: pl.DataFrame) -> Spells:
+    return Spells(*(frame[name].to_numpy() for name in ("length_ms", "entry_ms", "ended")))
+
+
+def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
+    """Held spells that ran in the 28 days before `until_ms`: `whom`, `length_ms`, `entry_ms` and `ended`.
+
+    A spell that still runs, or that `unknown` or `unavailable` follows, has not ended: it is right-censored. One whose
+    beginning nobody saw has no known age and is left out. One that began before the 28 days is followed from the age that
+    it had then (delayed entry).
+    """
+    since_ms = until_ms - HISTORY_MS
+    held = (
+        stretches.filter((pl.col("state") == "held") & (pl.col("end") > since_ms))
+        .with_columns(whom=pl.coalesce("holder", "gpu"))
+        .group_by("host", "gpu", "stretch_start", "whom")
+        .agg(time=pl.col("time").min(), end=pl.col("end").max())
+    )
+    seen = stretches.filter(~pl.col("state").is_in(_BLIND))
+    ends = seen.select("host", "gpu", end="time", ended=pl.lit(value=True)).unique()
+    begun = held.join(seen.select("host", "gpu", time="end").unique(), on=("host", "gpu", "time"), how="semi")
+    followed = begun.join(ends, on=("host", "gpu", "end"), how="left").with_columns(
+        pl.col("ended").fill_null(value=False)
+    )
+    return _decisions(followed).select(
+        "whom",
+        length_ms=pl.col("end") - pl.col("time"),
+        entry_ms=pl.max_horizontal(pl.lit(0), since_ms - pl.col("time")),
+        ended="ended",
+    )
+
+
+def _decisions(spells: pl.DataFrame) -> pl.DataFrame:
+    """One spell of those that one holder began together and ended together, on however many GPUs."""
+
+    def gaps(name: str, *within: str) -> pl.Expr:
+        new = pl.any_horizontal(pl.col(each) != pl.col(each).shift(1) for each in within)
+        far = pl.col(name) - pl.col(name).shift(1) > TOGETHER_MS
+        return (new | far).fill_null(value=True).cum_sum()
+
+    begun = spells.sort("whom", "time", "end").with_columns(begun=gaps("time", "whom"))
+    both = begun.sort("begun", "end").with_columns(both=gaps("end", "begun"))
+    return both.group_by("both", maintain_order=True).agg(
+        pl.col("whom").first(), pl.col("time").min(), pl.col("end").max(), pl.col("ended").any()
+    )
+
+
+def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> list[str]:
+    """Failure to be likely to last: the lower end of the 90 % interval of S is below 0.5, or nothing is known of it."""
+    known = persistence(context)
+    outlook, pooled = known.outlook(holder or gpu, so_far_ms)
+    if outlook is None:
+        spells = count(len(known.fleet.length_ms), "idle spell")
+        return [f"{spells} of the whole fleet in 28 days: how long one lasts is not known, {SPELLS_MIN} are wanted"]
+    if outlook.low >= LIKELY_MIN:
+        return []
+    whose = "of the whole fleet" if pooled else f"of {plain(holder)}'s" if holder else "of this GPU's"
+    return [in_words(outlook, whose)]
+
+
+def in_words(outlook: Outlook, whose: str) -> str:
+    """The outlook as one sentence that can be checked against the ledger."""
+    age = format_duration(outlook.age_ms - outlook.age_ms % MINUTE_MS)
+    return (
+        f"of {count(outlook.spell_count, 'idle spell')} {whose} that lasted {age}, {outlook.ended_count} ended within the "
+        f"next hour: lasting 60 more minutes is {_floor(outlook.low)} to {outlook.high:.2f} likely (90 %), "
+        f"at least {LIKELY_MIN:.1f} is wanted"
+    )
+
+
+def _floor(share: float) -> str:
+    """Two digits, never rounded up to what it fell short of."""
+    return f"{math.floor(100 * share) / 100:.2f}"

@@ -1,0 +1,233 @@
+"""GPUs that work half the time because the CPU, the disks or the network cannot feed them faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.base import finding_of, joined
+from analytics.findings.confidence import known_holder
+from analytics.findings.looking import on_host
+from analytics.findings.work import serving_gpus, whole_hours, within_hours
+from fallow.clock import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.findings.model import Context, Finding, Number
+
+UTIL_FROM_PCT = 10.0
+UTIL_BELOW_PCT = 70.0
+CPU_FROM_PCT = 90.0
+CPU_PRESSURE_FROM_PCT = 40.0
+IO_PRESSURE_FROM_PCT = 20.0
+PLATEAU = 0.9
+PLATEAU_HOURS_MIN = 6
+RATE_MIN_BYTES_PER_S = 100e6
+CORES_MIN = 2
+CORES_NEAR_PCT = 7.0
+OFFLOAD_CPU_FROM_PCT = 300.0
+OFFLOAD_HOST_MEM_MIN = 0.8
+OFFLOAD_PCIE_FROM_BYTES_PER_S = 2e9
+SHARE_MIN = 0.5
+GAIN_MIN_PCT = 10.0
+GPU_HOURS_MIN = 24
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a GPU may wait for: the column that says so by hour, and what shows it on the host.
+
+    Of a `plateau` only the shape is known, not the limit: it counts where the GPU does better below it.
+    """
+
+    name: str
+    words: str
+    looks: tuple[str, ...]
+    plateau: bool = False
+
+
+RESOURCES = (
+    Resource("process", "the CPUs that the process may use", ("top", "-b", "-n", "1")),
+    Resource("cpu", "the host's CPUs", ("top", "-b", "-n", "1")),
+    Resource("io", "the disks", ("iostat", "-x", "5", "3")),
+    Resource("disk", "the disks", ("iostat", "-x", "5", "3"), plateau=True),
+    Resource("net", "the network", ("sar", "-n", "DEV", "5", "3"), plateau=True),
+)
+
+
+class InputStarved:
+    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+
+    name = "input_starved"
+    category = "efficiency"
+    sentence = "waited for input"
+    thresholds: Mapping[str, str] = {
+        "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
+        "cpu": f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time (saturation)",
+        "process": f"the process's CPU use flat within {CORES_NEAR_PCT:g} points of {CORES_MIN} or more whole CPUs (a quota; one busy CPU "
+        "proves nothing, for waiting for the GPU spins too)",
+        "io": f"some task waiting for I/O {IO_PRESSURE_FROM_PCT:g} % of the time (saturation)",
+        "plateau": f"disk or network rate within {1 - PLATEAU:.0%} of the host's own 99th percentile for {PLATEAU_HOURS_MIN} h and more, "
+        f"and the GPU {GAIN_MIN_PCT:g} points better below it",
+        "share": f"{SHARE_MIN:.0%} of the hours at middling utilization (what coincides less often is no cause)",
+        "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        hours = _hours(context)
+        if hours.is_empty():
+            return
+        for (work,), rows in hours.group_by("work", maintain_order=True):
+            resource = _limiting(rows)
+            if resource is not None:
+                yield self._finding(context, str(work), rows, resource)
+
+    def _finding(self, context: Context, work: str, rows: pl.DataFrame, resource: Resource) -> Finding:
+        starved = rows.filter(pl.col("middling") & pl.col(resource.name))
+        stretches = within_hours(context.inside.stretches, starved)
+        host, holder = str(starved["host"][0]), starved["holder"][0]
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=work,
+            numbers=_numbers(rows, starved, resource),
+            failed=[known_holder("process", holder), _doubts(context, rows, starved, resource)],
+            next_command=on_host(host, *resource.looks),
+            holder=holder,
+            since_ms=int(starved.select(pl.col("time").min()).item()),
+            notes=[
+                "CPU offload and data generation look alike: look at what the CPU does before adding loader workers"
+            ],
+        )
+
+
+def _hours(context: Context) -> pl.DataFrame:
+    """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
+    known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
+    hours = whole_hours(context, known).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    middling = pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT
+    named = hours.with_columns(
+        middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu"))
+    )  # fmt: skip
+    # most work never comes near: only what has the hours is looked at further
+    enough = named.filter((middling.sum() > GPU_HOURS_MIN).over("work"))
+    limits = enough.join(_host_limits(context), on=("host", "time"), how="left").join(
+        _process_limits(context), left_on=("host", "gpu", pl.col("time") // DAY_MS), right_on=("host", "gpu", "day"), how="left"
+    )  # fmt: skip
+    pcie = pl.col("pcie_mean_bytes_per_s") >= OFFLOAD_PCIE_FROM_BYTES_PER_S
+    offload = pl.col("offload").fill_null(value=False) & pcie.fill_null(value=True)
+    return limits.filter(~offload).with_columns(pl.col(each.name).fill_null(value=False) for each in RESOURCES)
+
+
+def _host_limits(context: Context) -> pl.DataFrame:
+    """Per host and hour: whether CPUs, I/O, disk rate and network rate were at a limit, and their numbers."""
+    hosts = context.rollups.hosts()
+    disk = (pl.col("disk_read_mean_bytes_per_s"), "disk")
+    net = (pl.col("net_receive_mean_bytes_per_s"), "net")
+    plateaus = [_plateau(rate).alias(name) for rate, name in (disk, net)]
+    cpu = (pl.col("cpu_util_mean_pct") >= CPU_FROM_PCT).fill_null(value=False) | (
+        pl.col("cpu_pressure_mean_pct") >= CPU_PRESSURE_FROM_PCT
+    ).fill_null(value=False)
+    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT).fill_null(value=False)
+    return hosts.with_columns(*plateaus, cpu=cpu, io=io).drop("sample_count", "cpu_count")
+
+
+def _plateau(rate: pl.Expr) -> pl.Expr:
+    """Hours near the host's own 99th percentile, where there are many of them and it is no mere trickle."""
+    top = rate.quantile(0.99).over("host")
+    near = (rate >= PLATEAU * top) & (top >= RATE_MIN_BYTES_PER_S)
+    return near.fill_null(value=False) & (near.sum().over("host") >= PLATEAU_HOURS_MIN)
+
+
+def _process_limits(context: Context) -> pl.DataFrame:
+    """Per host, GPU and day: whether the processes ran at a whole number of CPUs all day, and whether they look like offload."""
+    mean, most = pl.col("cpu_util_mean_pct"), pl.col("cpu_util_max_pct")
+    cores = (mean / 100).round()
+    at_limit = (
+        (cores >= CORES_MIN) & ((mean - 100 * cores).abs() <= CORES_NEAR_PCT) & (most <= 100 * cores + CORES_NEAR_PCT)
+    )
+    # optimizer states that were moved to the host: as much memory there as on the card, and the CPU computes on them
+    offload = (mean >= OFFLOAD_CPU_FROM_PCT) & (
+        pl.col("host_mem_max_bytes") >= OFFLOAD_HOST_MEM_MIN * pl.col("mem_used_max_bytes")
+    )
+    processes = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    return processes.group_by("host", "gpu", day=pl.col("time") // DAY_MS).agg(
+        process=at_limit.fill_null(value=False).any(),
+        offload=offload.fill_null(value=False).any(),
+        process_cpu_pct=mean.max(),
+    )
+
+
+def _limiting(rows: pl.DataFrame) -> Resource | None:
+    """The resource at its limit in most of the middling hours, if it explains them; None where none does."""
+    middling = rows.filter("middling")
+    best: tuple[int, Resource] | None = None
+    for resource in RESOURCES:
+        count = int(middling[resource.name].sum())
+        if count <= GPU_HOURS_MIN or count < SHARE_MIN * middling.height:
+            continue
+        gain = _gain_pct(rows, resource)
+        # where the GPU does no better without the limit, the limit is not the reason
+        if (gain is None and resource.plateau) or (gain is not None and gain < GAIN_MIN_PCT):
+            continue
+        if best is None or count > best[0]:
+            best = (count, resource)
+    return best[1] if best else None
+
+
+def _gain_pct(rows: pl.DataFrame, resource: Resource) -> float | None:
+    """By how much utilization is higher in hours without the limit; None without such hours."""
+    means = rows.group_by(resource.name).agg(pl.col("gpu_util_mean_pct").cast(pl.Float64).mean())
+    by_limit = dict(means.iter_rows())
+    return by_limit[False] - by_limit[True] if len(by_limit) == 2 else None  # with and without
+
+
+def _doubts(context: Context, rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> list[str]:
+    failed = []
+    if _gain_pct(rows, resource) is None:
+        failed.append(f"there is no hour in which {resource.words} were not at the limit, to compare with")
+    host = str(starved["host"][0])
+    there = context.inside.stretches.filter(pl.col("host") == host)
+    others = there.select(
+        pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(("low", "active"))).n_unique()
+    )
+    if others.item() > 1:
+        failed.append("other work runs on the same host: the load may be its")
+    cpu_pct = _known_max(starved, "process_cpu_pct")
+    if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
+        failed.append(f"the GPU's own process uses {cpu_pct:,.0f} % CPU: it may generate its data, not load it")
+    return failed
+
+
+def _known_max(rows: pl.DataFrame, column: str) -> float | None:
+    value = rows.select(pl.col(column).max()).item()
+    return None if value is None else float(value)
+
+
+def _numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Number]:
+    def mean(name: str) -> Number:
+        return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
+
+    clear = rows.filter(~pl.col(resource.name))
+    zero = starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item()
+    return {
+        "waits_for": resource.words,
+        "gpu_util_mean_pct": mean("gpu_util_mean_pct"),
+        "gpu_util_mean_otherwise_pct": clear.select(pl.col("gpu_util_mean_pct").cast(pl.Float64).mean()).item(),
+        "zero_share": zero,
+        "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
+        **{
+            name: mean(name)
+            for name in (
+                "process_cpu_pct", "cpu_util_mean_pct", "cpu_pressure_mean_pct", "io_pressure_mean_pct",
+                "disk_read_mean_bytes_per_s", "net_receive_mean_bytes_per_s", "pcie_mean_bytes_per_s",
+            )
+        },
+        "starved_gpu_hours": float(starved.height),
+        "jobs": joined(starved, "job"),
+    }  # fmt: skip

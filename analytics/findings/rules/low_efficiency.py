@@ -1,0 +1,100 @@
+"""Holders of many GPU-hours that use a quarter of them or less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.base import GPU_MS, finding_of
+from analytics.findings.looking import monitor_command
+from analytics.findings.work import OWNED
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.findings.model import Context, Finding
+
+EFFICIENCY_MAX = 0.25
+GPU_HOURS_MIN = 50
+FLEET_SHARE_MIN = 0.02
+TOP = 15
+KNOWN_MIN = 0.9
+
+
+class LowEfficiency:
+    """The largest holders whose GPUs are busy for at most a quarter of the time that they have them; one finding per holder."""
+
+    name = "low_efficiency"
+    category = "efficiency"
+    sentence = "used for a quarter of their time or less by one of the largest holders"
+    thresholds: Mapping[str, str] = {
+        "efficiency": f"utilization over allocated time of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield)",
+        "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
+        "share": f"at least {FLEET_SHARE_MIN:.0%} of all allocated GPU-hours (Job Defense Shield)",
+        "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        owned = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OWNED))
+        holders = _holders(owned)
+        low = holders.filter(
+            (pl.col("rank") <= TOP)
+            & (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
+            & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
+            & (pl.col("efficiency") <= EFFICIENCY_MAX)
+        )
+        for row in low.iter_rows(named=True):
+            yield self._finding(context, row, owned.filter(pl.col("holder") == row["holder"]), holders.height)
+
+    def _finding(
+        self, context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, holders: int
+    ) -> Finding:
+        holder, known = str(row["holder"]), float(row["known_share"])
+        host = str(stretches["host"][0])
+        failed = (
+            [f"utilization is known for {known:.0%} of it, {KNOWN_MIN:.0%} are wanted"] if known < KNOWN_MIN else []
+        )
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=holder,
+            numbers={
+                "efficiency": row["efficiency"],
+                "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
+                "rank_among_holders": f"{row['rank']} of {holders}",
+                "share_of_allocated_hours": row["fleet_share"],
+                "sm_active_mean_pct": row["sm_pct"],
+                "holder_source": str(stretches["holder_source"].drop_nulls().mode().sort()[0]),
+            },
+            failed=[failed],
+            next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+            holder=holder,
+            notes=[
+                "efficiency is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+            ],
+        )
+
+
+def _holders(owned: pl.DataFrame) -> pl.DataFrame:
+    """Per holder: GPU time, rank by it, share of all, efficiency over the time of known utilization, SM activity."""
+    share = pl.col("gpu_share")
+    known_ms = (pl.col("util_ms") * share).sum()
+    # null utilization is unknown and in neither sum; reserved time without a process is a measured zero
+    used_ms = (pl.col("gpu_util_mean_pct") / 100 * pl.col("util_ms") * share).sum()
+    sm_ms = GPU_MS.filter(pl.col("sm_active_mean_pct").is_not_null()).sum()
+    return (
+        owned.group_by("holder")
+        .agg(
+            gpu_ms=GPU_MS.sum(),
+            used_ms=used_ms,
+            efficiency=pl.when(known_ms > 0).then((used_ms / known_ms).clip(0, 1)),
+            known_share=known_ms / GPU_MS.sum(),
+            sm_pct=pl.when(sm_ms > 0).then((pl.col("sm_active_mean_pct") * GPU_MS).sum() / sm_ms),
+        )
+        .sort("gpu_ms", "holder", descending=(True, False))
+        .with_columns(rank=pl.int_range(1, pl.len() + 1), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
+    )

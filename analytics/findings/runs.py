@@ -1,0 +1,150 @@
+"""What ran on each GPU: one row per GPU, holder, account and job, with the time and the activity of it.
+
+A run is all that one workload did on one GPU inside the window; a job on four GPUs is four runs that know of one another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.findings.base import GPU_MS, SPAN
+from analytics.findings.once import once
+from analytics.findings.work import AT_WORK, one_job, programs, whole_hours
+from analytics.ledger.rollups import histogram_sums, percentile
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.findings.model import Context
+
+RUN = ("host", "gpu", "holder", "account", "job")
+"""What tells one run from another."""
+
+RUN_MIN_MS = 61 * MINUTE_MS
+"""Princeton's Job Defense Shield: shorter ones are tests."""
+RUN_MIN_GPU_MS = 24 * HOUR_MS
+"""Princeton's Job Defense Shield: below a GPU-day nobody need be written to."""
+
+RUN_THRESHOLDS = {
+    "run": "at least 61 min (Princeton Job Defense Shield)",
+    "gpu_hours": "more than 24 GPU-hours in the window (Princeton Job Defense Shield)",
+}
+
+_TOUCHED = 0.01
+"""Bytes per second over NVLink below this share of a GB are housekeeping."""
+
+
+@once
+def runs(context: Context) -> pl.DataFrame:
+    """One row per run: RUN and
+
+    `holder_source`, `gpu_ms`, `began` and `ended` (first and last moment, the start of the whole stretch included), `days`
+    (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`, `model`,
+    `card_bytes`, `whole_card` (no MIG instance and no split GPU), `single` (one holder, at most one job), `gpu_count`
+    (GPUs of the job or program that it is a part of) and `run` (a number).
+    """
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    several = pl.col("job").is_not_null() & ~one_job()
+    weight = pl.col("util_ms")
+    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
+    found = (
+        rows.with_columns(several=several | pl.col("holder_shares").is_not_null())
+        .group_by(RUN)
+        .agg(
+            holder_source=pl.col("holder_source").sort_by("time").last(),
+            gpu_ms=GPU_MS.sum(),
+            began=pl.col("stretch_start").min(),
+            ended=pl.col("end").max(),
+            days=(pl.col("time") // DAY_MS).n_unique(),
+            peak_bytes=pl.col("mem_used_max_bytes").max(),
+            util_mean_pct=(pl.col("gpu_util_mean_pct") * weight).sum() / weight.sum(),
+            util_max_pct=pl.col("gpu_util_max_pct").max(),
+            sm_mean_pct=(pl.col("sm_active_mean_pct") * sm_weight).sum() / sm_weight.sum(),
+            whole_card=(pl.col("gpu_share") == 1).all(),
+            single=~pl.col("several").any(),
+        )
+        .with_columns(pl.col("util_mean_pct", "sm_mean_pct").fill_nan(None))
+        .sort(*RUN, nulls_last=True)
+        .with_row_index("run")
+    )
+    return _part_of(context, found.join(_devices(context), on="gpu", how="left"))
+
+
+def _devices(context: Context) -> pl.DataFrame:
+    """Model and memory per GPU, as the inventory states them."""
+    devices = list(context.inventory.devices.values())
+    return pl.DataFrame(
+        {
+            "gpu": [each.gpu for each in devices],
+            "model": [each.model for each in devices],
+            "card_bytes": [each.mem_total_bytes for each in devices],
+        },
+        schema={"gpu": pl.String, "model": pl.String, "card_bytes": pl.Int64},
+    )
+
+
+def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The runs with `gpu_count`: a job's GPUs anywhere, a program's on its host; claimed ones count although nobody came."""
+    owned = context.inside.stretches.filter(pl.col("job").is_not_null())
+    jobs = owned.group_by("job").agg(job_gpus=pl.col("gpu").n_unique())
+    own = programs(context.rollups.processes()).filter(pl.col("end") > context.since_ms)
+    wide = own.with_columns(program_gpus=pl.col("gpu").n_unique().over("work"))
+    widest = wide.group_by("host", "gpu").agg(pl.col("program_gpus").max())
+    bare = pl.col("job").is_null()
+    return (
+        found.join(jobs, on="job", how="left")
+        .join(widest, on=("host", "gpu"), how="left")
+        .with_columns(gpu_count=pl.when(bare).then("program_gpus").otherwise("job_gpus").fill_null(1))
+        .drop("job_gpus", "program_gpus")
+    )
+
+
+@once
+def run_hours(context: Context) -> pl.DataFrame:
+    """Rows of `hourly` that lie wholly inside one run, with `run`."""
+    numbers = runs(context).select(*RUN, "run")
+    return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
+
+
+def worth_telling(found: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The runs that lasted, of holders for whom they come to more than RUN_MIN_GPU_MS within each value of `by`."""
+    lasted = found.filter(pl.col("ended") - pl.col("began") >= RUN_MIN_MS)
+    return lasted.filter(pl.col("gpu_ms").sum().over(*by) > RUN_MIN_GPU_MS)
+
+
+def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The window's ledger rows of some runs."""
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    return rows.join(found.select(RUN), on=RUN, how="semi", nulls_equal=True)
+
+
+def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
+    """The runs with `util_pct` and `sm_pct`: the percents that utilization and SM activity stay within for `share` of the time.
+
+    From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
+    point too low, so the next whole percent is taken, and 0 only where nothing ran at all.
+    """
+    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("gpu", "time", "run")
+    histograms = context.rollups.hourly("gpu_util_ms", "sm_active_ms")
+    with_run = histograms.join(hours, on=("gpu", "time"))
+    columns = {"util_pct": "gpu_util_ms", "sm_pct": "sm_active_ms"}
+    for name, column in columns.items():
+        found = found.join(_percentiles(with_run, column, name, share), on="run", how="left")
+    return found
+
+
+def _percentiles(hours: pl.DataFrame, column: str, name: str, share: float) -> pl.DataFrame:
+    sums = histogram_sums(hours, column, by="run")
+    values = {int(run): percentile(bins, share) for run, bins in sums.items()}
+    above = [None if value is None else min(value + (value > 0), 100.0) for value in values.values()]
+    return pl.DataFrame({"run": list(values), name: above}, schema={"run": pl.UInt32, name: pl.Float64})
+
+
+def weighted_quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    return float(ordered[max(int(np.ceil(share * len(ordered))) - 1, 0)])

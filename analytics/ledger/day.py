@@ -1,0 +1,125 @@
+"""One host's day: the pure, idempotent function from its files to its part of every derived table.
+
+It looks at no other host and no other day, so that any executor may run it, in any order, twice if need be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.claims.place import place
+from analytics.claims.spans import merged_spans
+from analytics.ledger.day_hosts import host_hours, serving_hours
+from analytics.ledger.day_hours import hours_of
+from analytics.ledger.day_lists import lists_of, process_day, read_listed
+from analytics.ledger.day_mig import Instance, shares_of
+from analytics.ledger.day_owners import Claimed, who_holds
+from analytics.ledger.day_pieces import find_pieces
+from analytics.ledger.day_rows import DayRows, read_day_rows
+from fallow import schema
+from fallow.clock import parse_day_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from analytics.ledger.settings import LedgerSettings
+    from fallow.lake import LakeFile
+
+SOURCES = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING)
+"""The tables that a part is made of, beside claims and the inventory."""
+
+PARTS = (
+    schema.LEDGER_PART, schema.SPELL_PART, schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_HOURLY,
+    schema.QUALITY,
+)  # fmt: skip
+"""The tables that a part has rows of."""
+
+_POLARS = {
+    schema.Type.TIMESTAMP: pl.Int64, schema.Type.INT16: pl.Int16, schema.Type.INT32: pl.Int32, schema.Type.INT64: pl.Int64,
+    schema.Type.FLOAT: pl.Float32, schema.Type.DOUBLE: pl.Float64, schema.Type.BOOL: pl.Boolean, schema.Type.STRING: pl.String,
+    schema.Type.INT_LIST: pl.List(pl.Int32), schema.Type.DOUBLE_LIST: pl.List(pl.Float64),
+    schema.Type.STRING_LIST: pl.List(pl.String),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HostDay:
+    """What one host's day is made of: its files by table, and the claims and MIG instances that may concern it.
+
+    `claims` are spans as of `analytics.claims.spans`, `unplaced` the claims of which only a count of GPUs is known.
+    """
+
+    host: str
+    date: str
+    files: Mapping[str, Sequence[LakeFile]]
+    claims: pl.DataFrame
+    unplaced: pl.DataFrame
+    instances: Mapping[str, Instance]
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Changes whenever the part would, with the same method and settings."""
+        files = sorted((file.key, file.size_bytes, file.version) for table in self.files.values() for file in table)
+        claims = [frame.rows() for frame in (self.claims, self.unplaced) if len(frame)]
+        return (files, claims, sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items()))
+
+
+def build_day(day: HostDay, settings: LedgerSettings) -> dict[str, pl.DataFrame]:
+    """Rows of every table of PARTS by its name, times as integer milliseconds.
+
+    Raises BrokenFileError and SchemaVersionError, each naming the file.
+    """
+    rows = read_day_rows(day.files.get("gpu", ()))
+    listed = read_listed(day.files.get("process", ()), rows.names)
+    lists = lists_of(listed)
+    shares = shares_of(rows, day.instances)
+    processes = process_day(listed, rows.names, _last_listed(rows))
+    held = who_holds(rows, lists, Claimed.of(_claims(day, processes), rows.names), shares.split, settings)
+    found = find_pieces(rows, held, shares, lists, settings)
+    frames = {
+        "ledger_part": found.pieces,
+        "spell_part": found.spells,
+        "hourly": hours_of(rows, held),
+        "process_day": processes,
+        "host_hourly": host_hours(day.files.get("host", ())),
+        "serving_hourly": serving_hours(day.files.get("serving", ())),
+        "quality": _quality(rows, day.date),
+    }
+    return {table.name: typed(frames[table.name], table, day.host) for table in PARTS}
+
+
+def _claims(day: HostDay, processes: pl.DataFrame) -> pl.DataFrame:
+    """The spans, with those claims that the day's own processes put on a GPU."""
+    if day.unplaced.is_empty():
+        return day.claims
+    work = processes.select("gpu", "time", "end", "job", host=pl.lit(day.host, pl.String))
+    return merged_spans(day.claims, place(day.unplaced, {}, work).placed)
+
+
+def typed(frame: pl.DataFrame, table: schema.Table, host: str | None = None) -> pl.DataFrame:
+    """The frame with the table's columns in its order and types; columns that it lacks are null."""
+    if host is not None:
+        frame = frame.with_columns(host=pl.lit(host, pl.String))
+    return frame.select(
+        (pl.col(column.name) if column.name in frame.columns else pl.lit(None).alias(column.name)).cast(_POLARS[column.type])
+        for column in table.columns
+    )
+
+
+def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """When each GPU's processes were last known, by a row that says how many there were."""
+    last = np.full(len(rows.names), -1, np.int64)
+    known = rows.process_count >= 0
+    np.maximum.at(last, rows.gpu[known], rows.time[known])
+    return last
+
+
+def _quality(rows: DayRows, date: str) -> pl.DataFrame:
+    day_ms = parse_day_ms(date)
+    return pl.DataFrame(
+        [{"time": day_ms, "gpu": each.gpu, "kind": each.kind, "count": each.count, "example": each.example} for each in rows.defects],
+        schema={"time": pl.Int64, "gpu": pl.String, "kind": pl.String, "count": pl.Int64, "example": pl.String},
+    )

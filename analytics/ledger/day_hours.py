@@ -1,0 +1,146 @@
+"""`hourly` of one host-day: per GPU and hour what stretches cannot keep, with histograms that merge by adding.
+
+A row counts in the hour in which it starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.ledger.day_rows import THROTTLED
+from analytics.ledger.rollups import BINS
+from fallow import schema
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from analytics.ledger.columns import Floats
+    from analytics.ledger.day_owners import Held
+    from analytics.ledger.day_rows import DayRows
+
+_MEANS = {
+    "dram_active_mean_pct": "dram_active_pct",
+    "tensor_active_mean_pct": "tensor_active_pct",
+    "power_mean_w": "power_w",
+    "sm_clock_mean_mhz": "sm_clock_mhz",
+}
+_TRAFFIC = {
+    "pcie_mean_bytes_per_s": ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
+    "nvlink_mean_bytes_per_s": ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
+}
+
+
+def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
+    """The hours with the columns of `hourly` but host."""
+    names = [name for name in schema.HOURLY.names if name != "host"]
+    if not len(rows):
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.Null))
+    hour = rows.start // HOUR_MS
+    new = (rows.gpu[1:] != rows.gpu[:-1]) | (hour[1:] != hour[:-1])
+    groups = _Groups(np.flatnonzero(np.concatenate(([True], new))), np.concatenate(([0], np.cumsum(new))), rows)
+    util = np.where(held.measured, rows.floats["gpu_util_pct"], np.nan)
+    sm = rows.floats["sm_active_pct"]
+    table: dict[str, object] = {
+        "time": hour[groups.starts] * HOUR_MS,
+        "gpu": pl.Series([rows.names[code] for code in rows.gpu[groups.starts]], dtype=pl.String),
+        "observed_ms": groups.known_ms(util, rows.weight),
+        "zero_ms": groups.total(np.where(held.zero, rows.weight, 0)),
+        "process_ms": groups.total(np.where(rows.process_count > 0, rows.weight, 0)),
+        "gpu_util_mean_pct": groups.mean(util, rows.weight),
+        "gpu_util_ms": groups.histogram(util, rows.weight),
+        "sm_active_mean_pct": groups.mean(sm, rows.weight),
+        "sm_active_ms": groups.histogram(sm, rows.weight),
+        **{name: groups.mean(rows.floats[source], rows.span) for name, source in _MEANS.items()},
+        **{
+            name: groups.mean(rows.floats[first] + rows.floats[second], rows.span)
+            for name, (first, second) in _TRAFFIC.items()
+        },
+        **_memory(groups, rows),
+        "power_max_w": groups.largest(rows.floats["power_w"]),
+        **_energy(groups, rows),
+        **_throttled(groups, rows),
+        "temperature_max_c": groups.largest(rows.floats["temperature_c"]),
+    }
+    frame = pl.DataFrame({name: table[name] for name in names})
+    return frame.with_columns(
+        pl.col(name).fill_nan(None) for name, kind in frame.schema.items() if kind in (pl.Float64, pl.Float32)
+    )
+
+
+class _Groups:
+    """Sums over the rows of each GPU-hour; `number` is each row's group."""
+
+    def __init__(self, starts: NDArray[np.intp], number: NDArray[np.intp], rows: DayRows) -> None:
+        self.starts, self.number = starts, number
+        self._rows = rows
+
+    def total(self, values: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(np.add.reduceat(values, self.starts), np.float64)
+
+    def known_ms(self, values: Floats, weight: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.total(np.where(np.isnan(values), 0, weight))
+
+    def mean(self, values: Floats, weight: NDArray[np.int64]) -> Floats:
+        """Weighted by time; NaN where nothing is known."""
+        known = ~np.isnan(values)
+        if not known.any():
+            return np.full(len(self.starts), np.nan)
+        known_ms = self.total(np.where(known, weight, 0))
+        total = self.total(np.where(known, values, 0.0) * weight)
+        return np.divide(total, known_ms, out=np.full(len(known_ms), np.nan), where=known_ms > 0)
+
+    def largest(self, values: Floats) -> Floats:
+        return np.asarray(np.fmax.reduceat(values, self.starts), np.float64)
+
+    def smallest(self, values: Floats) -> Floats:
+        return np.asarray(np.fmin.reduceat(values, self.starts), np.float64)
+
+    def histogram(self, values: Floats, weight: NDArray[np.int64]) -> pl.Series:
+        """Milliseconds at each whole percent; null where nothing is known."""
+        known = np.flatnonzero(~np.isnan(values))
+        count = len(self.starts)
+        bins = self.number[known] * BINS + np.minimum(values[known].astype(np.int64), BINS - 1)
+        times = np.bincount(bins, weights=weight[known], minlength=count * BINS).reshape(count, BINS)
+        series = pl.Series(times.astype(np.int32)).cast(pl.List(pl.Int32))
+        there = np.zeros(count, bool)
+        there[self.number[known]] = True
+        if there.all():
+            return series
+        return pl.select(pl.when(pl.Series(there)).then(series)).to_series()
+
+
+def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
+    used = rows.floats["mem_used_bytes"]
+    mean, square = groups.mean(used, rows.span), groups.mean(used * used, rows.span)
+    return {
+        "mem_used_min_bytes": groups.smallest(used),
+        "mem_used_mean_bytes": mean,
+        "mem_used_std_bytes": np.sqrt(np.maximum(square - mean * mean, 0.0)),
+        "mem_used_max_bytes": groups.largest(used),
+    }
+
+
+def _energy(groups: _Groups, rows: DayRows) -> dict[str, object]:
+    risen = rows.rates["energy_mj"]
+    watts = np.where(np.isnan(risen), rows.floats["power_w"], risen)
+    known_ms = groups.known_ms(watts, rows.span)
+    energy = groups.total(np.where(np.isnan(watts), 0.0, watts) * rows.span)
+    return {"energy_mj": np.where(known_ms > 0, energy, np.nan), "energy_ms": known_ms}
+
+
+def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
+    """Milliseconds of each kind of throttling; the counters of one kind add up, for they tell of causes apart."""
+    found: dict[str, object] = {}
+    followed = np.zeros(len(groups.starts))
+    for kind, names in THROTTLED.items():
+        rates = [rows.rates[name] for name in names]
+        known = ~np.all([np.isnan(rate) for rate in rates], axis=0)
+        known_ms = groups.total(np.where(known, rows.span, 0))
+        total = groups.total(np.minimum(np.nansum(rates, axis=0), 1.0) * rows.span)
+        found[f"throttled_{kind}_ms"] = np.where(known_ms > 0, total, np.nan)
+        followed = np.maximum(followed, known_ms)
+    return found | {"throttled_known_ms": followed}

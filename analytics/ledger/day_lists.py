@@ -1,0 +1,290 @@
+"""The process lists of one host and one UTC day: whom each row of a GPU goes by, and each process over the day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.ledger.columns import NONE, Columns, Strings
+from analytics.ledger.settings import GAP_INTERVALS
+from fallow import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from analytics.ledger.columns import Codes, Floats, Ints
+    from analytics.ledger.day_rows import DayRows
+    from fallow.lake import LakeFile
+
+COLUMNS = (
+    "gpu", "time", "interval_ms", "pid", "started", "kind", "user", "command", "arguments", "parent_pid", "pod", "namespace",
+    "slurm_job_id", "slurm_account", "ray_job_id", "container_id", "pod_labels", "mem_used_bytes", "cpu_util_pct",
+    "host_mem_bytes",
+)  # fmt: skip
+
+_KEY_BITS = 44
+"""Milliseconds of some centuries: a GPU's code above them makes one sortable number of GPU and time."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom some time of a GPU belongs to; names joined by `+`, None unknown."""
+
+    holder: str | None = None
+    account: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Process lists by GPU and time: `key` sorts them, `owner` says who is on each, as a code into `owners`.
+
+    `users` holds, for each list that several users share, how many processes each of them has there.
+    """
+
+    key: Ints
+    time: Ints
+    reach: Ints
+    owner: NDArray[np.intp]
+    owners: tuple[Owner, ...]
+    users: dict[int, dict[str, int]]
+
+    def of_rows(self, rows: DayRows) -> NDArray[np.intp]:
+        """The list that each row goes by, NONE for none.
+
+        The last one at or before the row's time, else the first one after; a list is good for three of its own intervals.
+        """
+        if not len(self.key):
+            return np.full(len(rows), NONE, np.intp)
+        wanted = sort_key(rows.gpu, rows.time)
+        before = np.searchsorted(self.key, wanted, side="right") - 1
+        after = np.minimum(before + 1, len(self.key) - 1)
+        near_before = (before >= 0) & self._near(before, rows, 1)
+        near_after = self._near(after, rows, -1)
+        return np.where(near_before, before, np.where(near_after, after, NONE))
+
+    def _near(self, at: NDArray[np.intp], rows: DayRows, sign: int) -> NDArray[np.bool_]:
+        distance = sign * (rows.time - self.time[at])
+        same = (self.key[at] >> _KEY_BITS) == rows.gpu
+        return np.asarray(same & (distance >= 0) & (distance <= self.reach[at]), bool)
+
+
+def sort_key(gpu: Codes, time: Ints) -> Ints:
+    """One number that sorts by GPU, then by time."""
+    return (gpu.astype(np.int64) << _KEY_BITS) + time
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The rows of the process table that name a GPU of the day, sorted by GPU, time and process."""
+
+    gpu: Codes
+    time: Ints
+    interval: Ints
+    integers: dict[str, Ints]
+    floats: dict[str, Floats]
+    texts: dict[str, Strings]
+    job: Strings
+    account: Strings
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.time)
+
+
+def read_listed(files: Iterable[LakeFile], gpus: Sequence[str]) -> Listed:
+    """The rows of these `process` files; raises BrokenFileError and SchemaVersionError."""
+    return listed(Columns(files, schema.PROCESS, COLUMNS), gpus)
+
+
+def listed(columns: Columns, gpus: Sequence[str]) -> Listed:
+    """The rows of some columns named COLUMNS, those on other GPUs left out."""
+    uuids = columns.strings("gpu")
+    order = {name: code for code, name in enumerate(gpus)}
+    codes = np.array([*(order.get(name, NONE) for name in uuids.names), NONE], np.int32)[uuids.codes]
+    time, pid = columns.ints("time"), columns.ints("pid")
+    started = columns.ints("started")
+    rows = np.flatnonzero(codes != NONE)
+    key = sort_key(codes[rows], time[rows])
+    if (np.diff(key) < 0).any():
+        rows = rows[np.lexsort((started[rows], pid[rows], key))]
+    texts = {
+        name: columns.strings(name).take(rows)
+        for name in COLUMNS
+        if name != "gpu" and schema.PROCESS.column(name).type is schema.Type.STRING
+    }
+    return Listed(
+        gpu=codes[rows],
+        time=time[rows],
+        interval=columns.ints("interval_ms", 0)[rows],
+        integers={"pid": pid[rows], "started": started[rows]}
+        | {name: columns.ints(name)[rows] for name in ("parent_pid", "mem_used_bytes", "host_mem_bytes")},
+        floats={"cpu_util_pct": columns.floats("cpu_util_pct")[rows]},
+        texts=texts,
+        job=_jobs(texts),
+        account=_first_known(texts["slurm_account"], texts["namespace"]),
+    )
+
+
+def _jobs(texts: dict[str, Strings]) -> Strings:
+    """slurm:ID, else pod:NAMESPACE/POD, else ray:ID."""
+    return _first_known(
+        _prefixed("slurm:", texts["slurm_job_id"]), _pods(texts["namespace"], texts["pod"]), _prefixed("ray:", texts["ray_job_id"])
+    )  # fmt: skip
+
+
+def _prefixed(prefix: str, values: Strings) -> Strings:
+    return Strings(values.codes, tuple(prefix + name for name in values.names))
+
+
+def _pods(namespaces: Strings, pods: Strings) -> Strings:
+    if not pods.names:
+        return pods
+    pairs = namespaces.codes.astype(np.int64) * len(pods.names) + pods.codes
+    unique, codes = np.unique(np.where(pods.codes == NONE, np.int64(-(2**40)), pairs), return_inverse=True)
+    names = []
+    for pair in unique:
+        space, pod = divmod(int(pair), len(pods.names))
+        known = pair != -(2**40)
+        names.append(f"pod:{namespaces.names[space] if space >= 0 else 'default'}/{pods.names[pod]}" if known else "")
+    none = len(unique) and unique[0] == -(2**40)
+    return Strings((codes - (1 if none else 0)).astype(np.int32), tuple(names[1:] if none else names))
+
+
+def _first_known(*columns: Strings) -> Strings:
+    """The first column that is not null, row by row."""
+    names: list[str] = []
+    codes = np.full(len(columns[0].codes), NONE, np.int32)
+    for column in columns:
+        mine = (codes == NONE) & (column.codes != NONE)
+        codes[mine] = column.codes[mine] + len(names)
+        names += column.names
+    return Strings(codes, tuple(names))
+
+
+def lists_of(rows: Listed) -> Lists:
+    """The lists that these rows make up: one per GPU and time."""
+    if not len(rows):
+        none = np.zeros(0, np.int64)
+        return Lists(none, none, none, np.zeros(0, np.intp), (), {})
+    key = sort_key(rows.gpu, rows.time)
+    starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    number = np.cumsum(np.concatenate(([0], (key[1:] != key[:-1]).astype(np.intp))))
+    combination, first_row = _combinations(rows)
+    owner, owners = _owners(rows, combination, first_row, starts, number)
+    several = {code for code, each in enumerate(owners) if each.holder and "+" in each.holder}
+    return Lists(
+        key=key[starts],
+        time=rows.time[starts],
+        reach=np.maximum.reduceat(rows.interval, starts) * GAP_INTERVALS,
+        owner=owner,
+        owners=owners,
+        users=_user_counts(rows, starts, owner, several) if several else {},
+    )
+
+
+def _combinations(rows: Listed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Each row's (user, account, job) as a code, and a row that has it."""
+    packed = rows.texts["user"].codes.astype(np.int64) + 1
+    for part in (rows.account, rows.job):
+        packed = packed * (len(part.names) + 1) + part.codes + 1
+    if (packed == packed[0]).all():
+        return np.zeros(len(packed), np.intp), np.zeros(1, np.intp)
+    _, first, codes = np.unique(packed, return_index=True, return_inverse=True)
+    return codes, first
+
+
+def _owners(
+    rows: Listed, combination: NDArray[np.intp], first_row: NDArray[np.intp], starts: NDArray[np.intp], number: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], tuple[Owner, ...]]:  # fmt: skip
+    """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
+    order = np.lexsort((combination, number))
+    sorted_number, sorted_combination = number[order], combination[order]
+    again = np.concatenate(
+        ([False], (np.diff(sorted_number) == 0) & (np.diff(sorted_combination) == 0))
+    )
+    prints = np.random.default_rng(0).integers(1, 2**63, len(first_row), dtype=np.uint64)
+    values = np.where(again, np.uint64(0), prints[sorted_combination])
+    list_starts = np.flatnonzero(np.concatenate(([True], np.diff(sorted_number) > 0)))
+    _, first_list, codes = np.unique(np.add.reduceat(values, list_starts), return_index=True, return_inverse=True)
+    ends = np.append(starts[1:], len(rows))
+    owners: dict[Owner, int] = {}
+    renumbered = np.empty(len(first_list), np.intp)
+    for code, at in enumerate(first_list):
+        chosen = np.unique(combination[starts[at] : ends[at]])
+        owner = Owner(*(_joined(part, first_row[chosen]) for part in (rows.texts["user"], rows.account, rows.job)))
+        renumbered[code] = owners.setdefault(owner, len(owners))
+    return renumbered[codes], tuple(owners)
+
+
+def _joined(values: Strings, rows: NDArray[np.intp]) -> str | None:
+    names = {values.names[code] for code in values.codes[rows] if code != NONE}
+    return "+".join(sorted(names)) or None
+
+
+def _user_counts(
+    rows: Listed, starts: NDArray[np.intp], owner: NDArray[np.intp], several: set[int]
+) -> dict[int, dict[str, int]]:
+    users = rows.texts["user"]
+    ends = np.append(starts[1:], len(rows))
+    found = {}
+    for at in np.flatnonzero(np.isin(owner, list(several))):
+        codes = users.codes[starts[at] : ends[at]]
+        counts = np.bincount(codes[codes != NONE], minlength=len(users.names))
+        found[int(at)] = {users.names[code]: int(counts[code]) for code in np.flatnonzero(counts)}
+    return found
+
+
+def process_day(rows: Listed, gpus: Sequence[str], last_listed: Ints) -> pl.DataFrame:
+    """The day's processes with the columns of `process_day` but host; `last_listed` says when each GPU's list was last known."""
+    names = [name for name in schema.PROCESS_DAY.names if name != "host"]
+    if not len(rows):
+        return pl.DataFrame(schema={name: _POLARS[schema.PROCESS_DAY.column(name).type] for name in names})
+    order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))
+    keys = (rows.gpu[order], rows.integers["pid"][order], rows.integers["started"][order])
+    new = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    starts = np.flatnonzero(np.concatenate(([True], new)))
+    last = order[np.append(starts[1:], len(order)) - 1]
+    cpu = rows.floats["cpu_util_pct"][order]
+    known = ~np.isnan(cpu)
+    lists = np.diff(np.append(starts, len(order)))
+    gpu = rows.gpu[last]
+    text = {name: rows.texts[name] for name in ("kind", "user", "command", "arguments", "container_id", "pod_labels")}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.add.reduceat(np.where(known, cpu, 0), starts) / np.add.reduceat(known.astype(np.int64), starts)
+    frame = pl.DataFrame(
+        {
+            "time": np.minimum.reduceat(rows.time[order], starts),
+            "gpu": [gpus[code] for code in gpu],
+            "end": rows.time[last] + rows.interval[last],
+            "last_listed": np.maximum(last_listed[gpu], rows.time[last]),
+            "pid": rows.integers["pid"][last].astype(np.int32),
+            "started": rows.integers["started"][last],
+            "parent_pid": rows.integers["parent_pid"][last].astype(np.int32),
+            **{name: values.take(last).known() for name, values in text.items()},
+            "account": rows.account.take(last).known(),
+            "job": rows.job.take(last).known(),
+            "mem_used_max_bytes": np.maximum.reduceat(rows.integers["mem_used_bytes"][order], starts),
+            "cpu_util_mean_pct": mean,
+            "cpu_util_max_pct": np.fmax.reduceat(cpu, starts),
+            "host_mem_max_bytes": np.maximum.reduceat(rows.integers["host_mem_bytes"][order], starts),
+            "list_count": lists.astype(np.int32),
+        },
+        schema_overrides={name: pl.String for name in (*text, "account", "job")},
+    )
+    unknown = ("started", "parent_pid", "mem_used_max_bytes", "host_mem_max_bytes")
+    return frame.with_columns(
+        *(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in unknown),
+        pl.col("cpu_util_mean_pct", "cpu_util_max_pct").fill_nan(None),
+    ).select(names)
+
+
+_POLARS = {
+    schema.Type.TIMESTAMP: pl.Int64, schema.Type.INT32: pl.Int32, schema.Type.INT64: pl.Int64, schema.Type.DOUBLE: pl.Float64,
+    schema.Type.STRING: pl.String,
+}  # fmt: skip

@@ -1,0 +1,151 @@
+"""Whose each row of a GPU is: its processes' users, else who claims it, else only that memory is in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analytics.ledger.columns import NONE
+from analytics.ledger.day_lists import Owner, sort_key
+from analytics.ledger.day_rows import ASLEEP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from analytics.ledger.columns import Mask
+    from analytics.ledger.day_lists import Lists
+    from analytics.ledger.day_rows import DayRows
+    from analytics.ledger.settings import LedgerSettings
+
+UNAVAILABLE, FREE, RESERVED, USE = range(4)
+KINDS = ("unavailable", "free", "reserved", "use")
+
+_ZERO_BELOW_PCT = 0.5
+"""An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What each row says of the GPU: `kind`, `zero` and `measured`, and `owner` as a code into `owners`.
+
+    An owner is who it is and how that is known: process, claim, memory, unwatched or None.
+    """
+
+    kind: NDArray[np.int8]
+    zero: Mask
+    measured: Mask
+    owner: NDArray[np.intp]
+    owners: tuple[tuple[Owner, str | None], ...]
+    list_of_row: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """Spans in which GPUs of one host-day are claimed, by GPU and start; `owner` are codes into `owners`."""
+
+    key: NDArray[np.int64]
+    end: NDArray[np.int64]
+    gpu: NDArray[np.int64]
+    owner: NDArray[np.intp]
+    owners: tuple[Owner, ...]
+
+    @classmethod
+    def of(cls, spans: pl.DataFrame, gpus: Sequence[str]) -> Claimed:
+        """From spans (gpu, start, end, holder, account, job) that do not overlap; those of other GPUs are left out."""
+        order = {name: code for code, name in enumerate(gpus)}
+        rows = sorted(
+            (order[gpu], start, end, Owner(holder, account, job))
+            for gpu, start, end, holder, account, job in spans.select(
+                "gpu", "start", "end", "holder", "account", "job"
+            ).iter_rows()
+            if gpu in order
+        ) if len(spans) else []  # fmt: skip
+        owners = {owner: code for code, owner in enumerate(dict.fromkeys(row[3] for row in rows))}
+        gpu = np.array([row[0] for row in rows], np.int64)
+        start = np.array([row[1] for row in rows], np.int64)
+        return cls(
+            sort_key(gpu.astype(np.int32), start),
+            np.array([row[2] for row in rows], np.int64),
+            gpu,
+            np.array([owners[row[3]] for row in rows], np.intp),
+            tuple(owners),
+        )
+
+    def of_rows(self, rows: DayRows) -> NDArray[np.intp]:
+        """The claim in whose span each row starts, as a code into `owners`; NONE for none."""
+        if not len(self.key):
+            return np.full(len(rows), NONE, np.intp)
+        at = np.searchsorted(self.key, sort_key(rows.gpu, rows.start), side="right") - 1
+        inside = (at >= 0) & (self.gpu[at] == rows.gpu) & (rows.start < self.end[at])
+        return np.where(inside, self.owner[at], NONE)
+
+
+def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, split: Mask, settings: LedgerSettings) -> Held:
+    """Kind and owner of every row; `split` marks rows of GPUs whose work is that of their MIG instances."""
+    util, util_max = rows.floats["gpu_util_pct"], rows.floats["gpu_util_max_pct"]
+    out_of_order = rows.out_of_order
+    known = ~np.isnan(util) & ~split
+    nothing_sampled = (util_max == 0) & (util < _ZERO_BELOW_PCT)
+    zero = known & (((util == 0) & np.isnan(util_max)) | nothing_sampled)
+    by_process = (rows.process_count > 0) & ~split
+    no_list = rows.process_count < 0
+    # without a process list, memory in use stands for a holder; the evidence says so through holder_source
+    by_memory = no_list & (rows.floats["mem_used_bytes"] > settings.held_min_bytes) & ~split
+    claim = np.where(split, NONE, claimed.of_rows(rows))
+    use = by_process | by_memory | (known & ~zero)
+    kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(claim != NONE, RESERVED, FREE)))
+    list_of_row = np.where(by_process & (kind == USE), lists.of_rows(rows), NONE)
+    unwatched = (
+        (kind == FREE) & no_list & np.isnan(rows.floats["mem_used_bytes"]) & ~split & ~rows.health.where_in((ASLEEP,))
+    )
+    owner, owners = _owners(lists, claimed, kind, claim, list_of_row, by_process, by_memory, unwatched)
+    return Held(
+        kind.astype(np.int8), zero & ~out_of_order, known & ~out_of_order, owner, owners, list_of_row
+    )  # fmt: skip
+
+
+def _owners(
+    lists: Lists,
+    claimed: Claimed,
+    kind: NDArray[np.int64],
+    claim: NDArray[np.intp],
+    list_of_row: NDArray[np.intp],
+    by_process: Mask,
+    by_memory: Mask,
+    unwatched: Mask,
+) -> tuple[NDArray[np.intp], tuple[tuple[Owner, str | None], ...]]:
+    """The users of the processes where a list names any, else the claim, else that there are processes or memory."""
+    fixed: list[tuple[Owner, str | None]] = [
+        (Owner(), None), (Owner(), "process"), (Owner(), "memory"), (Owner(), "unwatched"),
+    ]  # fmt: skip
+    nobody, processes, memory, nobody_looked = range(4)
+    listed = [(owner, "process") for owner in lists.owners]
+    claims = [(owner, "claim") for owner in claimed.owners]
+    names_user = np.array([owner.holder is not None for owner in lists.owners] + [False])
+    list_owner = np.append(lists.owner, NONE)[list_of_row] if len(lists.owner) else np.full(len(kind), NONE)
+    use, has_claim = kind == USE, claim != NONE
+    code = np.full(len(kind), nobody, np.intp)
+    code[unwatched] = nobody_looked
+    code[use & by_memory] = memory
+    code[use & by_process] = processes
+    anonymous = use & by_process & (list_owner != NONE)
+    code[anonymous] = len(fixed) + list_owner[anonymous]
+    from_claim = ((kind == RESERVED) | use) & has_claim
+    code[from_claim] = len(fixed) + len(listed) + claim[from_claim]
+    named = anonymous & names_user[list_owner]
+    code[named] = len(fixed) + list_owner[named]
+    return _unified(code, [*fixed, *listed, *claims])
+
+
+def _unified(
+    code: NDArray[np.intp], owners: list[tuple[Owner, str | None]]
+) -> tuple[NDArray[np.intp], tuple[tuple[Owner, str | None], ...]]:
+    """Owners that read the same get the same code, so that a change of code is a change of owner."""
+    distinct: dict[tuple[Owner, str | None], int] = {}
+    renumbered = np.array([distinct.setdefault(owner, len(distinct)) for owner in owners], np.intp)
+    return renumbered[code], tuple(distinct)

@@ -1,0 +1,263 @@
+"""The `gpu` rows of one host and one UTC day, in order, cleaned, and each with the time that it stands for.
+
+Whatever cannot be a measurement (300 %, a negative byte count, NaN) becomes unknown here, once, and is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analytics.ledger.columns import NONE, Columns, Strings
+from analytics.ledger.settings import GAP_INTERVALS
+from fallow import schema
+from fallow.schema import UNAVAILABLE_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analytics.ledger.columns import Codes, Floats, Ints, Mask
+    from fallow.lake import LakeFile
+
+ASLEEP = "asleep"
+"""The health of a GPU that the kernel has powered down: nobody can be on it."""
+
+_PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "dram_active_pct", "tensor_active_pct")
+_RATES = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s")
+THROTTLED = {
+    "power": ("throttled_power_cap_ms", "throttled_power_brake_ms"),
+    "thermal": ("throttled_sw_thermal_ms", "throttled_hw_thermal_ms"),
+    "sync": ("throttled_sync_boost_ms",),
+}
+_COUNTERS = ("energy_mj", *(name for names in THROTTLED.values() for name in names))
+COLUMNS = (
+    "gpu", "time", "offset_ms", "interval_ms", "health", *_PERCENTS, "gpu_util_coverage_ratio", "mem_used_bytes", "power_w",
+    *_RATES, "counters_since", *_COUNTERS, "temperature_c", "sm_clock_mhz", "process_count",
+)  # fmt: skip
+
+_PERCENT_MAX = 100.5
+"""An average that the GPU keeps itself may lie a hair above 100."""
+_RATIO_MAX = 1.01
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Rows of one GPU with something wrong in them."""
+
+    gpu: str
+    kind: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class DayRows:
+    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, which are sorted.
+
+    `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
+    others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
+    Floats are NaN where unknown, integers -1. `rates` are counters as rises per millisecond over the row's own time.
+    """
+
+    names: tuple[str, ...]
+    gpu: Codes
+    time: Ints
+    start: Ints
+    interval: Ints
+    health: Strings
+    floats: dict[str, Floats]
+    rates: dict[str, Floats]
+    process_count: Ints
+    usable: Mask
+    weight: Ints
+    span: Ints
+    defects: tuple[Defect, ...]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.start)
+
+    @property
+    def out_of_order(self) -> Mask:
+        """Rows of GPUs that nobody could have used."""
+        return self.health.where_in(UNAVAILABLE_HEALTH)
+
+
+def read_day_rows(files: Iterable[LakeFile]) -> DayRows:
+    """The rows of these `gpu` files; raises BrokenFileError and SchemaVersionError."""
+    return day_rows(Columns(files, schema.GPU, COLUMNS))
+
+
+def day_rows(columns: Columns) -> DayRows:
+    """The rows of some columns named COLUMNS."""
+    uuids = columns.strings("gpu")
+    order = {name: code for code, name in enumerate(sorted(uuids.names))}
+    codes = np.array([*(order[name] for name in uuids.names), NONE], np.int32)[uuids.codes]
+    start = columns.ints("time") + columns.ints("offset_ms", 0)
+    interval = columns.ints("interval_ms")
+    kept, doubled = _in_order(codes, start, (interval > 0) & (codes != NONE), columns)
+    names = tuple(order)
+    tally = _Tally(names, codes[kept], columns, kept)
+    gpu, start, interval = codes[kept], start[kept], interval[kept]
+    floats = _floats(columns, kept, tally)
+    health = columns.strings("health").take(kept)
+    process_count = columns.ints("process_count")[kept]
+    usable = (
+        health.where_in((*UNAVAILABLE_HEALTH, ASLEEP)) | ~np.isnan(floats["gpu_util_pct"]) | (process_count == 0)
+    )
+    span = _weights(gpu, start, interval)
+    weight = np.zeros(len(gpu), np.int64)
+    weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
+    rates = _rates(columns, kept, gpu, start, interval, tally)
+    tally.overlaps(gpu, start, interval)
+    return DayRows(
+        names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
+        rates=rates, process_count=process_count, usable=usable, weight=weight, span=span,
+        defects=(*tally.found, *_lost(columns, uuids, interval_all=columns.ints("interval_ms")), *_doubles(names, codes, doubled)),
+    )  # fmt: skip
+
+
+def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints, Ints]:
+    """The rows to keep, by GPU and start, each moment once; and those that repeat a moment with other content or not.
+
+    Which of several rows of one moment stays does not depend on their order: the smallest by the other columns.
+    """
+    rows = np.flatnonzero(whole)
+    gpu, moment = codes[rows], start[rows]
+    rising = (gpu[1:] > gpu[:-1]) | ((gpu[1:] == gpu[:-1]) & (moment[1:] > moment[:-1]))
+    if rising.all():
+        return rows, rows[:0]
+    rows = rows[np.lexsort((moment, gpu))]
+    same = (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)
+    if not same.any():
+        return rows, rows[:0]
+    ties = [*_tie_breakers(columns, rows), start[rows], codes[rows]]
+    rows = rows[np.lexsort(ties)]
+    again = np.concatenate(([False], (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)))
+    return rows[~again], rows[again]
+
+
+def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
+    """Keys for lexsort, the last one first; null sorts first, as in a frame that is sorted."""
+    keys = []
+    for name in reversed(COLUMNS[1:]):
+        if schema.GPU.column(name).type is schema.Type.STRING:
+            text = columns.strings(name)
+            ranks = np.array([*np.argsort(np.argsort(np.array(text.names, object))), NONE], np.float64)
+            keys.append(ranks[text.codes][rows])
+        else:
+            keys.append(np.nan_to_num(columns.floats(name)[rows], nan=-np.inf))
+    return keys
+
+
+def _floats(columns: Columns, kept: Ints, tally: _Tally) -> dict[str, Floats]:
+    found = {}
+    for name in _PERCENTS:
+        found[name] = tally.within(name, columns.floats(name)[kept], _PERCENT_MAX, "util_out_of_range")
+        if name == "gpu_util_pct":
+            np.clip(found[name], None, 100.0, out=found[name])
+    found["gpu_util_coverage_ratio"] = tally.within(
+        "gpu_util_coverage_ratio", columns.floats("gpu_util_coverage_ratio")[kept], _RATIO_MAX, "util_out_of_range"
+    )
+    for name in ("mem_used_bytes", "power_w", *_RATES, "sm_clock_mhz"):
+        found[name] = tally.within(name, columns.floats(name)[kept], np.inf, "negative_value")
+    found["temperature_c"] = columns.floats("temperature_c")[kept]
+    return found
+
+
+def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
+    """min(next - this, 3 intervals); one interval for the last of a GPU."""
+    weight = interval.copy()
+    if len(start) > 1:
+        follows = gpu[1:] == gpu[:-1]
+        reach = np.minimum(start[1:] - start[:-1], GAP_INTERVALS * interval[:-1])
+        weight[:-1] = np.where(follows, reach, interval[:-1])
+    return weight
+
+
+def _rates(
+    columns: Columns, kept: Ints, gpu: Codes, start: Ints, interval: Ints, tally: _Tally
+) -> dict[str, Floats]:
+    """Each counter's rise per millisecond since the row before, in the same epoch and without a gap; NaN elsewhere."""
+    found: dict[str, Floats] = {}
+    if len(gpu) == 0:
+        return {name: np.zeros(0) for name in _COUNTERS}
+    epoch = columns.ints("counters_since")[kept]
+    step = np.diff(start)
+    follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
+    for name in _COUNTERS:
+        rate = np.full(len(gpu), np.nan)
+        if columns.null_count(name) < len(columns):
+            values = columns.floats(name)[kept]
+            rise = np.diff(values)
+            fell = follows & (rise < 0)
+            tally.add("counter_fell", np.concatenate(([False], fell)), name, values)
+            np.divide(rise, step, out=rate[1:], where=follows & (rise >= 0))
+        found[name] = rate
+    return found
+
+
+class _Tally:
+    """Counts what is wrong, per GPU and kind, and keeps the first as an example."""
+
+    def __init__(self, names: tuple[str, ...], gpu: Codes, columns: Columns, kept: Ints) -> None:
+        self._names, self._gpu, self._columns, self._kept = names, gpu, columns, kept
+        self._counts: dict[tuple[str, str], tuple[int, str]] = {}
+
+    @property
+    def found(self) -> tuple[Defect, ...]:
+        """What was counted so far."""
+        return tuple(Defect(gpu, kind, count, example) for (gpu, kind), (count, example) in self._counts.items())
+
+    def within(self, name: str, values: Floats, most: float, kind: str) -> Floats:
+        """The values, NaN where they are no number, below 0 or above `most`."""
+        values = np.array(values, np.float64)
+        if np.isnan(values).sum() > self._columns.null_count(name):
+            stated = ~np.isin(self._kept, self._columns.null_rows(name))
+            self.add("not_a_number", np.isnan(values) & stated, name, values)
+        wrong = (values < 0) | (values > most) | np.isinf(values)
+        if wrong.any():
+            self.add(kind if most < np.inf else "negative_value", wrong, name, values)
+            values[wrong] = np.nan
+        return values
+
+    def add(self, kind: str, wrong: Mask, name: str, values: Floats) -> None:
+        """Counts some rows."""
+        if not wrong.any():
+            return
+        counts = np.bincount(self._gpu[wrong], minlength=len(self._names))
+        for code in np.flatnonzero(counts):
+            first = np.flatnonzero(wrong & (self._gpu == code))[0]
+            key = (self._names[code], kind)
+            count, example = self._counts.get(key, (0, f"{name} {values[first]:g}"))
+            self._counts[key] = (count + int(counts[code]), example)
+
+    def overlaps(self, gpu: Codes, start: Ints, interval: Ints) -> None:
+        """Rows that begin well inside the one before: the clock went back, or two writers share a name."""
+        early = (gpu[1:] == gpu[:-1]) & (np.diff(start) < interval[:-1] // 2)
+        self.add("overlapping_rows", np.concatenate(([False], early)), "start", start.astype(np.float64))
+
+
+def _lost(columns: Columns, uuids: Strings, interval_all: Ints) -> list[Defect]:
+    """Rows that stand for no time."""
+    bad = (interval_all <= 0) & (uuids.codes != NONE)
+    if not bad.any():
+        return []
+    counts = np.bincount(uuids.codes[bad], minlength=len(uuids.names))
+    return [
+        Defect(uuids.names[code], "no_interval", int(counts[code]), f"interval_ms of {len(columns):,} rows")
+        for code in np.flatnonzero(counts)
+    ]
+
+
+def _doubles(names: tuple[str, ...], codes: Codes, doubled: Ints) -> list[Defect]:
+    """Rows of a moment that another row describes."""
+    if not len(doubled):
+        return []
+    counts = np.bincount(codes[doubled], minlength=len(names))
+    return [
+        Defect(names[code], "duplicate_rows", int(counts[code]), "the same GPU and moment twice")
+        for code in np.flatnonzero(counts)
+    ]

@@ -1,0 +1,137 @@
+"""What is kept in the lake of the ledger and its sister tables: per UTC day one file of each over all hosts.
+
+The parts carry, in their files' metadata, a fingerprint per host of all that they were made from, and the build that
+they belong to, so that a day of which only some tables were written is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.frames import arrow
+from analytics.ledger.day import PARTS
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, utc_day
+from fallow.errors import LakeError
+from fallow.lake import LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fallow.lake import Lake
+
+FLEET = "all-hosts"
+"""The host part of the path of a table that is kept over all hosts; its rows name their own."""
+
+
+@dataclass(frozen=True)
+class KeptDay:
+    """One day's part files by table, and the fingerprint of each host that they hold."""
+
+    files: Mapping[str, LakeFile]
+    hosts: Mapping[str, str]
+
+
+@dataclass
+class Kept:
+    """What the lake holds: whole days by date, and every derived file, whole or not, to be replaced."""
+
+    days: dict[str, KeptDay] = field(default_factory=dict)
+    files: dict[str, list[LakeFile]] = field(default_factory=dict)
+
+
+def kept_days(lake: Lake) -> Kept:
+    """The days whose every table is there, of one build and readable."""
+    kept = Kept()
+    by_day: dict[str, dict[str, LakeFile]] = {}
+    for table in PARTS:
+        kept.files[table.name] = lake.all_files(table.name)
+        for file in kept.files[table.name]:
+            if file.host == FLEET:
+                by_day.setdefault(file.date, {})[table.name] = file
+    for table in (schema.LEDGER, schema.SPELL):
+        kept.files[table.name] = lake.all_files(table.name)
+    for date, files in by_day.items():
+        if len(files) == len(PARTS) and (hosts := _hosts(files)) is not None:
+            kept.days[date] = KeptDay(files, hosts)
+    return kept
+
+
+def _hosts(files: Mapping[str, LakeFile]) -> dict[str, str] | None:
+    """The fingerprints of one day if all its files belong together."""
+    try:
+        facts = [parquet.metadata(file) for file in files.values()]
+    except LakeError:
+        return None  # half-written or from a newer version: derived data is simply built again
+    builds = {fact.get("build") for fact in facts}
+    if len(builds) != 1 or None in builds:
+        return None
+    try:
+        hosts = json.loads(facts[0]["hosts"])
+    except (KeyError, ValueError):
+        return None
+    return hosts if isinstance(hosts, dict) else None
+
+
+def keep_day(
+    lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str], kept: Kept
+) -> dict[str, LakeFile]:
+    """Writes one day's parts, then removes what they replace; returns the files. LakeError where it cannot be written."""
+    facts = {"hosts": json.dumps(hosts, sort_keys=True), "build": digest(date, sorted(hosts.items()))}
+    written = {}
+    for table in PARTS:
+        file = LakeFile(table.name, date, FLEET, 0, 0)
+        written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
+    _forget(lake, date, tuple(table.name for table in PARTS), kept)
+    return written
+
+
+def _forget(lake: Lake, date: str, tables: tuple[str, ...], kept: Kept) -> None:
+    """Removes a day's derived files of other names: an older fallow kept one per host."""
+    for table in tables:
+        for stale in kept.files.get(table, ()):
+            if stale.date == date and stale.host != FLEET:
+                lake.delete(stale)
+
+
+def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
+    """Removes everything derived of days that no longer have samples."""
+    for files in kept.files.values():
+        for file in files:
+            if file.date in dates:
+                lake.delete(file)
+
+
+def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept) -> None:
+    """Writes the days of `ledger` or `spell` whose rows have changed; LakeError where it cannot be written."""
+    before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == FLEET}
+    days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
+    for (day,), rows in sorted(days.items()):
+        date = utc_day(int(day) * DAY_MS)
+        content = _digest_of(rows)
+        if date in before and _content(before[date]) == content:
+            continue
+        lake.put(LakeFile(table.name, date, FLEET, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content}))
+        _forget(lake, date, (table.name,), kept)
+
+
+def _digest_of(rows: pl.DataFrame) -> str:
+    flat = rows.with_columns(pl.col(name).list.first() for name, kind in rows.schema.items() if isinstance(kind, pl.List))
+    return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
+
+
+def _content(file: LakeFile) -> str | None:
+    try:
+        return parquet.metadata(file).get("content")
+    except LakeError:
+        return None
+
+
+def digest(*parts: object) -> str:
+    """A short fingerprint of some values."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]

@@ -1,0 +1,86 @@
+"""GPUs that several hosts have reported: moved cards, cloned machines. Their time counts once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SUMS = ("zero_ms", "util_ms", "energy_mj", "energy_ms", "sample_count")
+
+
+def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows without the time of a GPU that another host's rows hold already.
+
+    What a host knows goes before what none knows (`unknown`), then the host that saw the GPU last. Sums of rows that are cut are
+    shared by time.
+    """
+    several = stretches.group_by("gpu").agg(pl.col("host").n_unique()).filter(pl.col("host") > 1)
+    if several.is_empty():
+        return stretches
+    doubled = pl.col("gpu").is_in(several["gpu"].to_list())
+    parts = [
+        _once(rows) for _, rows in stretches.filter(doubled).group_by("gpu", maintain_order=True)
+    ]
+    return pl.concat([stretches.filter(~doubled), *parts]).sort("gpu", "time", "host")
+
+
+def _once(rows: pl.DataFrame) -> pl.DataFrame:
+    last = pl.col("end").max().over("host")
+    ordered = rows.with_columns(unknown=pl.col("state") == "unknown", last=last).sort(
+        "unknown", "last", "host", "time", descending=[False, True, False, False]
+    )
+    taken = _Taken()
+    index, starts, ends = [], [], []
+    for number, (start, end) in enumerate(ordered.select("time", "end").iter_rows()):
+        for left, right in taken.free(start, end):
+            index.append(number)
+            starts.append(left)
+            ends.append(right)
+        taken.add(start, end)
+    kept = ordered.drop("unknown", "last")[index]
+    cut = pl.DataFrame({"cut_start": starts, "cut_end": ends}, schema={"cut_start": pl.Int64, "cut_end": pl.Int64})
+    share = (pl.col("cut_end") - pl.col("cut_start")) / (pl.col("end") - pl.col("time"))
+    shared = [
+        (pl.col(name) * share).round().cast(kept.schema[name]) if kept.schema[name] == pl.Int64 else pl.col(name) * share
+        for name in _SUMS
+    ]
+    return (
+        pl.concat([kept, cut], how="horizontal")
+        .with_columns(*shared)
+        .with_columns(time="cut_start", end="cut_end")
+        .drop("cut_start", "cut_end")
+    )
+
+
+class _Taken:
+    """Times that are spoken for, as sorted spans that do not touch."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def free(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of a time that nothing has taken."""
+        at = max(bisect_right(self._ends, start) - 1, 0)
+        for left, right in zip(self._starts[at:], self._ends[at:], strict=True):
+            if left >= end:
+                break
+            if left > start:
+                yield start, left
+            start = max(start, right)
+        if start < end:
+            yield start, end
+
+    def add(self, start: int, end: int) -> None:
+        """Takes a time, together with the spans that it touches."""
+        first = bisect_right(self._ends, start - 1)
+        last = bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]

@@ -1,0 +1,255 @@
+"""The days of every host put together: stretches in one state each, and spells at zero, both cut at UTC midnight.
+
+What one day could not know is settled here: how long a day's last row stood for, whether a spell without a kernel at
+midnight is long enough to be `held`, and whether a stretch of work is `low` or `active` by the mean of the whole of it.
+Pure functions from frames to frames; integer milliseconds throughout.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from fallow import schema
+from fallow.clock import DAY_MS
+
+if TYPE_CHECKING:
+    from analytics.ledger.settings import LedgerSettings
+
+_UNIT = ("host", "gpu")
+_OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
+_LAST = ("open_ms", "last_zero", "last_util_pct", "last_sm_pct", "last_power_w", "last_energy_w", "last_watched_ratio")
+_SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
+           "watched_ms")  # fmt: skip
+_LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
+_SPELL_COLUMNS = (*schema.SPELL.names, "spell_end")
+
+
+def stitch(parts: pl.DataFrame, spell_parts: pl.DataFrame, settings: LedgerSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The ledger and the spells of any number of hosts and days.
+
+    Args:
+        parts: rows of `ledger_part`, times as integer ms, in any order.
+        spell_parts: rows of `spell_part`, likewise.
+        settings: the thresholds.
+
+    Returns:
+        Frames with the columns of `ledger` and `stretch_end`, and of `spell` and `spell_end`.
+    """
+    # names as numbers: comparing strings would be most of the work
+    coded = parts.with_columns(pl.col(*_UNIT).cast(pl.Categorical)).sort(*_UNIT, "time", "end")
+    known = _closed(coded.filter(pl.col("label") != "unknown"))
+    lengthened = known.select(*_UNIT, "end", "closed_end").filter(pl.col("end") != pl.col("closed_end"))
+    labelled = _decided(known.with_columns(end="closed_end").filter(pl.col("end") > pl.col("time")), settings)
+    gaps = _gaps(labelled, coded.filter(pl.col("label") == "unknown"))
+    whole = pl.concat([labelled, gaps], how="diagonal").sort(*_UNIT, "time")
+    ledger = _ledger(whole, settings)
+    spells = _spells(spell_parts, lengthened)
+    return (
+        ledger.with_columns(pl.col(*_UNIT).cast(pl.String)).select(_LEDGER_COLUMNS).sort("gpu", "time", "host"),
+        spells.select(_SPELL_COLUMNS).sort("gpu", "time", "host"),
+    )
+
+
+def _same(*names: str) -> pl.Expr:
+    """Whether a row has the same values as the row before it."""
+    return reduce(lambda left, right: left & right, [pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names])
+
+
+def _begins(*names: str) -> pl.Expr:
+    """Whether a row differs from the one before it in any of the columns, or does not follow on from it."""
+    follows = (pl.col("end").shift(1) == pl.col("time")).fill_null(value=False)
+    return ~(_same(*_UNIT, *names) & follows)
+
+
+def _closed(parts: pl.DataFrame) -> pl.DataFrame:
+    """Gives each day's last row the time that it really stood for, in `closed_end`, and its sums along with it."""
+    following = pl.when(pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(-1)) for name in _UNIT)).then(
+        pl.col("time").shift(-1)
+    )
+    reach = pl.col("end") + pl.col("open_ms")
+    closed = pl.when(pl.col("open_ms").is_not_null() & following.is_not_null()).then(pl.min_horizontal(following, reach))
+    longer = pl.col("closed_end") - pl.col("end")
+
+    def known_ms(last: str) -> pl.Expr:
+        return pl.when(pl.col(last).is_not_null()).then(longer).otherwise(0)
+
+    def more(last: str) -> pl.Expr:
+        return pl.col(last).fill_null(0) * longer
+
+    energy = pl.when(pl.col("energy_ms") + known_ms("last_energy_w") > 0).then(
+        pl.col("energy_mj").fill_null(0) + more("last_energy_w")
+    )
+    return parts.with_columns(closed_end=pl.coalesce(closed, "end")).with_columns(
+        util_sum=pl.col("util_sum") + more("last_util_pct"),
+        util_ms=pl.col("util_ms") + known_ms("last_util_pct"),
+        sm_sum=pl.col("sm_sum") + more("last_sm_pct"),
+        sm_ms=pl.col("sm_ms") + known_ms("last_sm_pct"),
+        power_sum=pl.col("power_sum") + more("last_power_w"),
+        power_ms=pl.col("power_ms") + known_ms("last_power_w"),
+        energy_mj=energy,
+        energy_ms=pl.col("energy_ms") + known_ms("last_energy_w"),
+        watched_sum=pl.col("watched_sum") + more("last_watched_ratio"),
+        watched_ms=pl.col("watched_ms") + known_ms("last_watched_ratio"),
+        zero_ms=pl.col("zero_ms") + pl.when(pl.col("last_zero")).then(longer).otherwise(0),
+    )
+
+
+def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
+    """Turns `zero` into `held` or `busy` by the length of the whole spell, over midnight."""
+    idle = pl.col("label").is_in(["held", "zero"])
+    spell = _begins("idle", *_OWNER).cum_sum()
+    long = pl.col("spell_ms") >= settings.idle_after_ms
+    return (
+        parts.with_columns(idle=idle)
+        .with_columns(spell=spell)
+        .with_columns(spell_ms=(pl.col("end") - pl.col("time")).sum().over("spell"))
+        .with_columns(
+            label=pl.when(pl.col("label") == "zero")
+            .then(pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy")))
+            .otherwise("label")
+        )
+        .drop("idle", "spell", "spell_ms", "closed_end", *_LAST)
+    )
+
+
+def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
+    """The time between pieces, and between a GPU's first and last row and its pieces: nobody looked."""
+    columns = (*_UNIT, "time", "end", "gpu_share")
+    bounds = pl.concat(
+        [
+            known.select(columns),
+            # empty marks at both ends turn what lies outside the pieces into ordinary gaps
+            unknown.select(*_UNIT, "time", pl.col("time").alias("end"), "gpu_share"),
+            unknown.select(*_UNIT, pl.col("end").alias("time"), "end", "gpu_share"),
+        ]
+    ).sort(*_UNIT, "time", "end")
+    unit = _same(*_UNIT)
+    begin = unit.fill_null(value=False)
+    before = pl.col("end").cum_max().over(*_UNIT)
+    return (
+        bounds.with_columns(before=before)
+        .with_columns(before=pl.when(begin).then(pl.col("before").shift(1)), share=pl.col("gpu_share").shift(1))
+        .filter((pl.col("before") < pl.col("time")).fill_null(value=False))
+        .select(*_UNIT, label=pl.lit("unknown"), time="before", end="time", gpu_share="share")
+    )
+
+
+def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
+    """Groups pieces into stretches, decides low or active, cuts at midnight and gives the table its columns."""
+    grouped = pieces.with_columns(stretch=_begins("label", *_OWNER).cum_sum())
+    judged = (
+        grouped.filter(pl.col("gpu_share") > 0)
+        .with_columns(
+            stretch_start=pl.col("time").min().over("stretch"),
+            stretch_end=pl.col("end").max().over("stretch"),
+            stretch_mean=(pl.col("util_sum").sum() / pl.col("util_ms").sum()).over("stretch"),
+        )
+        .with_columns(
+            state=pl.when(pl.col("label") != "busy")
+            .then("label")
+            .when(pl.col("stretch_mean") < settings.low_below_pct)
+            .then(pl.lit("low"))
+            .otherwise(pl.lit("active"))
+        )
+    )
+    cut = cut_at_midnight(judged)
+    alone = pl.len().over("stretch", "day") == 1
+    single = cut.with_columns(alone=alone)
+    merged = _merged(single.filter(~pl.col("alone")))
+    return _evidence(pl.concat([single.filter("alone").drop("alone"), merged], how="diagonal_relaxed"))
+
+
+_MERGED = ("stretch", "day")
+
+
+def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
+    """Pieces of one stretch and day as one; few, for a day's own are merged already."""
+    first = ("host", "gpu", "state", "stretch_start", "stretch_end", *_OWNER)
+    span = pl.col("end") - pl.col("time")
+    rows = pieces.group_by(*_MERGED, maintain_order=True).agg(
+        *(pl.col(name).first() for name in first),
+        pl.col("time").min(),
+        pl.col("end").max(),
+        *(pl.col(name).sum() for name in _SHARED if name != "energy_mj"),
+        pl.when(pl.col("energy_mj").is_not_null().any()).then(pl.col("energy_mj").sum()).alias("energy_mj"),
+        pl.col("sample_count").sum(),
+        pl.col("gpu_util_max_pct").max(),
+        pl.col("mem_used_max_bytes").max(),
+    )
+    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(span=span)
+    shares = (
+        several.select(*_MERGED, "span", "holder_shares", place=pl.int_ranges(pl.col("holder_shares").list.len()))
+        .explode("holder_shares", "place")
+        .group_by(*_MERGED, "place")
+        .agg(share=(pl.col("holder_shares") * pl.col("span")).sum() / pl.col("span").sum())
+        .sort(*_MERGED, "place")
+        .group_by(*_MERGED, maintain_order=True)
+        .agg(holder_shares=pl.col("share"))
+    )
+    return rows.join(shares, on=_MERGED, how="left")
+
+
+def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sums as the ledger's means."""
+
+    def mean(total: str, known_ms: str) -> pl.Expr:
+        return pl.when(pl.col(known_ms) > 0).then(pl.col(total) / pl.col(known_ms))
+
+    return rows.with_columns(
+        gpu_util_mean_pct=mean("util_sum", "util_ms"),
+        sm_active_mean_pct=mean("sm_sum", "sm_ms"),
+        power_mean_w=mean("power_sum", "power_ms"),
+        coverage_ratio=mean("watched_sum", "watched_ms"),
+        energy_mj=pl.when(pl.col("energy_ms") > 0).then("energy_mj"),
+        **{name: pl.col(name).fill_null(0) for name in ("zero_ms", "util_ms", "energy_ms", "sample_count")},
+    )
+
+
+def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch); sums are shared by time.
+
+    Only the last row of a day reaches over midnight, by at most three intervals, so that sharing sums by time moves at
+    most that much evidence to the other side of the cut; durations are exact, and so is the whole stretch's total.
+    """
+    first, last = pl.col("time") // DAY_MS, (pl.col("end") - 1) // DAY_MS
+    marked = frame.with_columns(day=first, last_day=last)
+    inside = marked.filter(pl.col("day") == pl.col("last_day")).drop("last_day")
+    over = marked.filter(pl.col("day") != pl.col("last_day"))
+    if over.is_empty():
+        return inside
+    whole_ms = pl.col("end") - pl.col("time")
+    days = over.with_columns(whole_ms=whole_ms, first=pl.col("day"), day=pl.int_ranges("day", pl.col("last_day") + 1))
+    cut = days.explode("day").with_columns(
+        time=pl.max_horizontal("time", pl.col("day") * DAY_MS),
+        end=pl.min_horizontal("end", (pl.col("day") + 1) * DAY_MS),
+    )
+    share = (pl.col("end") - pl.col("time")) / pl.col("whole_ms")
+    scaled = [
+        (pl.col(name) * share).round().cast(pl.Int64) if over.schema[name] == pl.Int64 else pl.col(name) * share
+        for name in _SHARED
+        if name in over.columns
+    ]
+    counted = []
+    if "sample_count" in over.columns:
+        counted = [pl.when(pl.col("day") == pl.col("first")).then("sample_count").otherwise(0).alias("sample_count")]
+    return pl.concat([inside, cut.with_columns(*scaled, *counted).select(inside.columns)])
+
+
+def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
+    """Unbroken spells of measured zero, whoever held the GPU, over midnight."""
+    longer = lengthened.with_columns(pl.col(*_UNIT).cast(pl.String))
+    closed = (
+        parts.join(longer, on=(*_UNIT, "end"), how="left")
+        .with_columns(end=pl.coalesce("closed_end", "end"))
+        .filter(pl.col("end") > pl.col("time"))
+        .sort(*_UNIT, "time")
+    )
+    named = closed.with_columns(spell=_begins().cum_sum()).with_columns(
+        spell_start=pl.col("time").min().over("spell"), spell_end=pl.col("end").max().over("spell")
+    )
+    cut = cut_at_midnight(named.select(*_UNIT, "time", "end", "spell", "spell_start", "spell_end"))
+    keys = ("spell", "day", *_UNIT, "spell_start", "spell_end")
+    return cut.group_by(keys).agg(pl.col("time").min(), pl.col("end").max())

@@ -1,0 +1,108 @@
+"""What is known of each GPU model: memory, generation, SMs, peak rates, power and how MIG splits it (`cards.csv`).
+
+Memory is what NVML shows of a card with its default settings (ECC on where that is the default); FP16 is dense with tensor
+cores and FP32 sums, from NVIDIA's data sheets; MIG profiles are those of NVIDIA's MIG user guide. An empty field is not
+known. For a card at hand the device table's own `mem_total_bytes` is better.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_MIB = 2**20
+_GIB = 2**30
+
+MIG_VISIBLE = 16 / 18
+"""What a MIG instance shows of the GiB in its name, at the least: 16.00 of an H200's 1g.18gb, 4.75 of an A100's 1g.5gb."""
+
+_MAKER = re.compile(r"\b(nvidia|tesla)\b")
+_MIG_SUFFIX = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """One MIG profile: its slices of compute, and the memory that an instance can be relied on to have."""
+
+    name: str
+    slices: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU model; None is unknown. `mig_slices` is 7 or 4, and 0 for a card without MIG."""
+
+    name: str
+    memory_bytes: int
+    generation: str
+    year: int
+    sms: int | None
+    fp16_tflops: float | None
+    bandwidth_gb_per_s: float | None
+    tdp_w: float | None
+    mig_slices: int
+    mig_profiles: tuple[MigProfile, ...]
+
+
+def card(model_name: str | None) -> Card | None:
+    """The card that NVML calls so (`NVIDIA H100 80GB HBM3`, `A100-SXM4-80GB`), also of a MIG instance's name.
+
+    Spelling (case, dashes, the maker's name) does not matter; words that say something do: `A100` alone may be any of four
+    cards, so it is None, as is a model that is not in the table.
+    """
+    return _by_alias().get(words(model_name)) if model_name else None
+
+
+def cards() -> tuple[Card, ...]:
+    """Every card, newest first."""
+    return tuple(dict.fromkeys(_by_alias().values()))
+
+
+def words(model_name: str) -> frozenset[str]:
+    """What a model's name says, without spelling: the words that two names of one card share."""
+    plain = _MAKER.sub(" ", _MIG_SUFFIX.sub("", model_name).lower().replace("_", " "))
+    return frozenset(re.findall(r"[a-z0-9]+", plain))
+
+
+@cache
+def _by_alias() -> Mapping[frozenset[str], Card]:
+    text = resources.files(__package__).joinpath("cards.csv").read_text(encoding="utf-8")
+    found: dict[frozenset[str], Card] = {}
+    for row in csv.DictReader(text.splitlines()):
+        entry = _card(row)
+        for alias in (entry.name, *row["aliases"].split("|")):
+            found[words(alias)] = entry
+    return found
+
+
+def _card(row: Mapping[str, str]) -> Card:
+    return Card(
+        name=row["name"],
+        memory_bytes=int(row["memory_mib"]) * _MIB,
+        generation=row["generation"],
+        year=int(row["year"]),
+        sms=int(row["sms"]) if row["sms"] else None,
+        fp16_tflops=_number(row["fp16_tflops"]),
+        bandwidth_gb_per_s=_number(row["bandwidth_gb_per_s"]),
+        tdp_w=_number(row["tdp_w"]),
+        mig_slices=int(row["mig_slices"]),
+        mig_profiles=tuple(_profiles(row["mig_profiles"].split())),
+    )
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _profiles(names: Iterable[str]) -> Iterable[MigProfile]:
+    for name in names:
+        slices, _, memory = name.partition("g.")
+        yield MigProfile(name, int(slices), int(int(memory.removesuffix("gb")) * _GIB * MIG_VISIBLE))

@@ -1,0 +1,31 @@
+"""The checks, one subject per file, in the order in which their remarks are listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.quality.checks import claims, clocks, coverage, hosts, inventory, measuring, values
+
+if TYPE_CHECKING:
+    from analytics.quality.model import Check
+
+CHECKS: tuple[Check, ...] = (
+    coverage.unobserved,
+    coverage.silent,
+    measuring.unmeasured,
+    measuring.holder_by_memory,
+    measuring.holder_unwatched,
+    measuring.point_samples,
+    values.impossible,
+    clocks.stepped,
+    clocks.overlapping,
+    hosts.several_hosts,
+    hosts.shared_names,
+    claims.overlapping,
+    claims.contradicting,
+    claims.without_telemetry,
+    claims.without_claims,
+    inventory.unlisted,
+    inventory.unpriced,
+    inventory.simulated,
+)

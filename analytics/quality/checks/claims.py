@@ -1,0 +1,109 @@
+"""Claims that contradict each other, and claims and telemetry that know nothing of one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.claims.spans import FOREVER_MS, flatten, known_claims, overlapping_claims
+from analytics.ledger.text import count, hours
+from analytics.quality.model import Remark, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.quality.model import Data
+
+_USED = ("held", "low", "active")
+
+
+def overlapping(data: Data) -> Iterator[Remark]:
+    """GPUs that several claims name at once."""
+    found = _inside(overlapping_claims(data.claims), data, "time")
+    if len(found):
+        worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
+            0, named=True
+        )
+        gpus, span_ms = count(found["gpu"].n_unique(), "GPU"), int((found["end"] - found["time"]).sum())
+        example = f"{worst['gpu']}: {named(worst['claims'].split('+'), 'claim')}"
+        sentence = (
+            f"{gpus} named by several claims at once, for {hours(span_ms)} GPU-hours (such as {example}): the time counts once, "
+            "and everybody who claims is its holder"
+        )
+        yield Remark("overlapping_claims", sentence, len(found), example)
+
+
+def contradicting(data: Data) -> Iterator[Remark]:
+    """Claims that end before they begin."""
+    backward = data.claims.filter(pl.col("end") < pl.col("time")).sort("time", "claim_id")
+    if len(backward):
+        example = _name(backward.row(0, named=True))
+        sentence = f"{count(len(backward), 'claim')} with an end before the start (such as {example}): left out"
+        yield Remark("backward_claims", sentence, len(backward), example)
+
+
+def without_telemetry(data: Data) -> Iterator[Remark]:
+    """Claims on GPUs, or hosts, of which nothing was recorded."""
+    spans = _inside(known_claims(data.claims), data, "start")
+    gpus, hosts = (data.stretches[name].unique().implode() for name in ("gpu", "host"))
+    silent = spans.filter(
+        pl.when(pl.col("gpu").is_not_null()).then(~pl.col("gpu").is_in(gpus)).otherwise(~pl.col("host").is_in(hosts))
+    ).with_columns(
+        claimed=pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").fill_null(1)).otherwise(1)
+    )  # fmt: skip
+    if len(silent):
+        gpu_ms = int(((silent["end"] - silent["start"]) * silent["claimed"]).sum())
+        worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
+        example = f"{_name(worst)} on {worst['gpu'] or worst['host']}"
+        sentence = (
+            f"{count(silent['job'].n_unique(), 'claim')} with {hours(gpu_ms)} GPU-hours on GPUs that nothing was recorded of (such as "
+            f"{example}): in no sum; run the agent there, or check the claims' GPU and host names"
+        )
+        yield Remark("claims_without_telemetry", sentence, silent["job"].n_unique(), example)
+
+
+def without_claims(data: Data) -> Iterator[Remark]:
+    """GPUs in use that no claim covers, on hosts that have claims."""
+    claimed = data.stretches.filter(pl.col("gpu").is_in(data.claims["gpu"].drop_nulls().unique().implode()))
+    hosts = pl.concat([data.claims["host"], claimed["host"]]).unique().implode()
+    used = data.stretches.filter(pl.col("state").is_in(_USED), pl.col("host").is_in(hosts))
+    counted = data.claims.filter(pl.col("gpu").is_null())["host"].unique().implode()
+    used = used.filter(~pl.col("host").is_in(counted))  # which of its GPUs are claimed there is not told
+    spans = _inside(flatten(data.claims), data, "start").select("gpu", "start", "end").sort("gpu", "start")
+    outside = used.with_columns(
+        outside_ms=pl.col("end") - pl.col("time") - (_claimed_before(used, spans, "end") - _claimed_before(used, spans, "time"))
+    ).filter(pl.col("outside_ms") > 0)  # fmt: skip
+    if len(outside):
+        by_gpu = outside.group_by("gpu", "host").agg(pl.col("outside_ms").sum(), pl.col("holder").drop_nulls().first())
+        worst = by_gpu.sort("outside_ms", "gpu", descending=[True, False]).row(0, named=True)
+        example = f"{worst['gpu']} on {worst['host']}, {hours(worst['outside_ms'])} hours"
+        example += f" by {worst['holder']}" if worst["holder"] else ""
+        sentence = (
+            f"{hours(int(outside['outside_ms'].sum()))} GPU-hours of use on {count(len(by_gpu), 'GPU')} that no claim covers, on hosts "
+            f"that have claims (such as {example}): counted as use all the same"
+        )
+        yield Remark("telemetry_without_claims", sentence, len(by_gpu), example)
+
+
+def _inside(spans: pl.DataFrame, data: Data, start: str) -> pl.DataFrame:
+    """The spans cut to the window; a claim that runs on ends with it."""
+    since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
+    cut = spans.with_columns(
+        pl.max_horizontal(start, pl.lit(since_ms)).alias(start), pl.min_horizontal("end", pl.lit(until_ms)).alias("end")
+    )
+    return cut.filter(pl.col(start) < pl.col("end"))
+
+
+def _claimed_before(rows: pl.DataFrame, spans: pl.DataFrame, at: str) -> pl.Series:
+    """Milliseconds of each row's GPU that claims cover before the moment in the column, in the rows' order."""
+    length = pl.col("end") - pl.col("start")
+    sums = spans.with_columns(before=(length.cum_sum() - length).over("gpu"), span_end="end").drop("end")
+    asked = rows.select("gpu", moment=at).with_row_index("row").sort("gpu", "moment")
+    joined = asked.join_asof(sums, left_on="moment", right_on="start", by="gpu", check_sortedness=False)
+    inside = pl.min_horizontal("moment", "span_end") - pl.col("start")
+    return joined.with_columns(claimed=(pl.col("before") + inside).fill_null(0)).sort("row")["claimed"]
+
+
+def _name(claim: dict[str, object]) -> str:
+    return str(claim.get("job") or claim["claim_id"])

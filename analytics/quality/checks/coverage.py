@@ -1,0 +1,56 @@
+"""Time of which nothing is known: gaps, hosts that fell silent, GPUs that vanished from their host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.ledger.text import count, hours, moment, percent
+from analytics.quality.model import MOST_NAMED, Remark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.quality.model import Data
+
+_LEFT_OUT = "time after that is not in any sum"
+
+
+def unobserved(data: Data) -> Iterator[Remark]:
+    """Hosts at which nobody looked for some of the time."""
+    span = pl.col("end") - pl.col("time")
+    unknown = pl.col("state") == "unknown"
+    hosts = (
+        data.stretches.group_by("host")
+        .agg(unknown_ms=span.filter(unknown).sum(), total_ms=span.sum(), gpus=pl.col("gpu").n_unique())
+        .filter(pl.col("unknown_ms") > 0)
+        .sort("unknown_ms", "host", descending=[True, False])
+    )
+    for row in hosts.head(MOST_NAMED).iter_rows(named=True):
+        share = percent(row["unknown_ms"] / row["total_ms"])
+        sentence = f"{row['host']}: nobody looked for {hours(row['unknown_ms'])} GPU-hours ({share} of its time)"
+        yield Remark("unobserved", sentence, row["gpus"], row["host"])
+    if len(hosts) > MOST_NAMED:
+        rest, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
+        yield Remark("unobserved", f"{count(more, 'more host')}: nobody looked for {hours(rest)} GPU-hours", more)
+
+
+def silent(data: Data) -> Iterator[Remark]:
+    """Hosts that were last seen more than an hour before the end, and GPUs that were before their host was."""
+    until_ms = data.window.until_ms or 0
+    gpus = data.stretches.group_by("host", "gpu").agg(last=pl.col("end").max())
+    hosts = gpus.group_by("host").agg(last=pl.col("last").max(), gpus=pl.len()).sort("last", "host")
+    quiet = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
+    for row in quiet.head(MOST_NAMED).iter_rows(named=True):
+        since = moment(row["last"])
+        yield Remark("silent", f"{row['host']}: silent since {since}; {_LEFT_OUT}", row["gpus"], row["host"])
+    if (more := len(quiet) - MOST_NAMED) > 0:
+        yield Remark("silent", f"{count(more, 'more host')} silent at the end of the window; {_LEFT_OUT}", more)
+    alone = gpus.join(hosts.select("host", host_last="last"), on="host")
+    gone = alone.filter(pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS).sort("last", "gpu")
+    if len(gone):
+        where = count(gone["host"].n_unique(), "host")
+        sentence = f"{count(len(gone), 'GPU')} on {where} stopped reporting before the host did; {_LEFT_OUT}"
+        yield Remark("gone", sentence, len(gone), gone["gpu"][0])

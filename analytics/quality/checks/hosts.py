@@ -1,0 +1,79 @@
+"""GPUs that several hosts report, and machines that share one host name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.text import count, hours
+from analytics.quality.model import MOST_NAMED, Remark, named
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.quality.model import Data
+
+_OVERLAP_MIN_MS = HOUR_MS
+"""A card that was swapped has gone before the next one is seen; two machines go on beside each other."""
+
+
+def several_hosts(data: Data) -> Iterator[Remark]:
+    """GPUs that more than one host saw: moved, or written twice at once."""
+    seen = pl.concat([
+        data.stretches.filter(pl.col("state") != "unknown").select("gpu", "host", "time"),
+        data.hours.select("gpu", "host", "time"),
+    ])  # fmt: skip
+    order = seen.group_by("gpu", "host").agg(pl.col("time").min()).sort("gpu", "time", "host")
+    moved = order.group_by("gpu", maintain_order=True).agg("host").filter(pl.col("host").list.len() > 1)
+    by_hour = data.hours.group_by("gpu", "time").agg(pl.col("observed_ms").cast(pl.Int64).sum())
+    twice = by_hour.filter(pl.col("observed_ms") > HOUR_MS).group_by("gpu").agg(
+        twice_ms=(pl.col("observed_ms") - HOUR_MS).sum()
+    )  # fmt: skip
+    at_once = moved.join(twice, on="gpu").sort("twice_ms", "gpu", descending=[True, False])
+    yield from _remark(
+        at_once,
+        "gpu_on_two_hosts",
+        "reported by several hosts at once",
+        "that time counts once, for the host that saw it last",
+    )
+    yield from _remark(
+        moved.join(twice, on="gpu", how="anti"),
+        "gpu_moved",
+        "moved between hosts",
+        "each host has the time that it saw",
+    )
+
+
+def _remark(gpus: pl.DataFrame, kind: str, what: str, made_of_it: str) -> Iterator[Remark]:
+    if len(gpus):
+        each = [f"{gpu} ({' and '.join(hosts)})" for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
+        more = [""] * (len(gpus) - len(each))
+        sentence = f"{count(len(gpus), 'GPU')} {what}: {named([*each, *more], 'GPU')}; {made_of_it}"
+        yield Remark(kind, sentence, len(gpus), each[0])
+
+
+def shared_names(data: Data) -> Iterator[Remark]:
+    """Hosts at which two GPUs sit in one slot for hours: two machines that write under one host name."""
+    seen = (
+        data.stretches.filter(pl.col("state") != "unknown")
+        .group_by("host", "gpu")
+        .agg(first=pl.col("time").min(), last=pl.col("end").max())
+    )
+    slots = data.cards.select("host", "gpu", "pci_bus_id").drop_nulls().unique().join(seen, on=["host", "gpu"])
+    slots = slots.sort("host", "pci_bus_id", "first", "gpu").with_columns(
+        before=pl.col("gpu").shift(1).over("host", "pci_bus_id"),
+        until=pl.col("last").cum_max().shift(1).over("host", "pci_bus_id"),
+    )
+    both = slots.filter(pl.min_horizontal("until", "last") - pl.col("first") >= _OVERLAP_MIN_MS)
+    for (host,), rows in both.group_by("host", maintain_order=True):
+        first = rows.row(0, named=True)
+        overlap_ms = min(first["until"], first["last"]) - first["first"]
+        example = f"{first['before']} and {first['gpu']} at {first['pci_bus_id']}"
+        sentence = (
+            f"{host}: two machines seem to write under this name, for {count(rows['pci_bus_id'].n_unique(), 'slot')} held "
+            f"two GPUs at once ({example}, {hours(overlap_ms)} hours); every GPU is counted, but holders and host figures "
+            "are mixed: give each machine a name of its own in agent.host"
+        )
+        yield Remark("shared_host_name", sentence, len(rows), example)

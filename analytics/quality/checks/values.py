@@ -1,0 +1,43 @@
+"""Values that cannot be, from the `quality` table: none of them was used as a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.text import count
+from analytics.quality.model import Remark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.quality.model import Data
+
+SENTENCES = {
+    "util_out_of_range": "a percentage or ratio outside its range: it counts as unknown",
+    "negative_value": "a negative memory, power or energy: it counts as unknown",
+    "not_a_number": "a value that is no number (NaN or infinite): it counts as unknown",
+    "no_interval": "no interval, or one of 0 or less: they stand for no time",
+    "duplicate_rows": "the same moment as another row of their GPU: one of them counts, whatever the order of the files",
+    "counter_fell": "a counter that went back without a restart being seen: no energy or throttled time is made of the fall",
+}
+"""What the rows of a kind have, and what fallow did about it. Overlapping rows are a matter of clocks and hosts."""
+
+
+def impossible(data: Data) -> Iterator[Remark]:
+    """One remark per kind of impossible value, with the GPU that has most of them."""
+    by_gpu = (
+        data.values.filter(pl.col("kind").is_in(list(SENTENCES)))
+        .sort("count", "gpu", descending=[True, False])
+        .group_by("kind", "host", "gpu", maintain_order=True)
+        .agg(pl.col("count").sum(), pl.col("example").first())
+        .sort("kind", "count", "gpu", descending=[False, True, False])
+    )
+    for (kind,), rows in by_gpu.group_by("kind", maintain_order=True):
+        worst = rows.row(0, named=True)
+        total, gpus = int(rows["count"].sum()), count(rows["gpu"].n_unique(), "GPU")
+        where = worst["gpu"] or worst["host"]
+        example = f"{where}: {worst['example']}" if worst["example"] else where
+        sentence = f"{count(total, 'row')} of {gpus} with {SENTENCES[str(kind)]} (such as {example})"
+        yield Remark(str(kind), sentence, total, example)

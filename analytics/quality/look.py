@@ -1,0 +1,57 @@
+"""Looks at the data behind a window: reads what the checks need and runs them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.claims.spans import CLAIM_COLUMNS
+from analytics.frames import read_frame
+from analytics.quality.checks import CHECKS
+from analytics.quality.model import Data, Remark
+from fallow import schema
+from fallow.clock import DAY_MS, SystemClock, Window, utc_day
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from analytics.devices import Inventory
+    from analytics.inputs import Inputs, WindowLedger
+
+_CARDS = ("time", "gpu", "parent_gpu", "pci_bus_id")
+_EVENTS = ("time", "kind", "detail")
+
+
+def data_quality(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory, missing_prices: Mapping[str, int]
+) -> tuple[Remark, ...]:
+    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and its kinds."""
+    data = load_data(inputs, ledger, inventory, missing_prices)
+    return tuple(remark for check in CHECKS for remark in check(data))
+
+
+def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, missing_prices: Mapping[str, int]) -> Data:
+    """The data that the checks look at; raises LakeError and its kinds."""
+    # as far as the window has passed: nobody is silent in the future
+    window = Window(ledger.summary.since_ms, min(ledger.summary.until_ms, SystemClock().now_ms()))
+    since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
+    rollups = ledger.whole.rollups.until(until_ms)
+    return Data(
+        window=window,
+        stretches=ledger.inside.stretches,
+        inventory=inventory,
+        values=rollups.quality().filter(pl.col("time") > since_ms - DAY_MS),
+        hours=rollups.hourly("observed_ms").filter(pl.col("time") >= since_ms),
+        claims=read_frame(inputs.lake.files("claim"), schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
+        cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
+        steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
+        missing_prices=missing_prices,
+    )
+
+
+def _rows(inputs: Inputs, table: schema.Table, columns: tuple[str, ...], since_ms: int, until_ms: int) -> pl.DataFrame:
+    """The table's rows inside the window; files of other days are not opened."""
+    first, last = utc_day(since_ms), utc_day(until_ms)
+    files = [file for file in inputs.lake.files(table.name) if first <= file.date <= last]
+    return read_frame(files, table, columns).filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)

@@ -1,0 +1,67 @@
+"""What a remark on the data is, and what a check is given and gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import polars as pl
+
+    from analytics.devices import Inventory
+    from fallow.clock import Window
+
+MOST_NAMED = 5
+"""A remark on hosts or GPUs names so many, the worst first, and counts the others."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing to know about the data: a stable kind, and a sentence that says what fallow made of it.
+
+    `count` is how many rows, GPUs, hosts or claims it is about, `example` the worst of them; empty where none stands out.
+    """
+
+    kind: str
+    sentence: str
+    count: int = 0
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a check may look at, all of it inside a window both of whose ends are known.
+
+    Times are integer milliseconds. `stretches` is the ledger, `values` the `quality` table, `hours` gpu, host, time and
+    observed_ms of the `hourly` table. `claims` are whole rows of the `claim` table that reach into the window, `cards`
+    the window's rows of the `device` table (time, host, gpu, pci_bus_id) of whole GPUs, `steps` its clock_stepped events
+    (time, host, detail). `missing_prices` counts the GPUs of each model and pool that has no price.
+    """
+
+    window: Window
+    stretches: pl.DataFrame
+    inventory: Inventory
+    values: pl.DataFrame
+    hours: pl.DataFrame
+    claims: pl.DataFrame
+    cards: pl.DataFrame
+    steps: pl.DataFrame
+    missing_prices: Mapping[str, int]
+
+
+class Check(Protocol):
+    """One check, one function: the remarks it has to make, none where all is well."""
+
+    def __call__(self, data: Data) -> Iterable[Remark]:
+        """The remarks, the worst first."""
+        ...
+
+
+def named(names: Sequence[str], thing: str) -> str:
+    """`a, b and c`, or `a, b, c, d, e and 3 more hosts`."""
+    shown, rest = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
+    if rest > 0:
+        shown.append(f"{rest} more {thing}{'' if rest == 1 else 's'}")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,95 @@
+"""Situations from the field: how GPUs are asked for, by claims, quotas and projects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.findings.scenarios.builder import H100, Fleet
+from tests.findings.scenarios.situations import situation, train
+
+
+def defensive_reservation(fleet: Fleet) -> None:
+    """Four GPUs have been reserved for twelve days just in case; before that they worked."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:4], "ann")
+    train(fleet, gpus[4:], "bob", fleet.between(0, 3), job="1002")
+    fleet.claim(gpus[4:], "bob", 3.01, claim_id="resv-1", account="bob-lab", name="just-in-case")
+
+
+def job_that_is_starting(fleet: Fleet) -> None:
+    """Claims begin 20 minutes before the first process: images are pulled, data are staged."""
+    gpus = fleet.host("h1", H100, 4)
+    for number in range(15):
+        first = number + 0.02
+        fleet.claim(gpus, "ann", first, number + 0.99, claim_id=f"{500 + number}", account="ann-lab")
+        train(fleet, gpus, "ann", fleet.between(first + 20 / 1440, number + 0.99), job=f"{500 + number}")
+
+
+def claimed_and_used(fleet: Fleet) -> None:
+    """One long job uses all that it was given."""
+    gpus = fleet.host("h1", H100, 4)
+    fleet.claim(gpus, "ann", 0, claim_id="600", account="ann-lab")
+    train(fleet, gpus, "ann", job="600")
+
+
+def claimed_four_used_one(fleet: Fleet) -> None:
+    """A job has been given four GPUs and runs on one; there is no process on the others."""
+    gpus = fleet.host("h1", H100, 4)
+    fleet.claim(gpus, "ann", 0, claim_id="700", account="ann-lab")
+    train(fleet, gpus[0], "ann", job="700")
+
+
+def larger_than_its_peak(fleet: Fleet) -> None:
+    """Sixteen GPUs, of which never more than five work at a time, for four weeks."""
+    gpus = [*fleet.host("h1", H100, 8), *fleet.host("h2", H100, 8)]
+    for number, gpu in enumerate(gpus):
+        train(fleet, gpu, "ann", fleet.every(96, 28, offset_h=6 * number), job=f"{800 + number}")
+
+
+def full_at_its_peak(fleet: Fleet) -> None:
+    """Eight GPUs: half of them rest at night, and every afternoon all of them work."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:4], "ann")
+    train(fleet, gpus[4:], "bob", fleet.daily(12, 20), job="1002")
+
+
+def project_that_has_faded(fleet: Fleet) -> None:
+    """After two weeks of work on four GPUs a project runs an hour a day on one of them; nothing new has been started."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:4], "ann")
+    full, faded = fleet.between(0, -4), fleet.between(-4)
+    train(fleet, gpus[4], "bob", util=np.where(full, 95, fleet.wave(95, period_h=6, on_h=1 / 4)), job="1002")
+    train(fleet, gpus[5:], "bob", util=np.where(faded, 0, 95), job="1002")
+
+
+SCENARIOS = (
+    situation(
+        defensive_reservation,
+        fires="reserved_unused",
+        may="standing_surplus wind_down",
+        look_alike_of="held never_used zombie_holder",
+    ),
+    situation(job_that_is_starting, look_alike_of="reserved_unused held wind_down partial_use"),
+    situation(claimed_and_used, look_alike_of="reserved_unused held partial_use"),
+    situation(
+        claimed_four_used_one,
+        fires="reserved_unused",
+        may="partial_use never_used standing_surplus imbalance",
+        look_alike_of="held zombie_holder",
+    ),
+    situation(
+        larger_than_its_peak,
+        days=29,
+        interval_s=600,
+        fires="standing_surplus",
+        look_alike_of="never_used held reserved_unused",
+    ),
+    situation(full_at_its_peak, look_alike_of="standing_surplus never_used reserved_unused held"),
+    situation(
+        project_that_has_faded,
+        days=21,
+        fires="wind_down held",
+        may="standing_surplus partial_use imbalance low_efficiency zombie_holder stalls",
+        look_alike_of="never_used loaded_no_traffic",
+    ),
+)

@@ -1,0 +1,167 @@
+"""Situations from the field: cards, hosts and agents; heat and power; what was bought, moved and lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.findings.scenarios.builder import A100_80, GB, H100, V100, Fleet
+from tests.findings.scenarios.situations import situation, train
+
+
+def agent_outage(fleet: Fleet) -> None:
+    """The agent of one of two hosts was down for four days of fifteen; the work went on."""
+    for name in ("h1", "h2"):
+        train(fleet, fleet.host(name, H100, 2), "ann")
+    fleet.hosts[1].outage(fleet.between(5, 9))
+    fleet.event(fleet.hosts[1], 5, "agent_killed")
+    fleet.event(fleet.hosts[1], 9, "agent_start")
+
+
+def agent_update(fleet: Fleet) -> None:
+    """The agent was down for a quarter of an hour."""
+    gpus = fleet.host("h1", H100, 2)
+    train(fleet, gpus, "ann")
+    gpus[0].host.outage(fleet.between(5, 5 + 1 / 96))
+    fleet.event(gpus[0].host, 5, "agent_stop")
+
+
+def driver_reload(fleet: Fleet) -> None:
+    """The driver was reloaded: half an hour without GPUs, and every counter begins at zero again."""
+    gpus = fleet.host("h1", H100, 2)
+    down = fleet.between(8, 8 + 1 / 48)
+    train(fleet, gpus, "ann", ~down)
+    for gpu in gpus:
+        gpu.throttle(fleet.always, power_cap=0.02)
+        gpu.is_in(down, "driver_down")
+        gpu.restart(fleet.between(8 + 1 / 48))
+    fleet.event(gpus[0].host, 8, "driver_down")
+    fleet.event(gpus[0].host, 8 + 1 / 48, "driver_up")
+
+
+def asleep(fleet: Fleet) -> None:
+    """A workstation powers its card down from evening to morning."""
+    (gpu,) = fleet.host("ws1", V100, 1, pool="desk")
+    night = fleet.daily(19, 8)
+    train(fleet, gpu, "ann", ~night)
+    gpu.is_in(night, "asleep")
+
+
+def lost_card(fleet: Fleet) -> None:
+    """A card fell off the bus five days ago; its claim still stands."""
+    first, second = fleet.host("h1", H100, 2)
+    lost = fleet.between(-5)
+    train(fleet, first, "ann", ~lost)
+    train(fleet, second, "bob")
+    first.is_in(lost, "lost")
+    fleet.claim([first], "ann", 0, claim_id="77", account="ann-lab")
+    fleet.event(first.host, -5, "gpu_lost", gpu=first.uuid)
+
+
+def bought_and_never_used(fleet: Fleet) -> None:
+    """Two of eight cards have been in the fleet since its beginning, and nobody has been on them."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:6], "ann")
+
+
+def moved_to_another_host(fleet: Fleet) -> None:
+    """A card was used in one host until a week ago, and lies idle in another since two hours."""
+    (gpu,) = fleet.host("h1", H100, 1)
+    (there,) = fleet.host("h2", H100, 1)
+    later = fleet.between(-7)
+    train(fleet, gpu, "ann", fleet.between(0, -1 / 12))
+    gpu.move(there.host, later)
+    train(fleet, there, "bob")
+
+
+def new_cards_not_taken_up(fleet: Fleet) -> None:
+    """Four cards came ten days ago, and nobody has used them yet."""
+    train(fleet, fleet.host("h1", H100, 8), "ann")
+    for gpu in fleet.host("h2", H100, 4):
+        gpu.absent(fleet.between(0, -10))
+
+
+def new_cards_taken_up_at_once(fleet: Fleet) -> None:
+    """Four cards came ten days ago; two hours later they worked like the others."""
+    train(fleet, fleet.host("h1", H100, 8), "ann")
+    gpus = fleet.host("h2", H100, 4)
+    train(fleet, gpus, "bob", fleet.between(-10 + 1 / 12), job="1003")
+    for gpu in gpus:
+        gpu.absent(fleet.between(0, -10))
+
+
+def too_hot(fleet: Fleet) -> None:
+    """One card of four slows down because of heat for most of the time."""
+    gpus = fleet.host("h1", A100_80, 4)
+    train(fleet, gpus, "ann")
+    gpus[2].throttle(fleet.always, sw_thermal=0.6)
+
+
+def held_back_by_its_group(fleet: Fleet) -> None:
+    """One card is hot, and sync boost slows the three others down with it."""
+    gpus = fleet.host("h1", V100, 4)
+    train(fleet, gpus, "ann")
+    gpus[0].throttle(fleet.always, hw_thermal=0.5)
+    for gpu in gpus[1:]:
+        gpu.throttle(fleet.always, sync_boost=0.5)
+
+
+def capped_at_full_load(fleet: Fleet) -> None:
+    """Full load at the card's own limit: the cap cuts the peaks for a few percent of the time."""
+    gpus = fleet.host("h1", H100, 2)
+    train(fleet, gpus, "ann", util=99.0, sm=92.0)
+    for gpu in gpus:
+        gpu.throttle(fleet.always, power_cap=0.05)
+
+
+def idle_clocks(fleet: Fleet) -> None:
+    """Counters of causes stand still, clocks are low, for nobody uses the card at night."""
+    gpus = fleet.host("h1", H100, 2)
+    train(fleet, gpus, "ann", fleet.daily(4, 22))
+
+
+def imported_points(fleet: Fleet) -> None:
+    """History from another tool: one reading every five minutes, and neither maxima nor processes."""
+    gpus = fleet.host("h1", A100_80, 2)
+    train(fleet, gpus, "ann", util=fleet.noise(90, 4))
+    nothing = ("gpu_util_max_pct", "gpu_util_zero_ratio", "gpu_util_coverage_ratio", "process_count", "counters_since")
+    for gpu in gpus:
+        gpu.override(fleet.always, **dict.fromkeys(nothing))
+        gpu.stays.clear()
+
+
+def absurd_readings(fleet: Fleet) -> None:
+    """A broken sensor: 300 % and negative memory in one row of a hundred."""
+    gpus = fleet.host("h1", H100, 2)
+    train(fleet, gpus, "ann", util=fleet.noise(92, 3))
+    broken = np.arange(fleet.rows) % 100 == 50
+    gpus[0].override(broken, gpu_util_pct=300.0)
+    gpus[1].override(broken, mem_used_bytes=-5 * GB)
+
+
+RUNNING = "held zombie_holder wind_down never_used"
+
+SCENARIOS = (
+    situation(agent_outage, fires="blind_spot", look_alike_of=f"{RUNNING} slow_uptake"),
+    situation(agent_update, look_alike_of=f"{RUNNING} blind_spot"),
+    situation(driver_reload, look_alike_of=f"{RUNNING} blind_spot throttled"),
+    situation(asleep, look_alike_of=f"{RUNNING} blind_spot"),
+    situation(
+        lost_card,
+        may="wind_down standing_surplus",
+        look_alike_of="held reserved_unused never_used blind_spot partial_use",
+    ),
+    situation(
+        bought_and_never_used, fires="never_used", may="standing_surplus", look_alike_of="held slow_uptake partial_use"
+    ),
+    situation(moved_to_another_host, look_alike_of="never_used slow_uptake blind_spot held reserved_unused"),
+    situation(
+        new_cards_not_taken_up, fires="slow_uptake", may="never_used standing_surplus", look_alike_of="held wind_down"
+    ),
+    situation(new_cards_taken_up_at_once, look_alike_of="slow_uptake never_used standing_surplus"),
+    situation(too_hot, fires="throttled", look_alike_of="inefficient imbalance held"),
+    situation(held_back_by_its_group, fires="throttled", look_alike_of="inefficient imbalance stalls"),
+    situation(capped_at_full_load, look_alike_of="throttled inefficient memory_oversized"),
+    situation(idle_clocks, look_alike_of=f"throttled inefficient {RUNNING}"),
+    situation(imported_points, look_alike_of="blind_spot held zombie_holder never_used"),
+    situation(absurd_readings, look_alike_of="blind_spot inefficient imbalance"),
+)

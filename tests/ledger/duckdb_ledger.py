@@ -1,0 +1,348 @@
+"""The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to stretches, with nothing of the ledger's code.
+
+Each statement makes one temporary table out of the ones before it; `STEPS` are their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from fallow.schema import CLAIM, DEVICE, GPU, PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analytics.ledger.settings import LedgerSettings
+    from fallow.lake import Lake, LakeFile
+    from fallow.schema import Table
+
+_TYPES = {"timestamp[ms, UTC]": "timestamptz", "int16": "smallint", "int32": "integer", "int64": "bigint"}
+
+SAMPLE = """
+create temp table sample as
+with plain as (
+    select host, gpu,
+           epoch_ms("time") as listed_ms,
+           epoch_ms("time") // 86400000 as day,
+           epoch_ms("time") + coalesce(offset_ms, 0) as start_ms,
+           interval_ms::bigint as interval_ms,
+           coalesce(health, '') as health,
+           case when gpu_util_pct between 0 and 100.5 then gpu_util_pct::double end as util_pct,
+           case when gpu_util_max_pct between 0 and 100.5 then gpu_util_max_pct::double end as util_max_pct,
+           case when sm_active_pct between 0 and 100.5 then sm_active_pct::double end as sm_pct,
+           case when gpu_util_coverage_ratio between 0 and 1.01 then gpu_util_coverage_ratio::double end as covered,
+           case when power_w >= 0 and isfinite(power_w) then power_w::double end as power_w,
+           case when mem_used_bytes >= 0 then mem_used_bytes end as mem_used_bytes,
+           case when energy_mj >= 0 then energy_mj end as energy_mj,
+           epoch_ms(counters_since) as epoch,
+           process_count
+    from raw_gpu
+    where gpu is not null and interval_ms > 0
+),
+distinct_start as (
+    select distinct on (gpu, start_ms) * from plain order by all nulls first
+)
+select *,
+       health in ('lost', 'reset_required', 'wedged', 'driver_down') as out_of_order,
+       health = 'asleep' as asleep,
+       (util_pct = 0 and util_max_pct is null) or (util_max_pct = 0 and util_pct < 0.5) as reads_zero
+from distinct_start
+"""
+
+RISEN = """
+create temp table risen as
+with neighbours as (
+    select *,
+           lag(start_ms) over by_day as last_ms,
+           lag(interval_ms) over by_day as last_interval_ms,
+           lag(epoch) over by_day as last_epoch,
+           lag(energy_mj) over by_day as last_energy_mj
+    from sample window by_day as (partition by gpu, day order by start_ms)
+)
+select * exclude (last_ms, last_interval_ms, last_epoch, last_energy_mj),
+       case when epoch is not distinct from last_epoch and start_ms - last_ms <= 3 * last_interval_ms
+                and energy_mj >= last_energy_mj
+            then (energy_mj - last_energy_mj) / (start_ms - last_ms)
+            else power_w end as energy_w
+from neighbours
+"""
+
+SEEN = """
+create temp table seen as
+select host, gpu, min(start_ms) as first_ms, max(start_ms + interval_ms) as last_ms from sample group by host, gpu
+"""
+
+USABLE = """
+create temp table usable as
+with told as (
+    select * exclude (reads_zero),
+           coalesce(reads_zero, false) and not out_of_order as zero,
+           lead(start_ms) over (partition by gpu order by start_ms) as next_ms
+    from risen
+    where out_of_order or asleep or util_pct is not null or process_count = 0
+)
+select *,
+       case when next_ms is null then start_ms + interval_ms
+            else least(next_ms, start_ms + 3 * interval_ms) end as end_ms
+from told
+"""
+
+LIST = """
+create temp table process_list as
+with process as (
+    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, "user",
+           coalesce(slurm_account, namespace) as account,
+           case when slurm_job_id is not null then 'slurm:' || slurm_job_id
+                when pod is not null then 'pod:' || coalesce(namespace, 'default') || '/' || pod
+                when ray_job_id is not null then 'ray:' || ray_job_id end as job
+    from raw_process
+)
+select host, gpu, listed_ms, listed_ms // 86400000 as day,
+       3 * max(interval_ms) as reach_ms,
+       string_agg(distinct "user", '+' order by "user") as users,
+       string_agg(distinct account, '+' order by account) as accounts,
+       string_agg(distinct job, '+' order by job) as jobs
+from process
+group by host, gpu, listed_ms
+"""
+
+LIST_USER = """
+create temp table list_user as
+select host, gpu, epoch_ms("time") as listed_ms, "user", count(distinct pid) as pairs
+from raw_process
+where "user" is not null
+group by host, gpu, listed_ms, "user"
+"""
+
+LISTED = """
+create temp table listed as
+select usable.*,
+       case when usable.listed_ms - earlier.listed_ms <= earlier.reach_ms then earlier
+            when later.listed_ms - usable.listed_ms <= later.reach_ms then later end as list
+from usable
+asof left join process_list as earlier
+    on usable.host = earlier.host and usable.gpu = earlier.gpu and usable.day = earlier.day
+    and usable.listed_ms >= earlier.listed_ms
+asof left join process_list as later
+    on usable.host = later.host and usable.gpu = later.gpu and usable.day = later.day
+    and usable.listed_ms <= later.listed_ms
+"""
+
+CLAIM_SPAN = """
+create temp table claim_span as
+select host, gpu, epoch_ms("time") as start_ms,
+       coalesce(epoch_ms(max("end")), epoch_ms(min(planned_end)), 4611686018427387904) as end_ms,
+       max("user") as "user", max(account) as account,
+       case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'claim:' end || claim_id as job
+from raw_claim
+where gpu is not null
+group by host, gpu, "time", scheduler, claim_id
+"""
+
+CLAIMED = """
+create temp table claimed as
+select usable.gpu, usable.start_ms,
+       string_agg(distinct claim_span."user", '+' order by claim_span."user") as users,
+       string_agg(distinct claim_span.account, '+' order by claim_span.account) as accounts,
+       string_agg(distinct claim_span.job, '+' order by claim_span.job) as jobs
+from usable
+join claim_span
+    on usable.host = claim_span.host and usable.gpu = claim_span.gpu
+    and usable.start_ms >= claim_span.start_ms and usable.start_ms < claim_span.end_ms
+group by usable.gpu, usable.start_ms
+"""
+
+USED = """
+create temp table used as
+with judged as (
+    select listed.*,
+           case when claimed.start_ms is not null then claimed end as claimed,
+           coalesce(process_count > 0, false) as by_process,
+           process_count is null and coalesce(mem_used_bytes > $held_min_bytes, false) as by_memory,
+           util_pct is not null and not zero as busy
+    from listed left join claimed on listed.gpu = claimed.gpu and listed.start_ms = claimed.start_ms
+),
+kinds as (
+    select *,
+           case when out_of_order then 'unavailable'
+                when by_process or by_memory or busy then 'use'
+                when claimed is not null then 'reserved'
+                else 'free' end as kind
+    from judged
+),
+sources as (
+    select *,
+           case when kind = 'unavailable' then null
+                when kind = 'reserved' then 'claim'
+                when kind = 'free' then
+                    case when process_count is null and mem_used_bytes is null and not asleep then 'unwatched' end
+                when by_process and list.users is not null then 'process'
+                when claimed is not null then 'claim'
+                when by_process then 'process'
+                when by_memory then 'memory' end as source
+    from kinds
+)
+select * exclude (list, claimed),
+       case when source = 'process' then list.listed_ms end as list_ms,
+       {
+           'kind': kind,
+           'source': source,
+           'holder': case source when 'process' then list.users when 'claim' then claimed.users end,
+           'account': case source when 'process' then list.accounts when 'claim' then claimed.accounts end,
+           'job': case source when 'process' then list.jobs when 'claim' then claimed.jobs end
+       } as use
+from sources
+"""
+
+LABELLED = """
+create temp table labelled as
+with marked as (
+    select *,
+           lag(end_ms) over by_gpu is distinct from start_ms
+           or lag(use) over by_gpu is distinct from use
+           or lag(zero) over by_gpu is distinct from zero as begins
+    from used window by_gpu as (partition by gpu order by start_ms)
+),
+spells as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as spell from marked),
+spans as (select *, sum(end_ms - start_ms) over (partition by gpu, spell) as spell_ms from spells)
+select * exclude (begins, spell, spell_ms),
+       case when use.kind <> 'use' then use.kind
+            when zero and spell_ms >= $idle_after_ms then 'held'
+            else 'busy' end as label
+from spans
+"""
+
+GROUPED = """
+create temp table grouped as
+with marked as (
+    select *,
+           lag(end_ms) over by_gpu is distinct from start_ms
+           or lag(use) over by_gpu is distinct from use
+           or lag(label) over by_gpu is distinct from label as begins
+    from labelled window by_gpu as (partition by gpu order by start_ms)
+)
+select * exclude (begins), count(*) filter (begins) over (partition by gpu order by start_ms) as stretch from marked
+"""
+
+STRETCH = """
+create temp table stretch as
+with summed as (
+    select host, gpu, stretch, any_value(use) as use, any_value(label) as label,
+           min(start_ms) as start_ms, max(end_ms) as end_ms,
+           sum(end_ms - start_ms) filter (zero) as zero_ms,
+           sum(end_ms - start_ms) filter (util_pct is not null and not out_of_order) as util_ms,
+           sum(util_pct * (end_ms - start_ms)) filter (not out_of_order) as util_sum,
+           max(greatest(util_pct, util_max_pct)) filter (not out_of_order) as util_max_pct,
+           sum(sm_pct * (end_ms - start_ms)) filter (not out_of_order)
+               / sum(end_ms - start_ms) filter (sm_pct is not null and not out_of_order) as sm_mean_pct,
+           max(mem_used_bytes) as mem_used_max_bytes,
+           sum(power_w * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (power_w is not null) as power_mean_w,
+           sum(energy_w * (end_ms - start_ms)) as energy_mj,
+           sum(end_ms - start_ms) filter (energy_w is not null) as energy_ms,
+           sum(covered * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (covered is not null) as coverage_ratio,
+           count(*) as sample_count
+    from grouped group by host, gpu, stretch
+)
+select * exclude (label),
+       case when label <> 'busy' then label
+            when util_sum / util_ms < $low_below_pct then 'low'
+            else 'active' end as state
+from summed
+"""
+
+HOLDER_SHARE = """
+create temp table holder_share as
+with each_user as (
+    select gpu, stretch, "user", sum(pairs * (end_ms - start_ms)) as weight
+    from grouped join list_user using (host, gpu)
+    where list_user.listed_ms = grouped.list_ms
+    group by gpu, stretch, "user"
+)
+select gpu, stretch, list(weight / whole order by "user") as holder_shares
+from (select *, sum(weight) over (partition by gpu, stretch) as whole from each_user)
+group by gpu, stretch having count(*) > 1
+"""
+
+LEDGER = """
+create temp table result as
+with edges as (
+    select host, gpu, start_ms as at_ms, end_ms as then_ms from stretch
+    union all select host, gpu, first_ms, first_ms from seen
+    union all select host, gpu, last_ms, last_ms from seen
+),
+gaps as (
+    select host, gpu, max(then_ms) over so_far as start_ms, lead(at_ms) over so_far as end_ms
+    from edges
+    window so_far as (partition by gpu order by at_ms, then_ms)
+)
+select host, gpu, start_ms, end_ms, state, use.holder, use.source, use.account, use.job,
+       coalesce(zero_ms, 0)::bigint as zero_ms, coalesce(util_ms, 0)::bigint as util_ms, sample_count,
+       util_sum / nullif(util_ms, 0) as util_mean_pct, util_max_pct, sm_mean_pct, mem_used_max_bytes, power_mean_w,
+       energy_mj, coalesce(energy_ms, 0)::bigint as energy_ms,
+       coverage_ratio, holder_shares
+from stretch left join holder_share using (gpu, stretch)
+union all by name
+select host, gpu, start_ms, end_ms, 'unknown' as state, 0 as zero_ms, 0 as util_ms, 0 as sample_count
+from gaps where start_ms < end_ms
+"""
+
+SPELL = """
+create temp table spell as
+with marked as (
+    select *,
+           lag(end_ms) over by_gpu is distinct from start_ms or lag(zero) over by_gpu is distinct from zero as begins
+    from used window by_gpu as (partition by gpu order by start_ms)
+),
+numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as spell from marked)
+select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where zero group by gpu, spell
+"""
+
+STEPS = (
+    SAMPLE, RISEN, SEEN, USABLE, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED, USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE,
+    LEDGER, SPELL,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """DuckDB's whole stretches (not cut at midnight) and spells at zero, sorted by GPU and start."""
+
+    stretches: list[dict[str, Any]]
+    spells: list[tuple[str, int, int]]
+
+
+def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
+    """The ledger of a lake."""
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        for table in (GPU, PROCESS, CLAIM, DEVICE):
+            connection.execute(f"create temp view raw_{table.name} as {_rows(table, lake.files(table.name))}")
+        known = {"held_min_bytes": settings.held_min_bytes, "idle_after_ms": settings.idle_after_ms,
+                 "low_below_pct": settings.low_below_pct}  # fmt: skip
+        for step in STEPS:
+            connection.execute(step, {name: value for name, value in known.items() if f"${name}" in step})
+        return Found(
+            _dicts(connection.sql("from result order by gpu, start_ms")),
+            connection.sql("from spell order by gpu, start_ms").fetchall(),
+        )
+
+
+def _rows(table: Table, files: Iterable[LakeFile]) -> str:
+    """The table's files with every column of the schema and the host of the path; no rows where there are no files."""
+    columns = ", ".join(
+        f'null::{_TYPES.get(each.type.value, each.type.value)} as "{each.name}"' for each in table.columns
+    )
+    empty = f"select null::varchar as host, {columns} where false".replace("::string", "::varchar")
+    if not (urls := [file.url for file in files]):
+        return empty
+    read = (
+        f"from read_parquet({urls}, hive_partitioning = true, hive_types = {{'host': varchar}}, union_by_name = true)"
+    )
+    return f"{empty} union all by name {read}"
+
+
+def _dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
+    return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
