@@ -59,7 +59,8 @@ def open_inputs(args: argparse.Namespace) -> Inputs:
 def load_window_ledger(inputs: Inputs) -> WindowLedger:
     """The ledger of the window; EmptyLakeError where the lake has no rows in it."""
     with bar("ledger") as progress:
-        whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress)
+        workers = inputs.settings.integer("ledger.workers")
+        whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress, workers=workers)
     if whole.stretches.is_empty():
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",

@@ -18,7 +18,7 @@ from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
 from fallow.schema import SCHEMA_VERSION, Column, Table, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from fallow.lake import LakeFile
     from fallow.stores.objects import ObjectFile
@@ -139,17 +139,50 @@ def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None 
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def read_coded(files: Iterable[LakeFile], table: Table, columns: Sequence[str]) -> pa.Table:
-    """Like `read`, without `host`, and with strings as codes into one dictionary each: decoding names costs the most.
+def read_coded(files: Iterable[LakeFile], table: Table, columns: Sequence[str]) -> list[pa.Table]:
+    """The named columns of each file, strings as codes into a dictionary: decoding names would cost the most.
 
-    Raises as `read` does.
+    A column without any value has Arrow's null type and was not even read. Raises as `read` does.
     """
     coded = pa.dictionary(pa.int32(), pa.string())
     fields = [(name, table.column(name)) for name in columns]
     schema = pa.schema([pa.field(name, coded if is_text(column) else arrow_type(column)) for name, column in fields])
-    parts = _each(files, partial(_read_one, table=table, schema=schema))
-    whole = pa.concat_tables(parts) if parts else schema.empty_table()
-    return whole.unify_dictionaries().combine_chunks()
+    return _each(files, partial(_read_known, table=table, schema=schema))
+
+
+def _read_known(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
+    opened = open_file(file, [field.name for field in schema if pa.types.is_dictionary(field.type)])
+    there = set(opened.schema_arrow.names) & set(schema.names)
+    _check_keys(file, table, there, schema)
+    valued = there - _without_values(opened)
+    wanted = [name for name in schema.names if name in valued]
+    try:
+        data = opened.read(columns=wanted, use_threads=False)
+        columns = [
+            _typed(data.column(field.name), field.type) if field.name in wanted else pa.nulls(data.num_rows)
+            for field in schema
+        ]
+    except _UNREADABLE as error:
+        raise _broken(file, error) from error
+    return pa.table(columns, schema.names)
+
+
+def _without_values(opened: pq.ParquetFile) -> set[str]:
+    """Columns that the file's own statistics say are null throughout."""
+    facts = opened.metadata
+    if not facts.num_rows or not facts.num_row_groups:
+        return set()
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    found = set()
+    for position in range(facts.num_columns):
+        chunks = [group.column(position) for group in groups]
+        if all(
+            chunk.is_stats_set and chunk.statistics.has_null_count and chunk.statistics.null_count == chunk.num_values
+            for chunk in chunks
+        ):
+            found.add(chunks[0].path_in_schema)
+    # a file whose every column is null still has to say how many rows it has
+    return found if len(found) < facts.num_columns else set()
 
 
 def is_text(column: Column) -> bool:
@@ -167,16 +200,19 @@ def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], pa.Table]) -
 
 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    coded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    opened = open_file(file, coded)
+    opened = open_file(file)
     there = set(opened.schema_arrow.names) & set(table.names)
-    if absent := [name for name in table.keys if name not in there and name in schema.names]:
-        raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
+    _check_keys(file, table, there, schema)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
     except _UNREADABLE as error:
         raise _broken(file, error) from error
+
+
+def _check_keys(file: LakeFile, table: Table, there: Collection[str], schema: pa.Schema) -> None:
+    if absent := [name for name in table.keys if name not in there and name in schema.names]:
+        raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
 
 
 def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:

@@ -11,7 +11,7 @@ from analytics.claims.hostlist import expand
 from analytics.claims.rows import conform
 from analytics.claims.sacct_text import read_jobs
 from analytics.claims.times import read_moments, start_and_end
-from analytics.claims.tres import duration_ms, gpus_of
+from analytics.claims.tres import duration_ms, gpu_count
 from analytics.importers.model import FileReport, Tally
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.errors import InputError
@@ -90,20 +90,15 @@ def _elapsed_ms(jobs: pl.DataFrame) -> pl.Series:
 
 
 def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Adds gpu_count and tres_nodes; jobs without GPUs are left out and counted."""
+    """Adds gpu_count; jobs without GPUs are left out and counted."""
     counts: list[int | None] = []
-    nodes: list[int | None] = []
     for line, allocated, asked in jobs.select("line", "AllocTRES", "ReqTRES").iter_rows():
         try:
-            found = gpus_of(allocated or asked or "")
+            counts.append(gpu_count(allocated or asked or ""))
         except ValueError as error:
             raise InputError(f"{path}, line {line}: {error}", "export it again") from error
-        counts.append(None if found is None else found.count)
-        nodes.append(None if found is None else found.nodes)
-    with_gpus = jobs.with_columns(
-        pl.Series("gpu_count", counts, dtype=pl.Int64), pl.Series("tres_nodes", nodes, dtype=pl.Int64)
-    )
-    kept = _drop(with_gpus, pl.col("gpu_count").is_null(), "no GPU", tally)
+    counted = jobs.with_columns(pl.Series("gpu_count", counts, dtype=pl.Int64))
+    kept = _drop(counted, pl.col("gpu_count").is_null(), "no GPU", tally)
     if jobs.height and not kept.height:
         tally.notes.append(
             "no job has gres/gpu among its TRES: AccountingStorageTRES of slurm.conf has to name gres/gpu for that"

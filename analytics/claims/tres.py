@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)(?:\.\d+)?")
@@ -11,35 +10,25 @@ _MIG = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
 _COUNT = re.compile(r"\d+")
 
 
-@dataclass(frozen=True)
-class Gpus:
-    """How many GPUs (or MIG instances: the scheduler counts each as one) a job was given, and on how many nodes."""
-
-    count: int
-    nodes: int | None = None
-
-
 @lru_cache(maxsize=65_536)
-def gpus_of(tres: str) -> Gpus | None:
-    """What a TRES string such as `cpu=64,gres/gpu:h100=8,gres/gpu=8,node=2` counts; None for a job without GPUs.
+def gpu_count(tres: str) -> int | None:
+    """The GPUs in a TRES string such as `cpu=64,gres/gpu:h100=8,gres/gpu=8,node=2`; None for a job without any.
 
-    `gres/gpu` is the sum of its types where both are there; where only types are, they are added up.
+    `gres/gpu` is the sum of its types where both are there; where only types are, they are added up. A MIG instance counts
+    as one, as it does for Slurm.
 
     Raises:
         ValueError: a count is no number.
     """
     whole: int | None = None
-    typed, nodes = 0, None
+    typed = 0
     for entry in tres.split(","):
         name, _, value = entry.strip().partition("=")
         if name == "gres/gpu":
             whole = _number(value, entry)
         elif name.startswith("gres/gpu:"):
             typed += _number(value, entry)
-        elif name == "node":
-            nodes = _number(value, entry)
-    count = typed if whole is None else whole
-    return Gpus(count, nodes) if count else None
+    return (typed if whole is None else whole) or None
 
 
 def is_mig(gres_type: str) -> bool:

@@ -1,34 +1,99 @@
-"""Runs every rule over a window and ranks what they found."""
+"""Runs every rule over a window, ranks what they found, and says how each finding stands."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.devices import Inventory, load_inventory
-from analytics.findings.holders import load_holders
-from analytics.findings.model import Context, Finding, FindingSettings
+from analytics.findings import lifecycle
+from analytics.findings.actions import Action, load_actions
+from analytics.findings.context import open_context, week_before
+from analytics.findings.reversals import Reversals, reversals
 from analytics.findings.rules import RULES
-from analytics.ledger.summary import clip
-from fallow.clock import Window
+from analytics.findings.sensitivity import held_gpu_hours
+from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from analytics.devices import Inventory
+    from analytics.findings.model import Context, Finding, Rule
     from analytics.inputs import Inputs, WindowLedger
 
 
-def find_all(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None) -> tuple[Finding, ...]:
-    """Every finding of the window: what can be taken back before what has ended, then the most GPU-hours first."""
-    settings = FindingSettings(
-        inputs.settings.integer("findings.held_min"), inputs.settings.integer("findings.never_used_min")
+@dataclass(frozen=True)
+class Review:
+    """The findings of a window as they stand.
+
+    `findings` are all of them, ranked, each with its status; `gone` those of the window one week earlier that are not there
+    any more; `reversals` how often those were wrong, None where there was no such window; `sensitivity` the GPU-hours held
+    without a kernel by the shortest stretch that counts, in minutes.
+    """
+
+    context: Context
+    findings: tuple[Finding, ...]
+    gone: tuple[Finding, ...]
+    reversals: Reversals | None
+    sensitivity: Mapping[int, float]
+    actions: Mapping[str, Sequence[Action]]
+
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """The findings that nobody has suppressed."""
+        return tuple(finding for finding in self.findings if finding.status != "suppressed")
+
+    @property
+    def suppressed(self) -> tuple[Finding, ...]:
+        """The findings that somebody has suppressed."""
+        return tuple(finding for finding in self.findings if finding.status == "suppressed")
+
+
+def find_all(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> tuple[Finding, ...]:
+    """The findings of the window that nobody has suppressed: those of `review`."""
+    return review(inputs, ledger, inventory, now_ms).shown
+
+
+def review(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> Review:
+    """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+    context = open_context(inputs, ledger, inventory, now_ms)
+    found = run_rules(context)
+    before = week_before(context)
+    last_week = () if before is None else run_rules(before)
+    outcome = reversals(context, before, last_week)
+    wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
+    actions = load_actions(inputs.lake)
+    end_ms = inputs.window.until_ms
+    as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
+    return Review(
+        context=context,
+        findings=lifecycle.current(found, (each.finding_id for each in last_week), actions, wrong, as_of_ms),
+        gone=lifecycle.gone(last_week, found, wrong),
+        reversals=outcome,
+        sensitivity=held_gpu_hours(context.inside.stretches),
+        actions=actions,
     )
-    until_ms = ledger.summary.until_ms
-    context = Context(
-        whole=clip(ledger.whole, Window(None, until_ms)),
-        inside=ledger.inside,
-        window=inputs.window,
-        inventory=inventory or load_inventory(inputs.lake),
-        holders=load_holders(inputs.lake, until_ms),
-        settings=settings,
-        latest=all(end_ms <= until_ms for end_ms in ledger.whole.stretches["end"].top_k(1)),
-    )
-    found = [finding for rule in RULES for finding in rule.find(context)]
-    return tuple(sorted(found, key=lambda finding: (not finding.reclaimable, -finding.gpu_ms, finding.finding_id)))
+
+
+def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+    """What the rules find: what can be taken back before what has ended, then the most GPU-hours first."""
+    found = [finding for rule in rules for finding in rule.find(context)]
+    ranked = sorted(found, key=lambda each: (not each.reclaimable, -each.gpu_ms, each.finding_id, each.gpus))
+    return _told_apart(ranked)
+
+
+def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings with ids that are all different: where two would share one, the later also goes by its GPUs."""
+    seen: set[str] = set()
+    apart = []
+    for finding in findings:
+        each = finding
+        while each.finding_id in seen:
+            each = replace(each, subject=f"{each.subject}\0{'+'.join(each.gpus)}")
+        seen.add(each.finding_id)
+        apart.append(each)
+    return tuple(apart)

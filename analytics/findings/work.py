@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.alive import is_service
+from analytics.findings.once import once
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ _NEXT_JOB = r"\+(slurm|pod|ray|claim):"
 _SPLIT = "\x1f"
 _TOGETHER_MS = MINUTE_MS
 """A launcher starts its workers within seconds; what a shell starts by hand comes later."""
-_NO_PROGRAM = ("nvidia-cuda-mps-server", "nv-hostengine", "Xorg", "Xwayland", "gnome-shell", "nvidia-persistenced")
-"""Services that sit on every GPU of a host, whatever runs there."""
 
 _SUMS = ("zero_ms", "util_ms", "sample_count")
 
@@ -49,8 +49,7 @@ def one_job() -> pl.Expr:
 
 def programs(processes: pl.DataFrame) -> pl.DataFrame:
     """Rows of `process_day` without a job, with the `work` that they belong to: a program of their host."""
-    known = pl.col("command").is_in(_NO_PROGRAM) | (pl.col("kind") == "graphics")
-    bare = processes.filter(pl.col("job").is_null() & ~known.fill_null(value=False))
+    bare = processes.filter(pl.col("job").is_null() & ~is_service())
     single = (
         bare.sort("time")
         .group_by("host", "pid", "started", maintain_order=True)
@@ -76,14 +75,17 @@ def programs(processes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def program_stretches(stretches: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+@once
+def program_runs(context: Context) -> pl.DataFrame:
+    """Programs without a job: host, gpu and work with the time that they were on the GPU, and on how many they were in all."""
+    named = programs(context.rollups.processes()).group_by("host", "gpu", "work")
+    runs = named.agg(began=pl.col("time").min(), ended=pl.col("end").max())
+    return runs.with_columns(gpu_count=pl.col("gpu").n_unique().over("work"))
+
+
+def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows, cut to the time of each program on more than one GPU that ran in them, with `work`."""
-    runs = (
-        programs(processes)
-        .group_by("host", "gpu", "work")
-        .agg(began=pl.col("time").min(), ended=pl.col("end").max())
-        .filter(pl.col("gpu").n_unique().over("work") > 1)
-    )
+    runs = program_runs(context).filter(pl.col("gpu_count") > 1).drop("gpu_count")
     bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(AT_WORK))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
@@ -112,19 +114,17 @@ def stays(stretches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def whole_hours(context: Context, *where: pl.Expr) -> pl.DataFrame:
+@once
+def whole_hours(context: Context) -> pl.DataFrame:
     """Rows of `hourly` in the window, each wholly inside one stay, with its holder, account and job.
 
-    `where` are conditions on the columns of `hourly`; hours in which holders changed are left out, for nobody can say
-    whose their means are.
+    Hours in which holders changed are left out, for nobody can say whose their means are.
     """
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
-    hours = context.rollups.hourly().filter(inside, *where).sort("host", "gpu", "time")
-    owned = stays(context.inside.stretches).rename({"end": "stay_end"}).with_columns(stay_start="time")
-    found = hours.join_asof(
-        owned.sort("host", "gpu", "time"), on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False
-    )
-    return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_start", "stay_end")
+    hours = context.rollups.hourly().filter(inside & (pl.col("observed_ms") > 0)).sort("host", "gpu", "time")
+    owned = stays(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end").sort("host", "gpu", "time")
+    found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
+    return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 
 
 def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
@@ -149,6 +149,7 @@ def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
     ).drop("hour", "hour_mj", "hour_ms")
 
 
+@once
 def serving_gpus(context: Context) -> frozenset[str]:
     """GPUs on which an inference server answered in the window: their load is the requests', not the program's."""
     seen = context.rollups.serving().filter(

@@ -22,7 +22,7 @@ from fallow import schema
 from fallow.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from analytics.ledger.keep import Kept
     from analytics.ledger.settings import LedgerSettings
@@ -64,9 +64,11 @@ def load_ledger(
     made = _Made(lake, kept, settings, warn)
     stale = {date: hosts for date, hosts in days.items() if (made.stale(date, hosts))}
     wanted = [day for date, hosts in sorted(stale.items()) for day in made.changed(date, hosts)]
-    for done, (day, frames) in enumerate(build_days(wanted, settings, workers)):
-        made.add(day, frames, stale[day.date])
-        progress((done + 1) / len(wanted))
+    done = 0
+    for batch, frames in build_days(wanted, settings, workers):
+        made.add(batch, frames, stale[batch[0].date])
+        done += len(batch)
+        progress(done / len(wanted))
     made.finish(stale, set(days))
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
     stretches, spells = stitch(parts, spell_parts, settings)
@@ -106,7 +108,7 @@ class _Made:
     def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
         self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
         self._warned = False
-        self._building: dict[str, dict[str, dict[str, pl.DataFrame]]] = defaultdict(dict)
+        self._building: dict[str, tuple[set[str], list[dict[str, pl.DataFrame]]]] = {}
         self._files: dict[str, list[LakeFile]] = {table.name: [] for table in PARTS}
         self._loose: dict[str, list[pl.DataFrame]] = {table.name: [] for table in PARTS}
         self._prints: dict[tuple[str, str], str] = {}
@@ -121,35 +123,38 @@ class _Made:
             self._files[table].append(file)
         return False
 
-    def changed(self, date: str, hosts: Mapping[str, HostDay]) -> Iterable[HostDay]:
+    def changed(self, date: str, hosts: Mapping[str, HostDay]) -> list[HostDay]:
         """The hosts of a stale day that have to be built; the others' rows are taken from what is kept."""
         kept = self._kept.days[date].hosts if date in self._kept.days else {}
         return [day for host, day in sorted(hosts.items()) if kept.get(host) != self._print(day)]
 
-    def add(self, day: HostDay, frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
-        """Takes one built host-day; the last one of its date puts the date together and keeps it."""
-        self._building[day.date][day.host] = frames
-        if len(self._building[day.date]) == len(list(self.changed(day.date, hosts))):
-            self._close(day.date, hosts)
+    def add(self, batch: Sequence[HostDay], frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
+        """Takes some built host-days of one date; the last ones put the date together and keep it."""
+        date = batch[0].date
+        built, parts = self._building.setdefault(date, (set(), []))
+        built.update(day.host for day in batch)
+        parts.append(frames)
+        if len(built) == len(self.changed(date, hosts)):
+            self._close(date, hosts)
 
     def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
         """Puts together dates of which only hosts have gone, and forgets those without any samples."""
         for date, hosts in stale.items():
-            if not list(self.changed(date, hosts)):
+            if not self.changed(date, hosts):
                 self._close(date, hosts)
         gone = {file.date for files in self._kept.files.values() for file in files} - dates
         if gone:
             self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
 
     def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
-        built = self._building.pop(date, {})
-        rows = {table.name: [frames[table.name] for frames in built.values()] for table in PARTS}
+        built, parts = self._building.pop(date, (set(), []))
+        rows = {table.name: [frames[table.name] for frames in parts] for table in PARTS}
         if date in self._kept.days:
             for table in PARTS:
                 before = read_frame([self._kept.days[date].files[table.name]], table)
                 staying = pl.col("host").is_in([host for host in hosts if host not in built])
                 rows[table.name].append(before.filter(staying).select(table.names))
-        frames = {name: pl.concat(parts, how="vertical_relaxed") for name, parts in rows.items()}
+        frames = {name: pl.concat(each) for name, each in rows.items()}
         prints = {host: self._print(day) for host, day in hosts.items()}
         written: dict[str, LakeFile] = {}
         if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints, self._kept))):

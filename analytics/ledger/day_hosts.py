@@ -1,4 +1,4 @@
-"""`host_hourly` and `serving_hourly` of one host-day."""
+"""`host_hourly` and `serving_hourly` of some hosts' same day."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _known(name: str) -> pl.Expr:
 
 
 def host_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
-    """The hours with the columns of `host_hourly` but host."""
+    """The hours with the columns of `host_hourly`."""
     names = ("time", "cpu_count", *_HOST_MEANS.values())
-    frame = read_frame(files, schema.HOST, names).drop("host").unique("time", keep="any")
-    return frame.group_by(_HOUR).agg(
+    frame = read_frame(files, schema.HOST, names).unique(("host", "time"), keep="any")
+    return frame.group_by(_HOUR, "host").agg(
         *(_known(source).mean().alias(name) for name, source in _HOST_MEANS.items()),
         pl.col("cpu_count").max(),
         sample_count=pl.len(),
@@ -46,14 +46,14 @@ def host_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
 
 
 def serving_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
-    """The hours with the columns of `serving_hourly` but host."""
+    """The hours with the columns of `serving_hourly`."""
     names = (
         "time", "gpu", "endpoint", "model", "engine", "health", "kv_cache_used_ratio", "running_requests", "waiting_requests",
         "requests_per_s", "generated_tokens_per_s",
     )  # fmt: skip
-    frame = read_frame(files, schema.SERVING, names).drop("host").unique(("time", "gpu", "endpoint", "model"), keep="any")
+    frame = read_frame(files, schema.SERVING, names).unique(("host", "time", "gpu", "endpoint", "model"), keep="any")
     answered = (pl.col("health") == "ok").fill_null(value=False)
-    return frame.group_by(_HOUR, "gpu", "endpoint", "model").agg(
+    return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
         pl.col("engine").drop_nulls().last(),
         kv_cache_used_mean_ratio=_known("kv_cache_used_ratio").mean(),
         kv_cache_used_max_ratio=_known("kv_cache_used_ratio").max(),

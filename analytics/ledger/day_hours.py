@@ -1,4 +1,4 @@
-"""`hourly` of one host-day: per GPU and hour what stretches cannot keep, with histograms that merge by adding.
+"""`hourly` of some hosts' same day: per GPU and hour what stretches cannot keep, with histograms that merge by adding.
 
 A row counts in the hour in which it starts.
 """
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.frames import empty
+from analytics.ledger.day_pieces import named
 from analytics.ledger.day_rows import THROTTLED
 from analytics.ledger.rollups import BINS
 from fallow import schema
@@ -35,10 +37,9 @@ _TRAFFIC = {
 
 
 def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
-    """The hours with the columns of `hourly` but host."""
-    names = [name for name in schema.HOURLY.names if name != "host"]
+    """The hours with the columns of `hourly`."""
     if not len(rows):
-        return pl.DataFrame(schema=dict.fromkeys(names, pl.Null))
+        return empty(schema.HOURLY)
     hour = rows.start // HOUR_MS
     new = (rows.gpu[1:] != rows.gpu[:-1]) | (hour[1:] != hour[:-1])
     groups = _Groups(np.flatnonzero(np.concatenate(([True], new))), np.concatenate(([0], np.cumsum(new))), rows)
@@ -46,7 +47,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
     sm = rows.floats["sm_active_pct"]
     table: dict[str, object] = {
         "time": hour[groups.starts] * HOUR_MS,
-        "gpu": pl.Series([rows.names[code] for code in rows.gpu[groups.starts]], dtype=pl.String),
+        "unit": rows.gpu[groups.starts],
         "observed_ms": groups.known_ms(util, rows.weight),
         "zero_ms": groups.total(np.where(held.zero, rows.weight, 0)),
         "process_ms": groups.total(np.where(rows.process_count > 0, rows.weight, 0)),
@@ -65,7 +66,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         **_throttled(groups, rows),
         "temperature_max_c": groups.largest(rows.floats["temperature_c"]),
     }
-    frame = pl.DataFrame({name: table[name] for name in names})
+    frame = named(pl.DataFrame(table), rows)
     return frame.with_columns(
         pl.col(name).fill_nan(None) for name, kind in frame.schema.items() if kind in (pl.Float64, pl.Float32)
     )

@@ -1,4 +1,4 @@
-"""The process lists of one host and one UTC day: whom each row of a GPU goes by, and each process over the day."""
+"""The process lists of some hosts' same UTC day: whom each row of a GPU goes by, and each process over the day."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.frames import empty
 from analytics.ledger.columns import NONE, Columns, Strings
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
@@ -97,16 +98,14 @@ class Listed:
         return len(self.time)
 
 
-def read_listed(files: Iterable[LakeFile], gpus: Sequence[str]) -> Listed:
+def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]]) -> Listed:
     """The rows of these `process` files; raises BrokenFileError and SchemaVersionError."""
     return listed(Columns(files, schema.PROCESS, COLUMNS), gpus)
 
 
-def listed(columns: Columns, gpus: Sequence[str]) -> Listed:
+def listed(columns: Columns, gpus: Sequence[tuple[str, str]]) -> Listed:
     """The rows of some columns named COLUMNS, those on other GPUs left out."""
-    uuids = columns.strings("gpu")
-    order = {name: code for code, name in enumerate(gpus)}
-    codes = np.array([*(order.get(name, NONE) for name in uuids.names), NONE], np.int32)[uuids.codes]
+    codes = columns.units().among(gpus)
     time, pid = columns.ints("time"), columns.ints("pid")
     started = columns.ints("started")
     rows = np.flatnonzero(codes != NONE)
@@ -205,9 +204,7 @@ def _owners(
     """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
     order = np.lexsort((combination, number))
     sorted_number, sorted_combination = number[order], combination[order]
-    again = np.concatenate(
-        ([False], (np.diff(sorted_number) == 0) & (np.diff(sorted_combination) == 0))
-    )
+    again = np.concatenate(([False], (np.diff(sorted_number) == 0) & (np.diff(sorted_combination) == 0)))
     prints = np.random.default_rng(0).integers(1, 2**63, len(first_row), dtype=np.uint64)
     values = np.where(again, np.uint64(0), prints[sorted_combination])
     list_starts = np.flatnonzero(np.concatenate(([True], np.diff(sorted_number) > 0)))
@@ -240,11 +237,10 @@ def _user_counts(
     return found
 
 
-def process_day(rows: Listed, gpus: Sequence[str], last_listed: Ints) -> pl.DataFrame:
-    """The day's processes with the columns of `process_day` but host; `last_listed` says when each GPU's list was last known."""
-    names = [name for name in schema.PROCESS_DAY.names if name != "host"]
+def process_day(rows: Listed, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
+    """The day's processes with the columns of `process_day`; `last_listed` says when each GPU's list was last known."""
     if not len(rows):
-        return pl.DataFrame(schema={name: _POLARS[schema.PROCESS_DAY.column(name).type] for name in names})
+        return empty(schema.PROCESS_DAY)
     order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))
     keys = (rows.gpu[order], rows.integers["pid"][order], rows.integers["started"][order])
     new = np.any([np.diff(key) != 0 for key in keys], axis=0)
@@ -260,7 +256,8 @@ def process_day(rows: Listed, gpus: Sequence[str], last_listed: Ints) -> pl.Data
     frame = pl.DataFrame(
         {
             "time": np.minimum.reduceat(rows.time[order], starts),
-            "gpu": [gpus[code] for code in gpu],
+            "host": [gpus[code][0] for code in gpu],
+            "gpu": [gpus[code][1] for code in gpu],
             "end": rows.time[last] + rows.interval[last],
             "last_listed": np.maximum(last_listed[gpu], rows.time[last]),
             "pid": rows.integers["pid"][last].astype(np.int32),
@@ -275,16 +272,10 @@ def process_day(rows: Listed, gpus: Sequence[str], last_listed: Ints) -> pl.Data
             "host_mem_max_bytes": np.maximum.reduceat(rows.integers["host_mem_bytes"][order], starts),
             "list_count": lists.astype(np.int32),
         },
-        schema_overrides={name: pl.String for name in (*text, "account", "job")},
+        schema_overrides=dict.fromkeys((*text, "account", "job"), pl.String),
     )
     unknown = ("started", "parent_pid", "mem_used_max_bytes", "host_mem_max_bytes")
     return frame.with_columns(
         *(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in unknown),
         pl.col("cpu_util_mean_pct", "cpu_util_max_pct").fill_nan(None),
-    ).select(names)
-
-
-_POLARS = {
-    schema.Type.TIMESTAMP: pl.Int64, schema.Type.INT32: pl.Int32, schema.Type.INT64: pl.Int64, schema.Type.DOUBLE: pl.Float64,
-    schema.Type.STRING: pl.String,
-}  # fmt: skip
+    )

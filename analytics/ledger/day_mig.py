@@ -46,21 +46,22 @@ class Shares:
     left_out: Mask
 
 
-def shares_of(rows: DayRows, instances: Mapping[str, Instance]) -> Shares:
-    """Shares of a day's rows, given the host's instances by UUID."""
+def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> Shares:
+    """Shares of a day's rows, given the instances by host and UUID."""
     share, split = np.ones(len(rows)), np.zeros(len(rows), bool)
     left_out = np.zeros(len(rows), bool)
     codes = {name: code for code, name in enumerate(rows.names)}
     for name, code in codes.items():
-        if not name.startswith(MIG_PREFIX):
+        if not name[1].startswith(MIG_PREFIX):
             continue
         mine = np.flatnonzero(rows.gpu == code)
         instance = instances.get(name)
-        if instance is None or instance.parent not in codes:
+        parent = None if instance is None else codes.get((name[0], instance.parent))
+        if instance is None or parent is None:
             left_out[mine] = True
             continue
         share[mine] = instance.share
-        whole = np.flatnonzero(rows.gpu == codes[instance.parent])
+        whole = np.flatnonzero(rows.gpu == parent)
         first, last = rows.start[mine[0]], rows.start[mine[-1]] + rows.interval[mine[-1]]
         # the same tick writes both rows; half an interval tells one tick from the next
         slack = rows.interval[whole] // 2

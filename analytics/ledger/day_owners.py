@@ -55,16 +55,22 @@ class Claimed:
     owners: tuple[Owner, ...]
 
     @classmethod
-    def of(cls, spans: pl.DataFrame, gpus: Sequence[str]) -> Claimed:
-        """From spans (gpu, start, end, holder, account, job) that do not overlap; those of other GPUs are left out."""
-        order = {name: code for code, name in enumerate(gpus)}
-        rows = sorted(
-            (order[gpu], start, end, Owner(holder, account, job))
+    def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Claimed:
+        """From spans (gpu, start, end, holder, account, job) that do not overlap; those of other GPUs are left out.
+
+        A GPU that two hosts report is claimed on both.
+        """
+        order: dict[str, list[int]] = {}
+        for code, (_, uuid) in enumerate(gpus):
+            order.setdefault(uuid, []).append(code)
+        found = (
+            (code, start, end, Owner(holder, account, job))
             for gpu, start, end, holder, account, job in spans.select(
                 "gpu", "start", "end", "holder", "account", "job"
             ).iter_rows()
-            if gpu in order
-        ) if len(spans) else []  # fmt: skip
+            for code in order.get(gpu, ())
+        )
+        rows = sorted(found, key=lambda row: row[:2])
         owners = {owner: code for code, owner in enumerate(dict.fromkeys(row[3] for row in rows))}
         gpu = np.array([row[0] for row in rows], np.int64)
         start = np.array([row[1] for row in rows], np.int64)

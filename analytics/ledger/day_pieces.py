@@ -45,7 +45,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class DayPieces:
-    """Pieces with the columns of `ledger_part`, spells with those of `spell_part`, both without host."""
+    """Pieces with the columns of `ledger_part`, spells with those of `spell_part`."""
 
     pieces: pl.DataFrame
     spells: pl.DataFrame
@@ -66,25 +66,26 @@ def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, setting
     first_row = use[runs.first[piece]]
     table = _table(rows, runs, piece, label[piece], held, shares.share[first_row], first_row)
     tails = _tails(rows, use, held)
-    frame = pl.DataFrame(table).join(pl.DataFrame(tails), on=("gpu", "end"), how="left")
+    frame = pl.DataFrame(table).join(pl.DataFrame(tails), on=("unit", "end"), how="left")
     frame = _with_shares(frame, rows, use, runs, piece, held, lists)
     edges = _edges(rows, shares, frame)
     spell_ends = _ends(runs, spells)
-    return DayPieces(
-        pl.concat([frame, edges], how="diagonal_relaxed"),
-        pl.DataFrame(
-            {
-                "time": runs.start[spells[zeros]],
-                "gpu": _names(rows, runs.gpu[spells[zeros]]),
-                "end": spell_ends[zeros],
-            },
-            schema_overrides={"gpu": pl.String},
-        ),
+    found = pl.DataFrame({"time": runs.start[spells[zeros]], "unit": runs.gpu[spells[zeros]], "end": spell_ends[zeros]})
+    return DayPieces(*(named(each, rows) for each in (pl.concat([frame, edges], how="diagonal_relaxed"), found)))
+
+
+def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
+    """The frame with `host` and `gpu` in place of `unit`, a code into the rows' names."""
+    units = pl.DataFrame(
+        [(code, *name) for code, name in enumerate(rows.names)],
+        schema={"unit": pl.Int32, "host": pl.String, "gpu": pl.String},
+        orient="row",
     )
-
-
-def _names(rows: DayRows, gpu: Codes) -> list[str]:
-    return [rows.names[code] for code in gpu]
+    return (
+        frame.with_columns(pl.col("unit").cast(pl.Int32))
+        .join(units, on="unit", how="left", maintain_order="left")
+        .drop("unit")
+    )
 
 
 def _runs(rows: DayRows, use: NDArray[np.intp], kind: Codes, owner: Ints, zero: Mask, measured: Mask) -> Runs:
@@ -96,15 +97,15 @@ def _runs(rows: DayRows, use: NDArray[np.intp], kind: Codes, owner: Ints, zero: 
         names = (*_SUMS, *_LARGEST)
         return Runs(use, gpu, start, end, dict.fromkeys(names, empty))
     packed = ((gpu.astype(np.int64) * 4 + kind) * 2 + zero) * 2 + measured
-    begins = np.concatenate(
-        ([True], (packed[1:] != packed[:-1]) | (owner[1:] != owner[:-1]) | (end[:-1] != start[1:]))
-    )
+    begins = np.concatenate(([True], (packed[1:] != packed[:-1]) | (owner[1:] != owner[:-1]) | (end[:-1] != start[1:])))
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(use)) - 1
     return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, zero, measured))
 
 
-def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], zero: Mask, measured: Mask) -> dict[str, Floats]:
+def _sums(
+    rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], zero: Mask, measured: Mask
+) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
     weight = rows.weight[use].astype(np.float64)
     found: dict[str, Floats] = {}
@@ -176,7 +177,7 @@ def _table(
     owners = [held.owners[code] for code in held.owner[first_row]]
     table: dict[str, object] = {
         "time": runs.start[piece],
-        "gpu": pl.Series(_names(rows, runs.gpu[piece]), dtype=pl.String),
+        "unit": runs.gpu[piece],
         "end": _ends(runs, piece),
         "label": pl.Series([LABELS[code] for code in label], dtype=pl.String),
         "gpu_share": share,
@@ -185,7 +186,16 @@ def _table(
         "account": pl.Series([owner.account for owner, _ in owners], dtype=pl.String),
         "job": pl.Series([owner.job for owner, _ in owners], dtype=pl.String),
     }
-    integers = {"util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "mem_used_max_bytes"}
+    integers = {
+        "util_ms",
+        "sm_ms",
+        "zero_ms",
+        "power_ms",
+        "energy_ms",
+        "watched_ms",
+        "sample_count",
+        "mem_used_max_bytes",
+    }
     for name in (*_SUMS, *_LARGEST):
         gather = np.fmax if name in _LARGEST else np.add
         values = gather.reduceat(runs.values[name], piece) if len(piece) else runs.values[name]
@@ -207,7 +217,7 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
         "last_watched_ratio": rows.floats["gpu_util_coverage_ratio"][last],
     }
     return {
-        "gpu": pl.Series(_names(rows, rows.gpu[last]), dtype=pl.String),
+        "unit": rows.gpu[last],
         "end": rows.start[last] + rows.weight[last],
         "open_ms": (GAP_INTERVALS - 1) * rows.interval[last],
         "last_zero": held.zero[last],
@@ -224,16 +234,16 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     first = np.flatnonzero(np.append(True, gpu[1:] != gpu[:-1]))
     seen = pl.DataFrame(
         {
-            "gpu": pl.Series(_names(rows, gpu[first]), dtype=pl.String),
+            "unit": gpu[first],
             "first_seen": rows.start[kept][first],
             "last_seen": np.maximum.reduceat((rows.start + rows.interval)[kept], first),
             "gpu_share": shares.share[kept][first],
         }
     )
-    known = pieces.group_by("gpu").agg(pl.col("time").min(), pl.col("end").max())
-    both = seen.join(known, on="gpu", how="left")
-    head = both.select("gpu", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
-    tail = both.filter(pl.col("end").is_not_null()).select("gpu", "gpu_share", time="end", end="last_seen")
+    known = pieces.group_by("unit").agg(pl.col("time").min(), pl.col("end").max())
+    both = seen.join(known, on="unit", how="left")
+    head = both.select("unit", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
+    tail = both.filter(pl.col("end").is_not_null()).select("unit", "gpu_share", time="end", end="last_seen")
     unknown = pl.concat([head, tail]).filter(pl.col("time") < pl.col("end"))
     return unknown.with_columns(label=pl.lit(LABELS[UNKNOWN]))
 
@@ -261,4 +271,3 @@ def _split(names: list[str], list_of_row: NDArray[np.intp], weight: Ints, lists:
             time[name] = time.get(name, 0.0) + count * milliseconds
     total = sum(time[name] for name in names)
     return [time[name] / total for name in names] if total else None
-

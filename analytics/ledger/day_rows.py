@@ -1,4 +1,4 @@
-"""The `gpu` rows of one host and one UTC day, in order, cleaned, and each with the time that it stands for.
+"""The `gpu` rows of some hosts' same UTC day, in order, cleaned, and each with the time that it stands for.
 
 Whatever cannot be a measurement (300 %, a negative byte count, NaN) becomes unknown here, once, and is counted.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analytics.ledger.columns import NONE, Columns, Strings
+from analytics.ledger.columns import NONE, Columns, Strings, Units
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
 from fallow.schema import UNAVAILABLE_HEALTH
@@ -46,6 +46,7 @@ _RATIO_MAX = 1.01
 class Defect:
     """Rows of one GPU with something wrong in them."""
 
+    host: str
     gpu: str
     kind: str
     count: int
@@ -54,14 +55,15 @@ class Defect:
 
 @dataclass(frozen=True)
 class DayRows:
-    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, which are sorted.
+    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, pairs of host and
+    UUID in order.
 
     `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
     others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
     Floats are NaN where unknown, integers -1. `rates` are counters as rises per millisecond over the row's own time.
     """
 
-    names: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
     gpu: Codes
     time: Ints
     start: Ints
@@ -92,21 +94,17 @@ def read_day_rows(files: Iterable[LakeFile]) -> DayRows:
 
 def day_rows(columns: Columns) -> DayRows:
     """The rows of some columns named COLUMNS."""
-    uuids = columns.strings("gpu")
-    order = {name: code for code, name in enumerate(sorted(uuids.names))}
-    codes = np.array([*(order[name] for name in uuids.names), NONE], np.int32)[uuids.codes]
+    units = columns.units()
+    names, codes = units.names, units.codes
     start = columns.ints("time") + columns.ints("offset_ms", 0)
     interval = columns.ints("interval_ms")
     kept, doubled = _in_order(codes, start, (interval > 0) & (codes != NONE), columns)
-    names = tuple(order)
     tally = _Tally(names, codes[kept], columns, kept)
     gpu, start, interval = codes[kept], start[kept], interval[kept]
     floats = _floats(columns, kept, tally)
     health = columns.strings("health").take(kept)
     process_count = columns.ints("process_count")[kept]
-    usable = (
-        health.where_in((*UNAVAILABLE_HEALTH, ASLEEP)) | ~np.isnan(floats["gpu_util_pct"]) | (process_count == 0)
-    )
+    usable = health.where_in((*UNAVAILABLE_HEALTH, ASLEEP)) | ~np.isnan(floats["gpu_util_pct"]) | (process_count == 0)
     span = _weights(gpu, start, interval)
     weight = np.zeros(len(gpu), np.int64)
     weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
@@ -115,7 +113,7 @@ def day_rows(columns: Columns) -> DayRows:
     return DayRows(
         names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
         rates=rates, process_count=process_count, usable=usable, weight=weight, span=span,
-        defects=(*tally.found, *_lost(columns, uuids, interval_all=columns.ints("interval_ms")), *_doubles(names, codes, doubled)),
+        defects=(*tally.found, *_lost(units, columns.ints("interval_ms")), *_doubles(names, codes, doubled)),
     )  # fmt: skip
 
 
@@ -177,9 +175,7 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
     return weight
 
 
-def _rates(
-    columns: Columns, kept: Ints, gpu: Codes, start: Ints, interval: Ints, tally: _Tally
-) -> dict[str, Floats]:
+def _rates(columns: Columns, kept: Ints, gpu: Codes, start: Ints, interval: Ints, tally: _Tally) -> dict[str, Floats]:
     """Each counter's rise per millisecond since the row before, in the same epoch and without a gap; NaN elsewhere."""
     found: dict[str, Floats] = {}
     if len(gpu) == 0:
@@ -202,14 +198,14 @@ def _rates(
 class _Tally:
     """Counts what is wrong, per GPU and kind, and keeps the first as an example."""
 
-    def __init__(self, names: tuple[str, ...], gpu: Codes, columns: Columns, kept: Ints) -> None:
+    def __init__(self, names: tuple[tuple[str, str], ...], gpu: Codes, columns: Columns, kept: Ints) -> None:
         self._names, self._gpu, self._columns, self._kept = names, gpu, columns, kept
-        self._counts: dict[tuple[str, str], tuple[int, str]] = {}
+        self._counts: dict[tuple[tuple[str, str], str], tuple[int, str]] = {}
 
     @property
     def found(self) -> tuple[Defect, ...]:
         """What was counted so far."""
-        return tuple(Defect(gpu, kind, count, example) for (gpu, kind), (count, example) in self._counts.items())
+        return tuple(Defect(*unit, kind, count, example) for (unit, kind), (count, example) in self._counts.items())
 
     def within(self, name: str, values: Floats, most: float, kind: str) -> Floats:
         """The values, NaN where they are no number, below 0 or above `most`."""
@@ -240,24 +236,24 @@ class _Tally:
         self.add("overlapping_rows", np.concatenate(([False], early)), "start", start.astype(np.float64))
 
 
-def _lost(columns: Columns, uuids: Strings, interval_all: Ints) -> list[Defect]:
+def _lost(units: Units, interval: Ints) -> list[Defect]:
     """Rows that stand for no time."""
-    bad = (interval_all <= 0) & (uuids.codes != NONE)
+    bad = (interval <= 0) & (units.codes != NONE)
     if not bad.any():
         return []
-    counts = np.bincount(uuids.codes[bad], minlength=len(uuids.names))
+    counts = np.bincount(units.codes[bad], minlength=len(units.names))
     return [
-        Defect(uuids.names[code], "no_interval", int(counts[code]), f"interval_ms of {len(columns):,} rows")
+        Defect(*units.names[code], "no_interval", int(counts[code]), f"interval_ms {interval[bad].min()}")
         for code in np.flatnonzero(counts)
     ]
 
 
-def _doubles(names: tuple[str, ...], codes: Codes, doubled: Ints) -> list[Defect]:
+def _doubles(names: tuple[tuple[str, str], ...], codes: Codes, doubled: Ints) -> list[Defect]:
     """Rows of a moment that another row describes."""
     if not len(doubled):
         return []
     counts = np.bincount(codes[doubled], minlength=len(names))
     return [
-        Defect(names[code], "duplicate_rows", int(counts[code]), "the same GPU and moment twice")
+        Defect(*names[code], "duplicate_rows", int(counts[code]), "the same GPU and moment twice")
         for code in np.flatnonzero(counts)
     ]

@@ -116,12 +116,16 @@ def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept)
         content = _digest_of(rows)
         if date in before and _content(before[date]) == content:
             continue
-        lake.put(LakeFile(table.name, date, FLEET, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content}))
+        lake.put(
+            LakeFile(table.name, date, FLEET, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content})
+        )
         _forget(lake, date, (table.name,), kept)
 
 
 def _digest_of(rows: pl.DataFrame) -> str:
-    flat = rows.with_columns(pl.col(name).list.first() for name, kind in rows.schema.items() if isinstance(kind, pl.List))
+    flat = rows.with_columns(
+        pl.col(name).list.first() for name, kind in rows.schema.items() if isinstance(kind, pl.List)
+    )
     return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
 
 

@@ -23,9 +23,7 @@ def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
     if several.is_empty():
         return stretches
     doubled = pl.col("gpu").is_in(several["gpu"].to_list())
-    parts = [
-        _once(rows) for _, rows in stretches.filter(doubled).group_by("gpu", maintain_order=True)
-    ]
+    parts = [_once(rows) for _, rows in stretches.filter(doubled).group_by("gpu", maintain_order=True)]
     return pl.concat([stretches.filter(~doubled), *parts]).sort("gpu", "time", "host")
 
 
@@ -46,7 +44,9 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
     cut = pl.DataFrame({"cut_start": starts, "cut_end": ends}, schema={"cut_start": pl.Int64, "cut_end": pl.Int64})
     share = (pl.col("cut_end") - pl.col("cut_start")) / (pl.col("end") - pl.col("time"))
     shared = [
-        (pl.col(name) * share).round().cast(kept.schema[name]) if kept.schema[name] == pl.Int64 else pl.col(name) * share
+        (pl.col(name) * share).round().cast(kept.schema[name])
+        if kept.schema[name] == pl.Int64
+        else pl.col(name) * share
         for name in _SUMS
     ]
     return (

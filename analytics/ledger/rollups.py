@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.frames import milliseconds
 from fallow import parquet, schema
-from fallow.clock import Window
+from fallow.clock import HOUR_MS, Window, floor_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,9 +37,14 @@ class Rollups:
     window: Window = field(default_factory=Window)
     _read: dict[tuple[str, tuple[str, ...]], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
+    def inside(self, window: Window) -> Rollups:
+        """The same in a window: hours and days that begin before its end, and hours that reach into it."""
+        since_ms = None if window.since_ms is None else floor_ms(window.since_ms, HOUR_MS)
+        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self._read)
+
     def until(self, until_ms: int) -> Rollups:
         """The same without what begins at or after a moment."""
-        return Rollups(self.files, self.loose, Window(None, until_ms), self._read)
+        return self.inside(Window(None, until_ms))
 
     def hourly(self, *columns: str) -> pl.DataFrame:
         """The named columns of `hourly` (all but the histograms by default), with time, host and gpu."""
@@ -74,7 +79,7 @@ class Rollups:
         if self.window.until_ms is not None:
             frame = frame.filter(pl.col("time") < self.window.until_ms)
         if self.window.since_ms is not None:
-            frame = frame.filter(pl.col("time") >= self.window.since_ms)
+            frame = frame.filter(pl.col("end" if "end" in names else "time") >= self.window.since_ms)
         return frame
 
 

@@ -27,7 +27,9 @@ _LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
 _SPELL_COLUMNS = (*schema.SPELL.names, "spell_end")
 
 
-def stitch(parts: pl.DataFrame, spell_parts: pl.DataFrame, settings: LedgerSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+def stitch(
+    parts: pl.DataFrame, spell_parts: pl.DataFrame, settings: LedgerSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The ledger and the spells of any number of hosts and days.
 
     Args:
@@ -70,7 +72,9 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
         pl.col("time").shift(-1)
     )
     reach = pl.col("end") + pl.col("open_ms")
-    closed = pl.when(pl.col("open_ms").is_not_null() & following.is_not_null()).then(pl.min_horizontal(following, reach))
+    closed = pl.when(pl.col("open_ms").is_not_null() & following.is_not_null()).then(
+        pl.min_horizontal(following, reach)
+    )
     longer = pl.col("closed_end") - pl.col("end")
 
     def known_ms(last: str) -> pl.Expr:

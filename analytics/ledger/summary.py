@@ -6,7 +6,7 @@ DuckDB does the adding, in integers of milliseconds; hours and shares are made f
 from __future__ import annotations
 
 import atexit
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
 """Thresholds beside every idle headline: the choice moves it fourfold on real serving traces."""
 
-_SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj")
+_SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms")
 
 SILENT_AFTER_MS = HOUR_MS
 """A GPU that has not been seen for so long is silent: nothing is said of it as of now."""
@@ -100,7 +100,12 @@ def clip(ledger: Ledger, window: Window) -> Ledger:
 
     Sums that a stretch carries are shared by time, so that a cut stretch does not claim the energy of its whole.
     """
-    return type(ledger)(_clip(ledger.stretches, window), _clip(ledger.spells, window), ledger.files)
+    return replace(
+        ledger,
+        stretches=_clip(ledger.stretches, window),
+        spells=_clip(ledger.spells, window),
+        rollups=ledger.rollups.inside(window),
+    )
 
 
 def _clip(frame: pl.DataFrame, window: Window) -> pl.DataFrame:

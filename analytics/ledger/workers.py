@@ -21,28 +21,31 @@ if TYPE_CHECKING:
     from analytics.ledger.day import HostDay
     from analytics.ledger.settings import LedgerSettings
 
-    Built = list[dict[str, pl.DataFrame]]
+    Built = dict[str, pl.DataFrame]
 
 WORTH_A_POOL_BYTES = 64 * 2**20
 """Of Parquet; below it, starting processes takes longer than the work."""
 
-_BATCH = 8
-"""Host-days a task, so that handing over results costs little."""
+_BATCH_BYTES = 2 * 2**20
+"""Of Parquet in one task, some 200,000 rows: enough that calls cost nothing, little enough for a processor's cache."""
 
 
 def build_days(
     days: Sequence[HostDay], settings: LedgerSettings, workers: int
-) -> Iterator[tuple[HostDay, dict[str, pl.DataFrame]]]:
-    """Each host-day with its parts, in the order given. Raises LakeError and its kinds, FallowError where a process died."""
-    count = min(workers or len(os.sched_getaffinity(0)), len(days))
-    size = sum(file.size_bytes for day in days for file in day.files["gpu"])
-    if count < 2 or size < WORTH_A_POOL_BYTES:
-        for day in days:
-            yield day, build_day(day, settings)
+) -> Iterator[tuple[Sequence[HostDay], Built]]:
+    """Host-days of one date with their parts, all in the order given, which is by date.
+
+    Raises LakeError and its kinds, FallowError where a process died.
+    """
+    batches = list(_batches(days))
+    count = min(workers or len(os.sched_getaffinity(0)), len(batches))
+    if count < 2 or sum(map(_size, days)) < WORTH_A_POOL_BYTES:
+        for batch in batches:
+            yield batch, build_day(batch, settings)
         return
     try:
         with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
-            yield from build_in(pool, days, settings, ahead=2 * count)
+            yield from build_in(pool, batches, settings, ahead=2 * count)
     except BrokenProcessPool as error:
         raise FallowError(
             "a process that built the ledger was killed, probably for want of memory",
@@ -51,22 +54,32 @@ def build_days(
 
 
 def build_in(
-    pool: Executor, days: Sequence[HostDay], settings: LedgerSettings, *, ahead: int
-) -> Iterator[tuple[HostDay, dict[str, pl.DataFrame]]]:
+    pool: Executor, batches: Sequence[Sequence[HostDay]], settings: LedgerSettings, *, ahead: int
+) -> Iterator[tuple[Sequence[HostDay], Built]]:
     """The same through any executor; at most `ahead` tasks are under way, so that results never pile up in memory."""
     waiting: deque[tuple[Sequence[HostDay], Future[Built]]] = deque()
-    batches = [days[at : at + _BATCH] for at in range(0, len(days), _BATCH)]
     for batch in batches:
-        waiting.append((batch, pool.submit(_build_batch, batch, settings)))
+        waiting.append((batch, pool.submit(build_day, batch, settings)))
         if len(waiting) >= ahead:
-            yield from _finished(*waiting.popleft())
-    while waiting:
-        yield from _finished(*waiting.popleft())
+            done, future = waiting.popleft()
+            yield done, future.result()
+    for done, future in waiting:
+        yield done, future.result()
 
 
-def _finished(batch: Sequence[HostDay], future: Future[Built]) -> Iterator[tuple[HostDay, dict[str, pl.DataFrame]]]:
-    yield from zip(batch, future.result(), strict=True)
+def _batches(days: Sequence[HostDay]) -> Iterator[Sequence[HostDay]]:
+    """Host-days of one date that follow each other, as many as make a batch."""
+    batch: list[HostDay] = []
+    size = 0
+    for day in days:
+        if batch and (day.date != batch[-1].date or size + _size(day) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(day)
+        size += _size(day)
+    if batch:
+        yield batch
 
 
-def _build_batch(days: Sequence[HostDay], settings: LedgerSettings) -> Built:
-    return [build_day(day, settings) for day in days]
+def _size(day: HostDay) -> int:
+    return sum(file.size_bytes for file in day.files["gpu"])

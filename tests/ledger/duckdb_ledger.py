@@ -235,9 +235,8 @@ with summed as (
            sum(end_ms - start_ms) filter (zero) as zero_ms,
            sum(end_ms - start_ms) filter (util_pct is not null and not out_of_order) as util_ms,
            sum(util_pct * (end_ms - start_ms)) filter (not out_of_order) as util_sum,
-           max(greatest(util_pct, util_max_pct)) filter (not out_of_order) as util_max_pct,
-           sum(sm_pct * (end_ms - start_ms)) filter (not out_of_order)
-               / sum(end_ms - start_ms) filter (sm_pct is not null and not out_of_order) as sm_mean_pct,
+           max(greatest(util_pct, util_max_pct)) as util_max_pct,
+           sum(sm_pct * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (sm_pct is not null) as sm_mean_pct,
            max(mem_used_bytes) as mem_used_max_bytes,
            sum(power_w * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (power_w is not null) as power_mean_w,
            sum(energy_w * (end_ms - start_ms)) as energy_mj,
@@ -285,7 +284,7 @@ select host, gpu, start_ms, end_ms, state, use.holder, use.source, use.account, 
        coverage_ratio, holder_shares
 from stretch left join holder_share using (gpu, stretch)
 union all by name
-select host, gpu, start_ms, end_ms, 'unknown' as state, 0 as zero_ms, 0 as util_ms, 0 as sample_count
+select host, gpu, start_ms, end_ms, 'unknown' as state, 0 as zero_ms, 0 as util_ms, 0 as energy_ms, 0 as sample_count
 from gaps where start_ms < end_ms
 """
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.looking import monitor_command
-from analytics.findings.work import one_job, programs, serving_gpus, whole_hours, within_hours
+from analytics.findings.work import one_job, program_runs, serving_gpus, whole_hours, within_hours
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Imbalance:
 def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
     """Whole hours of jobs and programs on several GPUs that all worked: `work`, `level` in %, and whether that is SM activity."""
     busy = pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT
-    hours = whole_hours(context, pl.col("observed_ms") > 0).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    hours = whole_hours(context).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     jobs = hours.filter(one_job()).with_columns(work="job")
     bare = _with_program(hours.filter(pl.col("job").is_null()), context)
     rows = pl.concat([jobs, bare]).filter(pl.len().over("work", "time") > 1)
@@ -89,14 +89,12 @@ def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
 
 def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
     """The hours in which a GPU had the processes of exactly one program, and that on several GPUs."""
-    runs = programs(context.rollups.processes()).group_by("host", "gpu", "work").agg(
-        began=pl.col("time").min(), ended=pl.col("end").max()
-    )  # fmt: skip
-    several = runs.filter(pl.col("gpu").n_unique().over("work") > 1)
+    runs = program_runs(context)
+    several = runs.filter(pl.col("gpu_count") > 1)
     candidates = runs.join(several.select("host", "gpu").unique(), on=("host", "gpu"), how="semi")
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("time") + HOUR_MS > pl.col("began"))
     found = hours.join(candidates, on=("host", "gpu")).filter(overlap)
-    return found.filter(pl.len().over("host", "gpu", "time") == 1).drop("began", "ended").select(*hours.columns, "work")
+    return found.filter(pl.len().over("host", "gpu", "time") == 1).select(*hours.columns, "work")
 
 
 def _uneven(hours: pl.DataFrame) -> pl.DataFrame:

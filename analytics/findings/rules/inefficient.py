@@ -77,7 +77,7 @@ class Inefficient:
 
 def _busy_hours(context: Context) -> pl.DataFrame:
     """Whole hours at high utilization with `whom` and whether little was behind it (`poor`)."""
-    busy = whole_hours(context, pl.col("gpu_util_mean_pct") >= BUSY_FROM_PCT)
+    busy = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= BUSY_FROM_PCT)
     limits = pl.DataFrame(
         [(gpu, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
         schema={"gpu": pl.String, "limit_w": pl.Float64},
@@ -115,7 +115,7 @@ def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, ra
     limits = poor["limit_w"].drop_nulls()
     return {
         **{name: poor.select(pl.col(name).cast(pl.Float64).mean()).item() for name in means},
-        "power_limit_w": limits.mean() if len(limits) else None,  # type: ignore[dict-item]  # a mean of floats
+        "power_limit_w": limits.mean() if len(limits) else None,
         "share_of_busy_hours": poor.height / busy.height,
         "rank_among_holders": rank,
         "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,

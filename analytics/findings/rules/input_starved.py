@@ -109,7 +109,7 @@ class InputStarved:
 def _hours(context: Context) -> pl.DataFrame:
     """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
     known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
-    hours = whole_hours(context, known).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
     middling = pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT
     named = hours.with_columns(
         middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu"))

@@ -74,7 +74,7 @@ class PartialUse:
 def _owned(context: Context, *, whole: bool) -> pl.DataFrame:
     """The ledger's rows of jobs and programs, once for each, with `work`."""
     stretches = (context.whole if whole else context.inside).stretches
-    return pl.concat([by_job(stretches), program_stretches(stretches, context.rollups.processes())])
+    return pl.concat([by_job(stretches), program_stretches(context, stretches)])
 
 
 def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
@@ -116,7 +116,7 @@ def _numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict
         "used_gpu_util_mean_pct": busy.select(pl.col("mean_pct").mean()).item(),
         "unused_gpu_util_mean_pct": gpus.filter("unused").select(pl.col("mean_pct").max()).item(),
         "reserved_gpu_hours": float(reserved.select(GPU_MS.sum()).item()) / HOUR_MS,
-        "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+        "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
     }
 
 

@@ -115,7 +115,7 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     stretches = context.inside.stretches
     at_work = pl.col("state").is_in(("held", "low", "active"))
     jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
-    bare = program_stretches(stretches, context.rollups.processes())
+    bare = program_stretches(context, stretches)
     # of the programs on one GPU nothing but the holder is known, and one holder's stay is one series
     alone = stretches.filter(pl.col("job").is_null() & at_work).join(
         bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"

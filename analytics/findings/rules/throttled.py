@@ -65,7 +65,7 @@ class Throttled:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
-        hours = whole_hours(context, known, pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
+        hours = whole_hours(context).filter(known, pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
         per_gpu = _per_gpu(context, hours)
         for cause in CAUSES:
             fired = per_gpu.filter(_fires(cause))
@@ -152,7 +152,7 @@ def _numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, Number]:
         "throttled_share_of_active_time": min(share, 1.0),
         "throttled_gpu_hours": min(share, 1.0) * active_h,
         "active_gpu_hours": active_h,
-        "temperature_max_c": gpus["temperature_max_c"].max(),  # type: ignore[dict-item]  # an integer column
+        "temperature_max_c": gpus["temperature_max_c"].max(),
         "power_mean_w": gpus.select(pl.col("power_mean_w").mean()).item(),
         "power_limit_w": gpus.select(pl.col("limit_w").mean()).item(),
         "sm_clock_mean_mhz": gpus.select(pl.col("clock_mhz").mean()).item(),

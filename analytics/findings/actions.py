@@ -1,0 +1,113 @@
+"""What people did about findings: rows that are only ever added, in files of the lake that nobody else writes.
+
+Each call of `record` is one immutable file. Its sequence number is the moment followed by twelve random digits, the same
+at both ends of its range, so that no file hides another and several people may act at once, on one machine or many,
+without asking each other. Where they disagree the later action decides.
+"""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.frames import read_frame
+from fallow import parquet, schema
+from fallow.clock import format_ms, utc_day
+from fallow.errors import UsageError
+from fallow.lake import LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fallow.lake import Lake
+
+KINDS = ("ack", "suppress", "reopen", "notify", "note")
+_RANDOM = 10**12
+
+
+@dataclass(frozen=True, order=True)
+class Action:
+    """One thing that one person did about one finding."""
+
+    time_ms: int
+    action_id: str
+    finding_id: str
+    kind: str
+    actor: str
+    reason: str | None = None
+    expires_ms: int | None = None
+    channel: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values, with the columns of the `action` table."""
+        return {
+            "time": format_ms(self.time_ms),
+            "action_id": self.action_id,
+            "finding_id": self.finding_id,
+            "kind": self.kind,
+            "actor": self.actor,
+            "reason": self.reason,
+            "expires": None if self.expires_ms is None else format_ms(self.expires_ms),
+            "channel": self.channel,
+        }
+
+
+def record(
+    lake: Lake,
+    kind: str,
+    finding_ids: Iterable[str],
+    actor: str,
+    *,
+    now_ms: int,
+    reason: str | None = None,
+    expires_ms: int | None = None,
+    channel: str | None = None,
+) -> tuple[Action, ...]:
+    """Adds one action on each of the findings, all of them or none, and returns them; raises LakeError."""
+    number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
+    actions = tuple(
+        Action(now_ms, f"A-{number:x}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
+        for place, finding_id in enumerate(dict.fromkeys(finding_ids))
+    )
+    rows = [
+        {
+            "time": each.time_ms,
+            "action_id": each.action_id,
+            "finding_id": each.finding_id,
+            "kind": each.kind,
+            "actor": each.actor,
+            "reason": each.reason,
+            "expires": each.expires_ms,
+            "channel": each.channel,
+        }
+        for each in actions
+    ]
+    file = LakeFile(schema.ACTION.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
+    data = parquet.encode(schema.ACTION, parquet.table_from_rows(schema.ACTION, rows))
+    lake.confirm(lake.put(file, data), data)
+    return actions
+
+
+def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
+    """Every action by finding, the earliest first; raises LakeError."""
+    frame = read_frame(lake.files(schema.ACTION.name), schema.ACTION).drop("host")
+    found: dict[str, list[Action]] = {}
+    for row in frame.rename({"time": "time_ms", "expires": "expires_ms"}).iter_rows(named=True):
+        found.setdefault(row["finding_id"], []).append(Action(**row))
+    order = {each: sorted(own, key=lambda action: (action.time_ms, action.action_id)) for each, own in found.items()}
+    return {finding_id: tuple(own) for finding_id, own in order.items()}
+
+
+def who(given: str | None) -> str:
+    """The name that an action is recorded under: the given one, else the login name; UsageError where there is none."""
+    try:
+        name = getpass.getuser() if given is None else given
+    except (OSError, KeyError):  # a user id without an entry in the user directory
+        name = ""
+    name = " ".join(name.split())
+    if not name:
+        raise UsageError("it is not known who you are", "give --as NAME")
+    return name

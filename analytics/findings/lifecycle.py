@@ -1,0 +1,110 @@
+"""How a finding stands: what became of it since last week, and what people did about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analytics.ledger.text import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from analytics.findings.actions import Action
+    from analytics.findings.model import Finding
+    from analytics.findings.reversals import Reversal
+
+STATUSES = {
+    "new": "not among last week's findings",
+    "standing": "was there last week as well",
+    "notified": "its holder was told",
+    "acknowledged": "somebody has taken it on",
+    "suppressed": "hidden until its expiry, for the reason given",
+    "closed": "was there last week and is not any more",
+    "reversed": "was there last week, and its GPUs were used again within the week: it was wrong",
+}
+"""Every status and its meaning."""
+
+_DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
+_DID = {
+    "ack": "acknowledged",
+    "suppress": "suppressed",
+    "reopen": "reopened",
+    "notify": "notified",
+    "note": "note",
+}
+
+
+def current(
+    findings: Iterable[Finding],
+    last_week: Iterable[str],
+    actions: Mapping[str, Sequence[Action]],
+    reversed_before: Mapping[str, Reversal],
+    as_of_ms: int,
+) -> tuple[Finding, ...]:
+    """The findings with their status, and with what was done and written about them among the notes.
+
+    `last_week` are the ids of last week's findings; a suppression counts until it expires, as of `as_of_ms`.
+    """
+    known = frozenset(last_week)
+    return tuple(
+        replace(
+            finding,
+            status=status_of(
+                actions.get(finding.finding_id, ()), "standing" if finding.finding_id in known else "new", as_of_ms
+            ),
+            notes=(
+                *finding.notes,
+                *(_again(each) for each in (reversed_before.get(finding.finding_id),) if each),
+                *map(in_words, actions.get(finding.finding_id, ())),
+            ),
+        )
+        for finding in findings
+    )
+
+
+def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
+    """The status that the actions leave, the earliest first: the last of ack, suppress and reopen decides.
+
+    Without one, or after a reopening or an expired suppression, a notification counts if it came later.
+    """
+    decided, notified = "", False
+    expires_ms = None
+    for action in actions:
+        if action.kind in _DECIDES:
+            decided, notified, expires_ms = _DECIDES[action.kind], False, action.expires_ms
+        notified = notified or action.kind == "notify"
+    if decided == "suppressed" and expires_ms is not None and expires_ms <= as_of_ms:
+        decided = ""
+    return decided or ("notified" if notified else otherwise)
+
+
+def gone(
+    last_week: Iterable[Finding], findings: Iterable[Finding], reversed_before: Mapping[str, Reversal]
+) -> tuple[Finding, ...]:
+    """Last week's findings that are not there any more, `closed` or `reversed`."""
+    there = {finding.finding_id for finding in findings}
+    return tuple(
+        _ended(finding, reversed_before.get(finding.finding_id))
+        for finding in last_week
+        if finding.finding_id not in there
+    )
+
+
+def _ended(finding: Finding, reversal: Reversal | None) -> Finding:
+    """Nothing of it can be taken back, and there is nothing to type."""
+    notes = (*finding.notes, *([_again(reversal)] if reversal else []))
+    status = "reversed" if reversal else "closed"
+    return replace(finding, status=status, reclaimable_gpus=(), next_command="", notes=notes)
+
+
+def _again(reversal: Reversal) -> str:
+    return f"last week's was wrong: used again from {moment(reversal.used_ms)}"
+
+
+def in_words(action: Action) -> str:
+    """An action as one line: when, who, what, and their own words."""
+    until = f" until {moment(action.expires_ms)}" if action.expires_ms is not None else ""
+    via = f" via {action.channel}" if action.channel else ""
+    said = f": {action.reason}" if action.reason else ""
+    return f"{moment(action.time_ms)}, {action.actor}: {_DID.get(action.kind, action.kind)}{until}{via}{said}"
