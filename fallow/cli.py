@@ -54,6 +54,8 @@ COMMANDS: tuple[Command, ...] = (
             "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
     Command("import", "bring history into the lake from files",
             "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.importers.command", "analytics"),
+    Command("claims", "bring in and check who was given which GPU",
+            "fallow claims import slurm jobs.txt --lake /srv/lake", "analytics.claims.command", "analytics"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.ledger.command", "analytics"),
     Command("findings", "list GPUs that can be taken back, with evidence",

@@ -42,6 +42,7 @@ COLUMNS = {
 
 _TIMES = ("start", "end", "submitted", "planned_end")
 _SHOWN = 5
+_AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
 class CsvFile:
@@ -62,7 +63,9 @@ class CsvFile:
         zone = check_zone(args.zone or "UTC")
         read = [read_file(path, zone, around.hosts) for path in around.progress.each(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
-        return ReadClaims(pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None)
+        return ReadClaims(
+            pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None
+        )
 
 
 def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileReport]:
@@ -74,7 +77,9 @@ def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileRep
     by_lake = lines["gpu"].replace_strict(hosts.host_of_gpu, default=None, return_dtype=pl.String)
     ambiguous = int(sum((moments[name].ambiguous for name in ("start", "end")), start=pl.Series([0])).sum())
     if ambiguous:
-        tally.notes.append(f"{ambiguous} times lie in the hour that {zone} repeats: read as its first pass; write an offset")
+        tally.notes.append(
+            f"{ambiguous} times lie in the hour that {zone} repeats: read as its first pass; write an offset"
+        )
     rows = lines.with_columns(
         time=start, end=end, submitted=moments["submitted"].first, planned_end=moments["planned_end"].first,
         host=lines["host"].zip_with(lines["host"].is_not_null(), by_lake),
@@ -82,7 +87,7 @@ def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileRep
     )  # fmt: skip
     _refuse(path, rows, moments)
     rows = rows.with_columns(
-        claim_id=pl.coalesce("claim_id", pl.coalesce("user", "account", pl.lit("-")) + pl.format("@{}", "start")),
+        claim_id=pl.coalesce("claim_id", pl.coalesce("user", "account", pl.lit("-")) + _AT),
         host_gpu_count=pl.when(pl.col("gpu").is_null()).then("count"),
         scheduler=pl.lit("csv"),
     )
@@ -110,7 +115,9 @@ def _lines(path: str) -> pl.DataFrame:
                 f"{path}, line {reader.line_num}: {len(fields)} fields where the header names {len(names)}",
                 "quote what holds a separator",
             )
-        records.append({name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": reader.line_num})
+        records.append(
+            {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": reader.line_num}
+        )
     return pl.DataFrame(records, schema={**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64})
 
 
@@ -119,7 +126,9 @@ def _check_header(path: str, names: list[str]) -> None:
         if name not in COLUMNS:
             near = get_close_matches(name, COLUMNS, n=1)
             guess = f"did you mean '{near[0]}'? " if near else ""
-            raise InputError(f"{path} has a column '{name}', which no claim has", f"{guess}there are: {', '.join(COLUMNS)}")
+            raise InputError(
+                f"{path} has a column '{name}', which no claim has", f"{guess}there are: {', '.join(COLUMNS)}"
+            )
     if len(set(names)) != len(names):
         raise InputError(f"{path} names a column twice in its header line", "name each column once")
     if "start" not in names or not ("gpu" in names or {"host", "gpu_count"} <= set(names)):

@@ -33,7 +33,9 @@ class Hosts:
         """What the newest inventory says; nothing for a lake that does not exist yet."""
         if not lake.store.exists():
             return Hosts()
-        frame = read_frame(_newest(lake.files("device")), schema.DEVICE, ("time", "gpu", "parent_gpu", "gpu_index", "minor_number"))
+        frame = read_frame(
+            _newest(lake.files("device")), schema.DEVICE, ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
+        )
         newest = frame.sort("time", "host").unique("gpu", keep="last", maintain_order=True)
         whole = newest.filter(pl.col("parent_gpu").is_null()).sort("host", "minor_number", "gpu_index")
         in_order = {}
@@ -41,9 +43,7 @@ class Hosts:
             numbers = next((gpus[name] for name in ("minor_number", "gpu_index") if not gpus[name].null_count()), None)
             if numbers is not None and numbers.n_unique() == len(numbers):
                 in_order[str(host)] = gpus.sort(numbers.name)["gpu"].to_list()
-        return Hosts(
-            frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order
-        )
+        return Hosts(frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order)
 
     def named(self, node: str, suffix: str = "") -> str:
         """The lake's name for a node: itself with the suffix, else the only host that differs by its domain alone."""

@@ -75,8 +75,11 @@ def _seen(claims: pl.DataFrame, process_jobs: pl.DataFrame | None) -> pl.DataFra
     work = work.select("host", "gpu", "job", work_start="time", work_end="end")
     met = claims.with_columns(job=word + pl.col("claim_id")).join(work, on=["host", "job"])
     shared = pl.min_horizontal("end", "work_end") - pl.max_horizontal("start", "work_start")
-    by_gpu = met.with_columns(shared=shared).filter(pl.col("shared") > 0).group_by("row", "gpu").agg(
-        pl.col("shared").sum(), count=pl.col("gpu_count_on_host").first()
+    by_gpu = (
+        met.with_columns(shared=shared)
+        .filter(pl.col("shared") > 0)
+        .group_by("row", "gpu")
+        .agg(pl.col("shared").sum(), count=pl.col("gpu_count_on_host").first())
     )
     ranked = by_gpu.sort("row", "shared", "gpu", descending=[False, True, False]).with_columns(
         rank=pl.int_range(pl.len()).over("row")

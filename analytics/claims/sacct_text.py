@@ -62,7 +62,9 @@ def _header(path: str, line: str) -> list[str]:
     written = [name.strip() for name in line.split("|")]
     names = [known.get(name.lower(), name) for name in written]
     if "|" not in line or not {"JobIDRaw", "JobID"} & set(names):
-        raise InputError(f"{path} does not begin with the header line of sacct --parsable2", f"export it with: {EXPORT}")
+        raise InputError(
+            f"{path} does not begin with the header line of sacct --parsable2", f"export it with: {EXPORT}"
+        )
     missing = [name for name in ("Start", "End", "NodeList") if name not in names]
     if not {"AllocTRES", "ReqTRES"} & set(names):
         missing.append("AllocTRES")

@@ -29,7 +29,9 @@ class Slurm:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the source's own flags."""
         parser.add_argument("files", nargs="*", metavar="FILE", help="what sacct --parsable2 printed, plain or gzipped")
-        parser.add_argument("--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have")
+        parser.add_argument(
+            "--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have"
+        )
         parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since then (default: 7d)")
         parser.add_argument("--sacct", metavar="COMMAND",
                             help="with --live: the command (default: beside slurm.scontrol of the config, else from PATH)")  # fmt: skip
@@ -62,7 +64,9 @@ class Slurm:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
-            read.append(claim_rows(path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix)))
+            read.append(
+                claim_rows(path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix))
+            )
         frames = [jobs.rows for jobs in read]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"

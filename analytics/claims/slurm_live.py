@@ -82,7 +82,9 @@ class Live:
         schema = {"claim_id": pl.String, "host": pl.String, "_gpus": pl.List(pl.String)}
         known = rows.join(pl.DataFrame(found, schema=schema, orient="row"), on=["claim_id", "host"], how="left")
         # a job that is over by now, or was resized meanwhile, is not on what scontrol says
-        fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col("end").is_null()
+        fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col(
+            "end"
+        ).is_null()
         fits = fits.fill_null(value=False)
         placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
         placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(ROW_SCHEMA)
@@ -99,7 +101,12 @@ def _output(command: Sequence[str]) -> str:
     environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            list(command), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_TIMEOUT_S, env=environment
+            list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=environment,
         )
     except FileNotFoundError:
         raise CommandError(f"there is no command {command[0]} here") from None
@@ -109,5 +116,7 @@ def _output(command: Sequence[str]) -> str:
         raise CommandError(f"{command[0]} did not answer within {_TIMEOUT_S} s") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise CommandError(f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}")
+        raise CommandError(
+            f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}"
+        )
     return done.stdout.decode(errors="replace")

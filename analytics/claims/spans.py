@@ -93,9 +93,13 @@ def unplaced_claims(claims: pl.DataFrame) -> pl.DataFrame:
 def overlapping_claims(claims: pl.DataFrame) -> pl.DataFrame:
     """Times (gpu, host, time, end, claims) at which several claims name one GPU: it is shared, or a record is wrong."""
     pieces = _pieces(_overlapping(known_claims(claims).filter(pl.col("gpu").is_not_null())))
-    found = pieces.group_by("gpu", "start", "end").agg(_joined("host"), claims=_joined("job"), count=pl.col("job").n_unique())
+    found = pieces.group_by("gpu", "start", "end").agg(
+        _joined("host"), claims=_joined("job"), count=pl.col("job").n_unique()
+    )
     return (
-        found.filter(pl.col("count") > 1).select("gpu", "host", time="start", end="end", claims="claims").sort("gpu", "time")
+        found.filter(pl.col("count") > 1)
+        .select("gpu", "host", time="start", end="end", claims="claims")
+        .sort("gpu", "time")
     )
 
 
@@ -105,11 +109,7 @@ def known_claims(claims: pl.DataFrame) -> pl.DataFrame:
     A row with an end beats one without. A claim without any ends where the same claim begins again on that host, and at
     `planned_end` at the latest; else it runs on. Claims that end before they begin are left out.
     """
-    rows = (
-        claims.rename({"time": "start"})
-        .group_by(*_RUN, "gpu")
-        .agg(pl.all().max())
-    )
+    rows = claims.rename({"time": "start"}).group_by(*_RUN, "gpu").agg(pl.all().max())
     rows = _with_job(_without_counted(_ended(rows)))
     return rows.filter(pl.col("start") < pl.col("end")).sort("gpu", "start", "job", "host", nulls_last=True)
 
@@ -173,7 +173,9 @@ def _spans(rows: pl.DataFrame) -> pl.DataFrame:
         pieces.filter(once).select(_SPAN),
         together.agg(_joined(old).alias(new) for new, old in _NAMES.items()),
     ]
-    return pl.concat(part.select(pl.col(name).cast(kind) for name, kind in SPAN_SCHEMA.items()) for part in parts).sort("gpu", "start")
+    return pl.concat(part.select(pl.col(name).cast(kind) for name, kind in SPAN_SCHEMA.items()) for part in parts).sort(
+        "gpu", "start"
+    )
 
 
 def _overlapping(rows: pl.DataFrame) -> pl.DataFrame:

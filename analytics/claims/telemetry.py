@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 WORK_STATES = ("held", "low", "active")
 """States in which somebody has the GPU."""
 
-UNSEEN_COLUMNS = ("host", "gpu", "time", "end", "claim_id", "scheduler", "user", "account", "gpu_count", "gpu_ms", "why")
+UNSEEN_COLUMNS = (
+    "host",
+    "gpu",
+    "time",
+    "end",
+    "claim_id",
+    "scheduler",
+    "user",
+    "account",
+    "gpu_count",
+    "gpu_ms",
+    "why",
+)
 
 
 def claims_without_telemetry(
@@ -86,7 +98,11 @@ def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
     spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")]).sort("gpu", "start")
     begins = pl.col("start") > pl.col("end").cum_max().shift(1).over("gpu").fill_null(-1)
-    merged = spans.with_columns(group=begins.cum_sum()).group_by("gpu", "group").agg(pl.col("start").min(), pl.col("end").max())
+    merged = (
+        spans.with_columns(group=begins.cum_sum())
+        .group_by("gpu", "group")
+        .agg(pl.col("start").min(), pl.col("end").max())
+    )
     length = pl.col("end") - pl.col("start")
     # a claim without an end is the last of its GPU: sums before it stay small
     return merged.sort("gpu", "start").with_columns(before=length.cum_sum().over("gpu") - length).drop("group")

@@ -38,7 +38,9 @@ _VALUES = [name for name in CLAIM.names if name not in _KEY]
 def write(lake: Lake, read: ReadClaims, progress: Progress) -> Published:
     """Merges the claims into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
     rows = read.rows.unique(["host", *_KEY], keep="last", maintain_order=True)
-    days = rows.with_columns(_day=pl.col("time") // DAY_MS).partition_by("host", "_day", as_dict=True, include_key=False)
+    days = rows.with_columns(_day=pl.col("time") // DAY_MS).partition_by(
+        "host", "_day", as_dict=True, include_key=False
+    )
     present = _present(lake, {str(host) for host, _ in days})
     due = {key: present.get((str(key[0]), utc_day(int(key[1]) * DAY_MS)), []) for key in days}
     for files in due.values():

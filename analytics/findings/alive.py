@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.work import AT_WORK
 from analytics.ledger.summary import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def alive(context: Context) -> pl.DataFrame:
     Further columns: `first_seen` and `first_parent_pid`, its first day's first list and last known parent; `state`, `holder` and
     `stretch_start`, those of the GPU's last ledger row.
     """
-    now = last_rows(context).filter((pl.col("holder_source") == "process") & (pl.col("state") != "reserved"))
+    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK))
     lists = context.holders.lists
     named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
     listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
@@ -52,7 +53,7 @@ def alive(context: Context) -> pl.DataFrame:
     )
     return (
         newest.join(first, on=[*_KEY, "started"], nulls_equal=True)
-        .join(now.select("gpu", "state", "holder", "stretch_start"), on="gpu")
+        .join(now.select("gpu", "state", "holder", "holder_source", "stretch_start"), on="gpu")
         .sort(*_KEY)
     )
 

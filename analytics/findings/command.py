@@ -1,56 +1,117 @@
-"""`fallow findings`: what can be taken back, as a table, JSON or CSV."""
+"""`fallow findings`: what can be taken back, as text, JSON or CSV, and what people do about it."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from analytics.findings.find import find_all
-from analytics.findings.text import findings_text
+from analytics.findings import action_command
+from analytics.findings.find import Review, review
+from analytics.findings.model import CATEGORIES
+from analytics.findings.review_text import review_text
+from analytics.findings.rules import RULES
+from analytics.findings.totals import totals
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from analytics.ledger.text import count, moment
 from fallow.clock import format_ms
+from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from analytics.findings.model import Finding
+    from analytics.ledger.summary import Summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
+    """Adds the command's own flags and verbs."""
     add_common_arguments(parser)
+    chosen = parser.add_argument_group("which findings")
+    chosen.add_argument("--rule", action="append", metavar="NAME", help="of this rule only (may be repeated)")
+    chosen.add_argument("--category", action="append", choices=CATEGORIES, help="of this category only (may be repeated)")
+    chosen.add_argument("--holder", metavar="NAME", help="of this holder only")
+    chosen.add_argument("--team", metavar="NAME", help="of this team only")
+    chosen.add_argument("--min-cost", type=float, metavar="AMOUNT", help="that cost at least so much; without a price: left out")
+    chosen.add_argument("--limit", type=int, metavar="N", help="the first N of them")
+    chosen.add_argument("--all", action="store_true", help="suppressed ones as well, with why, by whom and until when")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--csv", action="store_true", help="one line per finding, every column")
+    action_command.add_verbs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings."""
+    """Prints the findings, or does what the verb says about some of them."""
+    if args.verb:
+        return action_command.run(args)
+    _check(args)
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
-    findings = find_all(inputs, ledger)
+    found = review(inputs, ledger)
+    listed, gone = (_chosen(each, args) for each in (found.findings if args.all else found.shown, found.gone))
     if args.json:
-        window = {"since": format_ms(ledger.summary.since_ms), "until": format_ms(ledger.summary.until_ms)}
-        print(json.dumps({"window": window, "findings": [finding.as_json() for finding in findings]}, indent=2))
+        print(json.dumps(as_json(found, ledger.summary, listed, gone, args.limit), indent=2))
     elif args.csv:
-        write_csv(findings)
+        write_csv(listed[: args.limit])
     else:
-        totals, summary = ledger.summary.totals, ledger.summary
-        span = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
-        print(f"{count(len(findings), 'finding')} over {count(totals.gpus, 'GPU')}, {span}\n")
-        print(findings_text(findings))
+        print(review_text(found, ledger.summary, listed, gone, args.limit))
     return 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    names = [rule.name for rule in RULES]
+    for name in args.rule or ():
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the rules are {', '.join(names)}"
+            raise UsageError(f"there is no rule '{name}'", hint)
+    if args.limit is not None and args.limit < 1:
+        raise UsageError(f"--limit {args.limit} is not above 0", "leave it out for all findings")
+
+
+def _chosen(findings: Iterable[Finding], args: argparse.Namespace) -> tuple[Finding, ...]:
+    """The findings that the filters leave; one of several holders is a holder, and one of several teams a team."""
+
+    def one_of(name: str | None, wanted: str | None) -> bool:
+        return wanted is None or wanted in (name, *(name or "").split("+"))
+
+    return tuple(
+        finding
+        for finding in findings
+        if (not args.rule or finding.rule in args.rule)
+        and (not args.category or finding.category in args.category)
+        and one_of(finding.holder, args.holder)
+        and one_of(finding.team, args.team)
+        and (args.min_cost is None or (finding.cost is not None and finding.cost >= args.min_cost))
+    )
+
+
+def as_json(
+    found: Review, summary: Summary, listed: Sequence[Finding], gone: Sequence[Finding], limit: int | None
+) -> dict[str, object]:
+    """What `--json` prints; `totals` are those of all that the filters leave, whatever the limit."""
+    return {
+        "window": {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)},
+        "totals": totals(listed).as_json(),
+        "sensitivity": {
+            "held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()},
+        },
+        "reversals": found.reversals.as_json() if found.reversals else None,
+        "suppressed": len(found.suppressed),
+        "findings": [finding.as_json() for finding in listed[:limit]],
+        "gone": [finding.as_json() for finding in gone],
+    }
+
+
 def write_csv(findings: Sequence[Finding]) -> None:
-    """The findings as CSV on standard output; lists are joined by a space, evidence is JSON in one field."""
+    """The findings as CSV on standard output; lists are joined, evidence is JSON in one field."""
     names = (
-        "finding_id", "rule", "sentence", "gpus", "host", "holder", "since", "gpu_hours", "energy_kwh", "cost",
-        "confidence", "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence", "next_command", "simulated",
+        "finding_id", "rule", "category", "sentence", "status", "gpus", "host", "holder", "team", "job", "since", "gpu_hours",
+        "energy_kwh", "cost", "currency", "confidence", "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence",
+        "next_command", "simulated", "notes",
     )  # fmt: skip
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     writer.writeheader()
@@ -59,5 +120,6 @@ def write_csv(findings: Sequence[Finding]) -> None:
         row["gpus"] = " ".join(finding.gpus)
         row["reclaimable_gpus"] = " ".join(finding.reclaimable_gpus)
         row["failed_conditions"] = "; ".join(finding.confidence.failed)
+        row["notes"] = "; ".join(finding.notes)
         row["evidence"] = json.dumps(row["evidence"])
         writer.writerow(row)

@@ -12,7 +12,6 @@ import polars as pl
 
 from analytics.findings.once import once
 from analytics.findings.runs import run_hours, runs
-from analytics.money.cards import card
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -52,11 +51,14 @@ def memory(context: Context) -> pl.DataFrame:
     card), `reserving` (an inference server that reserves its cache), `preallocated` (null: cannot be told) and `need_bytes`
     (null where it is reserved or may be).
     """
-    found = runs(context).with_columns(card_bytes=pl.coalesce("card_bytes", _catalog_bytes()))
-    found = found.join(_taken(context), on="run", how="left").with_columns(
-        pl.col("hours").fill_null(0),
-        q98_bytes=pl.coalesce("q98_bytes", "peak_bytes"),
-        mem_share=pl.coalesce("mean_bytes", "peak_bytes") / pl.col("card_bytes"),
+    found = (
+        runs(context)
+        .join(_taken(context), on="run", how="left")
+        .with_columns(
+            pl.col("hours").fill_null(0),
+            q98_bytes=pl.coalesce("q98_bytes", "peak_bytes"),
+            mem_share=pl.coalesce("mean_bytes", "peak_bytes") / pl.col("card_bytes"),
+        )
     )
     found = found.join(_reserving(context), on=("host", "gpu"), how="left").with_columns(
         pl.col("reserving").fill_null(value=False)
@@ -64,13 +66,6 @@ def memory(context: Context) -> pl.DataFrame:
     flagged = found.with_columns(preallocated=_preallocated())
     need = (pl.col("q98_bytes") * NEED_MARGIN).ceil().cast(pl.Int64)
     return flagged.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
-
-
-def _catalog_bytes() -> pl.Expr:
-    """The memory of the model by the catalog, for inventories that do not state it."""
-    return pl.col("model").map_elements(
-        lambda name: known.memory_bytes if (known := card(name)) else None, return_dtype=pl.Int64, skip_nulls=True
-    )
 
 
 def _taken(context: Context) -> pl.DataFrame:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from analytics.findings.base import GPU_MS, SPAN
 from analytics.findings.once import once
-from analytics.findings.work import AT_WORK, one_job, programs, whole_hours
+from analytics.findings.work import AT_WORK, one_job, program_runs, whole_hours
 from analytics.ledger.rollups import histogram_sums, percentile
+from analytics.money.cards import card
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from analytics.findings.model import Context
 
 RUN = ("host", "gpu", "holder", "account", "job")
@@ -33,9 +31,6 @@ RUN_THRESHOLDS = {
     "run": "at least 61 min (Princeton Job Defense Shield)",
     "gpu_hours": "more than 24 GPU-hours in the window (Princeton Job Defense Shield)",
 }
-
-_TOUCHED = 0.01
-"""Bytes per second over NVLink below this share of a GB are housekeeping."""
 
 
 @once
@@ -71,19 +66,24 @@ def runs(context: Context) -> pl.DataFrame:
         .sort(*RUN, nulls_last=True)
         .with_row_index("run")
     )
-    return _part_of(context, found.join(_devices(context), on="gpu", how="left"))
+    found = found.join(_devices(context), on="gpu", how="left")
+    whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
+    return _part_of(context, found.with_columns(whole_card=whole).drop("split"))
 
 
 def _devices(context: Context) -> pl.DataFrame:
-    """Model and memory per GPU, as the inventory states them."""
+    """Model and memory per GPU by the inventory, the memory by the catalog where it is not stated; and whether it is split."""
     devices = list(context.inventory.devices.values())
+    models = {each.model: card(each.model) for each in devices}
+    catalog = {model: known.memory_bytes for model, known in models.items() if known is not None}
     return pl.DataFrame(
         {
             "gpu": [each.gpu for each in devices],
             "model": [each.model for each in devices],
-            "card_bytes": [each.mem_total_bytes for each in devices],
+            "card_bytes": [each.mem_total_bytes or catalog.get(each.model) for each in devices],
+            "split": [bool(each.mig_enabled or each.parent_gpu) for each in devices],
         },
-        schema={"gpu": pl.String, "model": pl.String, "card_bytes": pl.Int64},
+        schema={"gpu": pl.String, "model": pl.String, "card_bytes": pl.Int64, "split": pl.Boolean},
     )
 
 
@@ -91,9 +91,8 @@ def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The runs with `gpu_count`: a job's GPUs anywhere, a program's on its host; claimed ones count although nobody came."""
     owned = context.inside.stretches.filter(pl.col("job").is_not_null())
     jobs = owned.group_by("job").agg(job_gpus=pl.col("gpu").n_unique())
-    own = programs(context.rollups.processes()).filter(pl.col("end") > context.since_ms)
-    wide = own.with_columns(program_gpus=pl.col("gpu").n_unique().over("work"))
-    widest = wide.group_by("host", "gpu").agg(pl.col("program_gpus").max())
+    there = program_runs(context).filter(pl.col("ended") > context.since_ms)
+    widest = there.group_by("host", "gpu").agg(program_gpus=pl.col("gpu_count").max())
     bare = pl.col("job").is_null()
     return (
         found.join(jobs, on="job", how="left")
@@ -126,11 +125,12 @@ def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.
     """The runs with `util_pct` and `sm_pct`: the percents that utilization and SM activity stay within for `share` of the time.
 
     From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
-    point too low, so the next whole percent is taken, and 0 only where nothing ran at all.
+    point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
     """
-    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("gpu", "time", "run")
-    histograms = context.rollups.hourly("gpu_util_ms", "sm_active_ms")
-    with_run = histograms.join(hours, on=("gpu", "time"))
+    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("host", "gpu", "time", "run")
+    if hours.is_empty():
+        return found.with_columns(util_pct=pl.lit(None, pl.Float64), sm_pct=pl.lit(None, pl.Float64))
+    with_run = context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))
     columns = {"util_pct": "gpu_util_ms", "sm_pct": "sm_active_ms"}
     for name, column in columns.items():
         found = found.join(_percentiles(with_run, column, name, share), on="run", how="left")
@@ -142,9 +142,3 @@ def _percentiles(hours: pl.DataFrame, column: str, name: str, share: float) -> p
     values = {int(run): percentile(bins, share) for run, bins in sums.items()}
     above = [None if value is None else min(value + (value > 0), 100.0) for value in values.values()]
     return pl.DataFrame({"run": list(values), name: above}, schema={"run": pl.UInt32, name: pl.Float64})
-
-
-def weighted_quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed."""
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    return float(ordered[max(int(np.ceil(share * len(ordered))) - 1, 0)])

@@ -35,20 +35,39 @@ def findings_text(findings: Sequence[Finding], limit: int | None = None) -> str:
 
 def _block(finding: Finding) -> str:
     simulated = " (simulated)" if finding.simulated else ""
-    energy = "" if finding.energy_kwh is None else f", {finding.energy_kwh:,.1f} kWh"
-    holder = plain(finding.holder) if finding.holder else finding.without_holder
-    gpus, host = count(len(finding.gpus), "GPU"), plain(finding.host)
-    headline = f"{finding.gpu_hours:,.1f} GPU-hours{energy}: {gpus} on {host} {finding.sentence}{simulated}"
+    host = f" on {plain(finding.host)}" if finding.host else ""
+    headline = f"{_sums(finding)}: {count(len(finding.gpus), 'GPU')}{host} {finding.sentence}{simulated}"
     lines = [
         *wrap(headline, _WIDTH, f"{finding.finding_id}  ", "  "),
-        *_labelled("holder", wrap(f"{holder}, since {moment(finding.since_ms)}", _INNER)),
+        *_labelled("holder", wrap(_holder(finding), _INNER)),
+        *(_labelled("job", wrap(plain(finding.job, _INNER), _INNER)) if finding.job else []),
         *_labelled("gpus", wrap(_gpus(finding), _INNER)),
-        f"  confidence  {finding.confidence.grade}" + ("" if not finding.confidence.failed else ":"),
+        f"  {'status':<11} {finding.status}",
+        f"  {'confidence':<11} {finding.confidence.grade}" + ("" if not finding.confidence.failed else ":"),
         *(line for each in finding.confidence.failed for line in wrap(each, _WIDTH, f"{'':14}- ", f"{'':16}")),
         *_labelled("evidence", wrap(evidence(finding), _INNER)),
-        f"  next        {finding.next_command or ENDED}",
+        *(line for each in finding.notes for line in _labelled("note", wrap(plain(each, 400), _INNER))),
+        f"  {'next':<11} {finding.next_command or ENDED}",
     ]
     return "\n".join(lines)
+
+
+def _sums(finding: Finding) -> str:
+    """GPU time, what it cost and the energy, as far as they are known."""
+    cost = [] if finding.cost is None else [money(finding.cost, finding.currency)]
+    energy = [] if finding.energy_kwh is None else [f"{finding.energy_kwh:,.1f} kWh"]
+    return ", ".join([f"{finding.gpu_hours:,.1f} GPU-hours", *cost, *energy])
+
+
+def money(amount: float, currency: str | None) -> str:
+    """`1,234.50 USD`."""
+    return f"{amount:,.2f} {plain(currency or '')}".rstrip()
+
+
+def _holder(finding: Finding) -> str:
+    holder = plain(finding.holder) if finding.holder else finding.without_holder
+    team = f" (team {plain(finding.team)})" if finding.team else ""
+    return f"{holder}{team}, since {moment(finding.since_ms)}"
 
 
 def _labelled(label: str, lines: list[str]) -> list[str]:
@@ -91,6 +110,8 @@ _HELD = re.compile(r"held_gpu_hours_in_stretches_of_(\d+)_min")
 def _words(name: str, value: float | str) -> str:
     if isinstance(value, str):
         shown = plain(value)
+    elif isinstance(value, bool):
+        shown = "yes" if value else "no"
     elif name == "coverage":
         shown = percent(value)
     elif name.endswith("_bytes"):

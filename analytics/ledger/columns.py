@@ -127,6 +127,10 @@ class Columns:
             whole[at : at + len(values)] = renumbered[codes.to_numpy(zero_copy_only=False)]
         return Strings(whole, tuple(names))
 
+    def has(self, name: str) -> bool:
+        """Whether any row states the column."""
+        return any(True for _ in self._chunks(name))
+
     def null_count(self, name: str) -> int:
         """How many rows do not state the column."""
         return self._size - sum(len(values) - values.null_count for _, values in self._chunks(name))

@@ -57,8 +57,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         "sm_active_ms": groups.histogram(sm, rows.weight),
         **{name: groups.mean(rows.floats[source], rows.span) for name, source in _MEANS.items()},
         **{
-            name: groups.mean(rows.floats[first] + rows.floats[second], rows.span)
-            for name, (first, second) in _TRAFFIC.items()
+            name: groups.mean(_sum(rows, *sources), rows.span) for name, sources in _TRAFFIC.items()
         },
         **_memory(groups, rows),
         "power_max_w": groups.largest(rows.floats["power_w"]),
@@ -79,6 +78,10 @@ class _Groups:
         self.starts, self.number = starts, number
         self._rows = rows
 
+    @property
+    def nothing(self) -> Floats:
+        return np.full(len(self.starts), np.nan)
+
     def total(self, values: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.float64]:
         return np.asarray(np.add.reduceat(values, self.starts), np.float64)
 
@@ -87,21 +90,27 @@ class _Groups:
 
     def mean(self, values: Floats, weight: NDArray[np.int64]) -> Floats:
         """Weighted by time; NaN where nothing is known."""
+        if values is self._rows.nothing:
+            return self.nothing
         known = ~np.isnan(values)
-        if not known.any():
-            return np.full(len(self.starts), np.nan)
-        known_ms = self.total(np.where(known, weight, 0))
+        known_ms = self.total(weight * known)
         total = self.total(np.where(known, values, 0.0) * weight)
         return np.divide(total, known_ms, out=np.full(len(known_ms), np.nan), where=known_ms > 0)
 
     def largest(self, values: Floats) -> Floats:
+        if values is self._rows.nothing:
+            return self.nothing
         return np.asarray(np.fmax.reduceat(values, self.starts), np.float64)
 
     def smallest(self, values: Floats) -> Floats:
+        if values is self._rows.nothing:
+            return self.nothing
         return np.asarray(np.fmin.reduceat(values, self.starts), np.float64)
 
     def histogram(self, values: Floats, weight: NDArray[np.int64]) -> pl.Series:
         """Milliseconds at each whole percent; null where nothing is known."""
+        if values is self._rows.nothing:
+            return pl.Series([None] * len(self.starts), dtype=pl.List(pl.Int32))
         known = np.flatnonzero(~np.isnan(values))
         count = len(self.starts)
         bins = self.number[known] * BINS + np.minimum(values[known].astype(np.int64), BINS - 1)
@@ -114,13 +123,21 @@ class _Groups:
         return pl.select(pl.when(pl.Series(there)).then(series)).to_series()
 
 
+def _sum(rows: DayRows, first: str, second: str) -> Floats:
+    """Both directions together; unknown where one of them is."""
+    if rows.nothing is rows.floats[first] or rows.nothing is rows.floats[second]:
+        return rows.nothing
+    return rows.floats[first] + rows.floats[second]
+
+
 def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
     used = rows.floats["mem_used_bytes"]
-    mean, square = groups.mean(used, rows.span), groups.mean(used * used, rows.span)
+    square = used if used is rows.nothing else used * used
+    mean, square_mean = groups.mean(used, rows.span), groups.mean(square, rows.span)
     return {
         "mem_used_min_bytes": groups.smallest(used),
         "mem_used_mean_bytes": mean,
-        "mem_used_std_bytes": np.sqrt(np.maximum(square - mean * mean, 0.0)),
+        "mem_used_std_bytes": np.sqrt(np.maximum(square_mean - mean * mean, 0.0)),
         "mem_used_max_bytes": groups.largest(used),
     }
 
@@ -138,7 +155,10 @@ def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
     found: dict[str, object] = {}
     followed = np.zeros(len(groups.starts))
     for kind, names in THROTTLED.items():
-        rates = [rows.rates[name] for name in names]
+        rates = [rows.rates[name] for name in names if rows.rates[name] is not rows.nothing]
+        if not rates:
+            found[f"throttled_{kind}_ms"] = groups.nothing
+            continue
         known = ~np.all([np.isnan(rate) for rate in rates], axis=0)
         known_ms = groups.total(np.where(known, rows.span, 0))
         total = groups.total(np.minimum(np.nansum(rates, axis=0), 1.0) * rows.span)

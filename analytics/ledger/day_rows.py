@@ -40,6 +40,7 @@ COLUMNS = (
 _PERCENT_MAX = 100.5
 """An average that the GPU keeps itself may lie a hair above 100."""
 _RATIO_MAX = 1.01
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class DayRows:
 
     `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
     others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
-    Floats are NaN where unknown, integers -1. `rates` are counters as rises per millisecond over the row's own time.
+    Floats are NaN where unknown; a column that no row states is the array `nothing` itself, for which nothing need be computed; integers are -1. `rates` are counters as rises per millisecond over the row's own time.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -71,6 +72,7 @@ class DayRows:
     health: Strings
     floats: dict[str, Floats]
     rates: dict[str, Floats]
+    nothing: Floats
     process_count: Ints
     usable: Mask
     weight: Ints
@@ -101,23 +103,24 @@ def day_rows(columns: Columns) -> DayRows:
     kept, doubled = _in_order(codes, start, (interval > 0) & (codes != NONE), columns)
     tally = _Tally(names, codes[kept], columns, kept)
     gpu, start, interval = codes[kept], start[kept], interval[kept]
-    floats = _floats(columns, kept, tally)
+    nothing = np.full(len(gpu), np.nan)
+    floats = _floats(columns, kept, tally, nothing)
     health = columns.strings("health").take(kept)
     process_count = columns.ints("process_count")[kept]
     usable = health.where_in((*UNAVAILABLE_HEALTH, ASLEEP)) | ~np.isnan(floats["gpu_util_pct"]) | (process_count == 0)
     span = _weights(gpu, start, interval)
     weight = np.zeros(len(gpu), np.int64)
     weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
-    rates = _rates(columns, kept, gpu, start, interval, tally)
+    rates = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     tally.overlaps(gpu, start, interval)
     return DayRows(
         names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
-        rates=rates, process_count=process_count, usable=usable, weight=weight, span=span,
+        rates=rates, nothing=nothing, process_count=process_count, usable=usable, weight=weight, span=span,
         defects=(*tally.found, *_lost(units, columns.ints("interval_ms")), *_doubles(names, codes, doubled)),
     )  # fmt: skip
 
 
-def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints, Ints]:
+def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:
     """The rows to keep, by GPU and start, each moment once; and those that repeat a moment with other content or not.
 
     Which of several rows of one moment stays does not depend on their order: the smallest by the other columns.
@@ -125,8 +128,8 @@ def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple
     rows = np.flatnonzero(whole)
     gpu, moment = codes[rows], start[rows]
     rising = (gpu[1:] > gpu[:-1]) | ((gpu[1:] == gpu[:-1]) & (moment[1:] > moment[:-1]))
-    if rising.all():
-        return rows, rows[:0]
+    if rising.all():  # as the lake's files are written: nothing need be copied
+        return slice(None) if len(rows) == len(codes) else rows, rows[:0]
     rows = rows[np.lexsort((moment, gpu))]
     same = (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)
     if not same.any():
@@ -150,18 +153,16 @@ def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
     return keys
 
 
-def _floats(columns: Columns, kept: Ints, tally: _Tally) -> dict[str, Floats]:
-    found = {}
-    for name in _PERCENTS:
-        found[name] = tally.within(name, columns.floats(name)[kept], _PERCENT_MAX, "util_out_of_range")
-        if name == "gpu_util_pct":
-            np.clip(found[name], None, 100.0, out=found[name])
-    found["gpu_util_coverage_ratio"] = tally.within(
-        "gpu_util_coverage_ratio", columns.floats("gpu_util_coverage_ratio")[kept], _RATIO_MAX, "util_out_of_range"
-    )
-    for name in ("mem_used_bytes", "power_w", *_RATES, "sm_clock_mhz"):
-        found[name] = tally.within(name, columns.floats(name)[kept], np.inf, "negative_value")
-    found["temperature_c"] = columns.floats("temperature_c")[kept]
+def _floats(columns: Columns, kept: Ints | slice, tally: _Tally, nothing: Floats) -> dict[str, Floats]:
+    most = dict.fromkeys(_PERCENTS, _PERCENT_MAX) | {"gpu_util_coverage_ratio": _RATIO_MAX}
+    most |= dict.fromkeys(("mem_used_bytes", "power_w", *_RATES, "sm_clock_mhz"), np.inf)
+    found = {
+        name: tally.within(name, columns.floats(name)[kept], limit) if columns.has(name) else nothing
+        for name, limit in most.items()
+    }
+    if found["gpu_util_pct"] is not nothing:
+        np.minimum(found["gpu_util_pct"], 100.0, out=found["gpu_util_pct"])
+    found["temperature_c"] = columns.floats("temperature_c")[kept] if columns.has("temperature_c") else nothing
     return found
 
 
@@ -175,22 +176,24 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
     return weight
 
 
-def _rates(columns: Columns, kept: Ints, gpu: Codes, start: Ints, interval: Ints, tally: _Tally) -> dict[str, Floats]:
+def _rates(
+    columns: Columns, kept: Ints | slice, axis: tuple[Codes, Ints, Ints], tally: _Tally, nothing: Floats
+) -> dict[str, Floats]:
     """Each counter's rise per millisecond since the row before, in the same epoch and without a gap; NaN elsewhere."""
-    found: dict[str, Floats] = {}
-    if len(gpu) == 0:
-        return {name: np.zeros(0) for name in _COUNTERS}
+    found = dict.fromkeys(_COUNTERS, nothing)
+    there = [name for name in _COUNTERS if columns.has(name)]
+    if not there or not len(nothing):
+        return found
+    gpu, start, interval = axis
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
     follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
-    for name in _COUNTERS:
-        rate = np.full(len(gpu), np.nan)
-        if columns.null_count(name) < len(columns):
-            values = columns.floats(name)[kept]
-            rise = np.diff(values)
-            fell = follows & (rise < 0)
-            tally.add("counter_fell", np.concatenate(([False], fell)), name, values)
-            np.divide(rise, step, out=rate[1:], where=follows & (rise >= 0))
+    for name in there:
+        values = columns.floats(name)[kept]
+        rise = np.diff(values)
+        tally.add("counter_fell", np.concatenate(([False], follows & (rise < 0))), name, values)
+        rate = np.full(len(nothing), np.nan)
+        np.divide(rise, step, out=rate[1:], where=follows & (rise >= 0))
         found[name] = rate
     return found
 
@@ -198,7 +201,7 @@ def _rates(columns: Columns, kept: Ints, gpu: Codes, start: Ints, interval: Ints
 class _Tally:
     """Counts what is wrong, per GPU and kind, and keeps the first as an example."""
 
-    def __init__(self, names: tuple[tuple[str, str], ...], gpu: Codes, columns: Columns, kept: Ints) -> None:
+    def __init__(self, names: tuple[tuple[str, str], ...], gpu: Codes, columns: Columns, kept: Ints | slice) -> None:
         self._names, self._gpu, self._columns, self._kept = names, gpu, columns, kept
         self._counts: dict[tuple[tuple[str, str], str], tuple[int, str]] = {}
 
@@ -207,16 +210,18 @@ class _Tally:
         """What was counted so far."""
         return tuple(Defect(*unit, kind, count, example) for (unit, kind), (count, example) in self._counts.items())
 
-    def within(self, name: str, values: Floats, most: float, kind: str) -> Floats:
-        """The values, NaN where they are no number, below 0 or above `most`."""
-        values = np.array(values, np.float64)
-        if np.isnan(values).sum() > self._columns.null_count(name):
-            stated = ~np.isin(self._kept, self._columns.null_rows(name))
-            self.add("not_a_number", np.isnan(values) & stated, name, values)
+    def within(self, name: str, values: Floats, most: float) -> Floats:
+        """The values, NaN where they are no number, below 0 or above `most`; may change them in place."""
+        unknown = int(np.isnan(values).sum())
+        if unknown > self._columns.null_count(name):
+            stated = np.ones(len(self._columns), bool)
+            stated[self._columns.null_rows(name)] = False
+            self.add("not_a_number", np.isnan(values) & stated[self._kept], name, values)
+        if unknown == len(values) or (np.nanmin(values) >= 0 and np.nanmax(values) <= min(most, _LARGEST)):
+            return values
         wrong = (values < 0) | (values > most) | np.isinf(values)
-        if wrong.any():
-            self.add(kind if most < np.inf else "negative_value", wrong, name, values)
-            values[wrong] = np.nan
+        self.add("negative_value" if most == np.inf else "util_out_of_range", wrong, name, values)
+        values[wrong] = np.nan
         return values
 
     def add(self, kind: str, wrong: Mask, name: str, values: Floats) -> None:

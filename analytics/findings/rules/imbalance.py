@@ -8,7 +8,8 @@ import polars as pl
 
 from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.looking import monitor_command
-from analytics.findings.work import one_job, program_runs, serving_gpus, whole_hours, within_hours
+from analytics.findings.programs import program_runs, serving_gpus
+from analytics.findings.work import one_job, whole_hours, within_hours
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import polars as pl
 from analytics.findings.base import finding_of, joined
 from analytics.findings.confidence import known_holder
 from analytics.findings.looking import on_host
-from analytics.findings.work import serving_gpus, whole_hours, within_hours
+from analytics.findings.programs import serving_gpus
+from analytics.findings.work import whole_hours, within_hours
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
@@ -133,7 +134,11 @@ def _host_limits(context: Context) -> pl.DataFrame:
     cpu = (pl.col("cpu_util_mean_pct") >= CPU_FROM_PCT).fill_null(value=False) | (
         pl.col("cpu_pressure_mean_pct") >= CPU_PRESSURE_FROM_PCT
     ).fill_null(value=False)
-    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT).fill_null(value=False)
+    # checkpoints wait for disks too: what is mostly written is no input
+    written = pl.col("disk_write_mean_bytes_per_s") > pl.max_horizontal(disk[0], net[0])
+    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT).fill_null(value=False) & ~written.fill_null(
+        value=False
+    )
     return hosts.with_columns(*plateaus, cpu=cpu, io=io).drop("sample_count", "cpu_count")
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.confidence import grade, observe, watched_enough, watched_holders
+from analytics.findings.base import finding_of, joined, whole_number
+from analytics.findings.confidence import watched_holders
 from analytics.findings.holders import watch_command
-from analytics.findings.model import Context, Evidence, Finding, energy_kwh
+from analytics.findings.model import Context, Evidence, Finding
 from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _UNUSED = ("free", "reserved")
 _USED = ("held", "low", "active")
@@ -23,77 +25,87 @@ class NeverUsed:
     """GPUs without any process or kernel in all of the lake's history; one finding per host."""
 
     name = "never_used"
+    category = "reclaim"
     sentence = "never used since first seen"
+    thresholds: Mapping[str, str] = {
+        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)",
+    }
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        span = pl.col("end") - pl.col("time")
-        # over all hosts: a card that moved has been used if it was used anywhere; it belongs to where it was seen last
-        history = (
-            context.whole.stretches.sort("end", "host")
-            .group_by("gpu", maintain_order=True)
-            .agg(
-                pl.col("host").last(),
-                used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
-                unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
-                measured_ms=pl.col("util_ms").sum(),
-            )
-        )
-        never = history.filter(
-            # a GPU whose utilization nobody could measure is unknown, not unused
-            (pl.col("used_ms") == 0)
-            & (pl.col("unused_ms") >= context.settings.never_used_min_ms)
-            & (pl.col("measured_ms") >= context.settings.never_used_min_ms)
-        )
-        inside = context.inside.stretches.filter(pl.col("state").is_in(_UNUSED))
+        never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
+        if never.is_empty():
+            return
+        unused = context.inside.stretches.filter(pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"]))
+        whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"]))
+        there = _still_there(context, never["gpu"])
         for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
-            stretches = inside.filter(pl.col("gpu").is_in(gpus["gpu"].to_list()))
+            stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"]))
             if not stretches.is_empty():
-                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches)
+                history = whole.filter(pl.col("gpu").is_in(gpus["gpu"]))
+                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches, history, there)
 
-    def _finding(self, context: Context, host: str, gpus: tuple[str, ...], stretches: pl.DataFrame) -> Finding:
-        span = pl.col("end") - pl.col("time")
-        whole = context.whole.stretches.filter(pl.col("gpu").is_in(gpus))
-        first_seen = int(whole.select(pl.col("time").min()).item())
-        seen = observe(context, gpus, stretches)
-        reserved_ms = int(stretches.filter(pl.col("state") == "reserved").select(span.sum()).item())
-        unwatched = bool((whole["holder_source"] == "unwatched").any())
-        holders = stretches["holder"].drop_nulls().unique().sort()
-        return Finding(
-            rule=self.name,
-            sentence=self.sentence,
+    def _finding(
+        self,
+        context: Context,
+        host: str,
+        gpus: tuple[str, ...],
+        stretches: pl.DataFrame,
+        history: pl.DataFrame,
+        there: frozenset[str],
+    ) -> Finding:
+        unwatched = bool((history["holder_source"] == "unwatched").any())
+        first_seen = whole_number(history, pl.col("time").min())
+        reserved = pl.col("state") == "reserved"
+        found = finding_of(
+            context,
+            self,
+            stretches,
             subject="",
-            gpus=gpus,
             host=host,
-            holder="+".join(holders) or None,
+            gpus=gpus,
+            holder=joined(stretches, "holder"),
             since_ms=first_seen,
-            gpu_ms=int(stretches.select(span.sum()).item()),
-            energy_kwh=energy_kwh(stretches),
-            confidence=grade(watched_enough(seen), watched_holders(unwatched=unwatched)),
-            reclaimable_gpus=() if unwatched else _still_there(context, gpus),
-            evidence=Evidence(
-                first_seen,
-                int(whole.select(pl.col("end").max()).item()),
-                {
-                    **({"holder_source": None} if unwatched else {}),
-                    "observed_gpu_hours": int(whole["util_ms"].sum()) / HOUR_MS,
-                    "reserved_gpu_hours": reserved_ms / HOUR_MS,
-                    "gpu_util_max_pct": whole["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
-                    "mem_used_max_bytes": whole["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
-                    "sample_count": int(whole["sample_count"].sum()),
-                    "coverage": seen.coverage,
-                    "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
-                },
-            ),
+            numbers={
+                **({"holder_source": None} if unwatched else {}),
+                "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
+                "reserved_gpu_hours": whole_number(stretches, (pl.col("end") - pl.col("time")).filter(reserved).sum())
+                / HOUR_MS,
+                "gpu_util_max_pct": history["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
+                "mem_used_max_bytes": history["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+                "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
+            },
+            failed=(watched_holders(unwatched=unwatched),),
+            reclaimable_gpus=() if unwatched else [gpu for gpu in gpus if gpu in there],
             next_command=watch_command(host),
-            simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
         )
+        # the evidence is the whole of the history, not the window's part of it
+        samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
+        last_seen = whole_number(history, pl.col("end").max())
+        return replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
-def _still_there(context: Context, gpus: tuple[str, ...]) -> tuple[str, ...]:
+def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
+    """Host and UUID of the GPUs that were watched for long enough and never used.
+
+    Over all hosts: a card that moved has been used if it was used anywhere; it belongs to where it was seen last.
+    """
+    span = pl.col("end") - pl.col("time")
+    gpus = history.group_by("gpu").agg(
+        pl.col("host").sort_by("end", "host").last(),
+        used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
+        unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+        measured_ms=pl.col("util_ms").sum(),
+    )
+    return gpus.filter(
+        # a GPU whose utilization nobody could measure is unknown, not unused
+        (pl.col("used_ms") == 0) & (pl.col("unused_ms") >= shortest_ms) & (pl.col("measured_ms") >= shortest_ms)
+    ).select("host", "gpu")
+
+
+def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     """The GPUs that were in order at the end of the window: a lost or silent one is nothing to hand out."""
-    spans = context.inside.stretches
-    last = spans.filter(pl.col("gpu").is_in(gpus)).sort("end").group_by("gpu").agg(pl.col("end", "state").last())
-    newest_ms = spans.select(pl.col("end").max()).item()
-    there = last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > newest_ms - SILENT_AFTER_MS))
-    return tuple(sorted(there["gpu"]))
+    rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus))
+    last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state").sort_by("end").last())
+    there = last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > context.until_ms - SILENT_AFTER_MS))
+    return frozenset(there["gpu"])

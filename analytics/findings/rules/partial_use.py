@@ -9,7 +9,8 @@ import polars as pl
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined, still_going
 from analytics.findings.confidence import known_holder
 from analytics.findings.holders import look_command, quote, release_command
-from analytics.findings.work import by_job, program_stretches
+from analytics.findings.programs import program_stretches
+from analytics.findings.work import by_job
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:

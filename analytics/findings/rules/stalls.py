@@ -10,7 +10,8 @@ import polars as pl
 
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined
 from analytics.findings.looking import monitor_command
-from analytics.findings.work import cut, one_job, program_stretches, stays
+from analytics.findings.programs import program_stretches
+from analytics.findings.work import cut, one_job, stays
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:

@@ -1,0 +1,97 @@
+"""`fallow claims import KIND ...` brings claims into the lake, `fallow claims list` shows them and checks them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+
+from analytics.claims import check, listing, summary
+from analytics.claims.hosts import Hosts
+from analytics.claims.model import Surroundings
+from analytics.claims.sources import SOURCES
+from analytics.claims.write import write
+from analytics.frames import read_frame
+from analytics.importers.progress import progress
+from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
+from fallow import config, schema
+from fallow.errors import EmptyLakeError
+from fallow.lake import Lake
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verbs, and one kind of import per source."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
+    importing = verbs.add_parser("import", help="bring claims into the lake", allow_abbrev=False)
+    kinds = importing.add_subparsers(metavar="KIND", required=True, title="kinds of claims")
+    for source in SOURCES:
+        kind = kinds.add_parser(
+            source.name,
+            help=source.summary,
+            description=f"{source.summary[0].upper()}{source.summary[1:]}.",
+            epilog=f"example: {source.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        source.add_arguments(kind)
+        kind.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
+        kind.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
+        kind.add_argument("--json", action="store_true", help="machine-readable summary")
+        kind.set_defaults(source=source, verb=_import)
+    shown = verbs.add_parser(
+        "list", help="show the claims of a window", allow_abbrev=False,
+        epilog="example: fallow claims list --lake /srv/lake --since 7d --check",
+    )  # fmt: skip
+    add_common_arguments(shown)
+    form = shown.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument("--csv", action="store_true", help="as a table for other programs")
+    shown.add_argument("--check", action="store_true", help="compare with what was measured (builds the ledger)")
+    shown.set_defaults(verb=_list)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the verb says."""
+    code: int = args.verb(args)
+    return code
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Imports; nothing is written unless everything could be read."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    lake = Lake.at(settings.require("lake.path", "--lake"))
+    bar = progress()
+    read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
+    published = write(lake, read, bar)
+    if args.json:
+        print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
+    else:
+        print(summary.as_text(read, published, lake.root))
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Shows the claims of the window; with --check also where they and the measurements do not meet."""
+    inputs = open_inputs(args)
+    files = inputs.lake.require().files("claim")
+    if not files:
+        raise EmptyLakeError(
+            f"the lake at {inputs.lake.root} holds no claims yet",
+            "bring them in with `fallow claims import`; agents on Kubernetes nodes write theirs by themselves",
+        )
+    claims = read_frame(files, schema.CLAIM)
+    table = listing.claims_in(claims, inputs.window)
+    checked = check.check(claims, load_window_ledger(inputs), files) if args.check else None
+    if args.json:
+        content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
+        print(json.dumps(content, indent=2))
+    elif args.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(listing.COLUMNS)
+        writer.writerows(listing.values(row) for row in table)
+        if checked is not None:
+            print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
+    else:
+        print("\n\n".join([listing.as_text(table), *([] if checked is None else [check.as_text(checked)])]))
+    return 0

@@ -1,0 +1,131 @@
+"""The claims of a window as a list: one line per claim, over all its hosts and GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.claims.spans import FOREVER_MS, known_claims
+from analytics.ledger.text import count, plain
+from fallow.clock import HOUR_MS, SystemClock, format_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fallow.clock import Window
+
+COLUMNS = (
+    "claim_id", "scheduler", "state", "user", "account", "name", "partition", "qos", "submitted", "start", "end",
+    "planned_end", "hosts", "gpus", "gpu_hours", "unplaced_gpus",
+)  # fmt: skip
+"""Fields of a listed claim, in the order of the CSV form."""
+
+_TEXTS = ("state", "user", "account", "name", "partition", "qos")
+_TIMES = ("submitted", "start", "end", "planned_end")
+
+
+@dataclass(frozen=True)
+class ListedClaim:
+    """One claim; times in milliseconds. None is unknown, and an `end` of None runs on."""
+
+    claim_id: str
+    scheduler: str | None
+    state: str | None
+    user: str | None
+    account: str | None
+    name: str | None
+    partition: str | None
+    qos: str | None
+    submitted: int | None
+    start: int
+    end: int | None
+    planned_end: int | None
+    hosts: tuple[str, ...]
+    gpus: int | None
+    gpu_hours: float | None
+    """GPU time inside the window, up to now; a GPU or MIG instance counts as one."""
+    unplaced_gpus: int | None
+    """GPUs of which only the host is known."""
+
+
+def claims_in(claims: pl.DataFrame, window: Window) -> list[ListedClaim]:
+    """The claims that touch the window, by start."""
+    since_ms = window.since_ms or 0
+    until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
+    rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    now_ms = min(until_ms, SystemClock().now_ms())
+    counted = pl.col("gpu").is_null()
+    grouped = rows.group_by("scheduler", "claim_id", "start").agg(
+        pl.col("end").max(),
+        pl.col("host").unique().sort(),
+        pl.col(*_TEXTS, "submitted", "planned_end", "gpu_count").max(),
+        named=pl.col("gpu").drop_nulls().n_unique(),
+        counted=pl.col("host_gpu_count").filter(counted).sum(),
+        uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
+        any_counted=counted.any(),
+    )
+    gpus = pl.when("uncounted").then("gpu_count").otherwise(pl.col("named") + pl.col("counted"))
+    lasted = pl.min_horizontal("end", pl.lit(now_ms)) - pl.max_horizontal("start", pl.lit(since_ms))
+    unplaced = pl.when("uncounted").then(pl.col("gpu_count") - pl.col("named")).otherwise("counted")
+    table = grouped.with_columns(
+        gpus=gpus,
+        gpu_hours=gpus * lasted.clip(0) / HOUR_MS,
+        end=pl.when(pl.col("end") < FOREVER_MS).then("end"),
+        unplaced_gpus=unplaced,
+    )
+    ordered = table.rename({"host": "hosts"}).select(COLUMNS).sort("start", "claim_id", "scheduler", nulls_last=True)
+    return [ListedClaim(**{**row, "hosts": tuple(row["hosts"])}) for row in ordered.iter_rows(named=True)]
+
+
+def values(claim: ListedClaim) -> list[Any]:
+    """The claim's fields in the order of COLUMNS, times as RFC 3339, hosts joined by `+`, unknown ones empty."""
+    return [_written(name, getattr(claim, name)) for name in COLUMNS]
+
+
+def as_json(table: Sequence[ListedClaim]) -> dict[str, Any]:
+    """The list as JSON values; unknown ones are null."""
+    return {
+        "claims": [
+            {
+                name: format_ms(value) if name in _TIMES and value is not None else value
+                for name, value in vars(claim).items()
+            }
+            for claim in table
+        ]
+    }
+
+
+def as_text(table: Sequence[ListedClaim]) -> str:
+    """The list for people."""
+    hours = sum(claim.gpu_hours or 0.0 for claim in table)
+    unknown = sum(claim.gpu_hours is None for claim in table)
+    said = f"{count(len(table), 'claim')}, {hours:,.1f} GPU-hours" + (
+        f" and {unknown} of unknown size" if unknown else ""
+    )
+    lines = [said]
+    if table:
+        lines += ["", f"  {'start':<17} {'end':<17} {'GPUs':>5} {'GPU-hours':>10}  {'user':<12} {'claim':<24} hosts"]
+    for claim in table:
+        end = "runs" if claim.end is None else _minute(claim.end)
+        size = "?" if claim.gpus is None else str(claim.gpus)
+        spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
+        who = plain(claim.user or claim.account or "-", 12)
+        lines.append(
+            f"  {_minute(claim.start):<17} {end:<17} {size:>5} {spent:>10}  {who:<12} {plain(claim.claim_id, 24):<24} "
+            f"{plain('+'.join(claim.hosts), 40)}"
+        )
+    return "\n".join(lines)
+
+
+def _minute(moment_ms: int) -> str:
+    return format_ms(moment_ms)[:16].replace("T", " ") + "Z"
+
+
+def _written(name: str, value: Any) -> Any:
+    if value is None:
+        return ""
+    if name in _TIMES:
+        return format_ms(value)
+    return "+".join(value) if name == "hosts" else value

@@ -1,0 +1,168 @@
+"""Somebody claims GPUs and has no process on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.base import finding_of, gpu_ms_of, joined, still_going, whole_number
+from analytics.findings.confidence import alone, known_holder
+from analytics.findings.holders import quote, watch_command
+from analytics.findings.work import AT_WORK, by_job
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from analytics.findings.model import Context, Finding, Number
+
+THRESHOLDS_MIN = (30, 60, 120)
+"""Printed beside the headline, as with `held`."""
+STANDING_MIN_MS = 3 * DAY_MS
+RECENT_MS = DAY_MS
+SHARED_MAX = 0.1
+
+_SPELL = pl.col("stretch_end") - pl.col("stretch_start")
+_JOB = ("slurm:", "pod:")
+
+
+class ReservedUnused:
+    """Claimed time without a process, one finding per host and claimant (per GPU where none is known)."""
+
+    name = "reserved_unused"
+    category = "reclaim"
+    sentence = "claimed without a process on them"
+    thresholds = {
+        "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
+        "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
+        "beside its own work": f"under {SHARED_MAX:.0%} of that time while the same job worked on other GPUs, which is partial_use",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        # an unknown claimant of one GPU need not be the unknown claimant of the next
+        whom = pl.coalesce("holder", "job", "gpu")
+        reserved = context.inside.stretches.filter(pl.col("state") == "reserved").with_columns(whom=whom)
+        least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
+        shortest_ms = THRESHOLDS_MIN[0] * MINUTE_MS
+        apart = _without_work_elsewhere(context, reserved.filter(_SPELL >= min(shortest_ms, context.settings.held_min_ms)))
+        for _, rows in apart.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
+            of_them = apart.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
+            yield self._finding(context, rows, of_them)
+
+    def _finding(self, context: Context, rows: pl.DataFrame, all_reserved: pl.DataFrame) -> Finding:
+        first = rows.row(0, named=True)
+        now = still_going(context, rows)
+        current = rows.filter(pl.col("gpu").is_in(now))
+        works_on = _works_on(context, current)
+        numbers: dict[str, Number] = {
+            f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(all_reserved.filter(minutes * MINUTE_MS <= _SPELL)) / HOUR_MS
+            for minutes in THRESHOLDS_MIN
+        }
+        return finding_of(
+            context,
+            self,
+            rows.drop("whom"),
+            subject=str(first["whom"]),
+            numbers=numbers
+            | {
+                "holder_source": "claim",
+                "gpus_reserved_now": len(now),
+                "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
+                "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
+                "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+                "accounts": joined(rows, "account"),
+            },
+            failed=[known_holder("claim", first["holder"]), _used_lately(context, current), alone(len(works_on))],
+            next_command=_command(context, str(first["host"]), current, works_on),
+            reclaimable_gpus=() if works_on else now,
+            holder=first["holder"],
+            notes=_notes(current),
+        )
+
+
+def _of_a_job() -> pl.Expr:
+    """Whether the claim is a job's, which ends with its work; others stand whether there is work or not."""
+    standing = pl.col("job").str.contains(r"(^|\+)claim:")
+    return (pl.col("job").str.starts_with(_JOB[0]) | pl.col("job").str.starts_with(_JOB[1])).fill_null(value=False) & ~standing
+
+
+def _without_work_elsewhere(context: Context, reserved: pl.DataFrame) -> pl.DataFrame:
+    """The rows in whose time the claim's job worked on no other GPU: such a job is partial_use's."""
+    numbered = reserved.with_row_index("row")
+    jobs = by_job(numbered.filter(_of_a_job())).select("row", "work", "time", "end")
+    at_work = by_job(context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)))
+    worked = (
+        at_work.join(jobs.select("work").unique(), on="work", how="semi")
+        .group_by("work")
+        .agg(began=pl.col("time").min(), ended=pl.col("end").max())
+    )
+    shared_ms = pl.min_horizontal("end", "ended") - pl.max_horizontal("time", "began")
+    beside = jobs.join(worked, on="work").filter(shared_ms > SHARED_MAX * (pl.col("end") - pl.col("time")))
+    return numbered.join(beside.select("row").unique(), on="row", how="anti").drop("row")
+
+
+def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
+    """GPUs on which processes of the same jobs or pods are: giving the claim back would end them."""
+    jobs = set(by_job(current)["work"])
+    return [
+        gpu
+        for gpu, processes in context.holders.lists.items()
+        if gpu not in current["gpu"]
+        and any(
+            f"slurm:{each.slurm_job_id}" in jobs or f"pod:{each.namespace or 'default'}/{each.pod}" in jobs for each in processes
+        )
+    ]
+
+
+def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
+    """Failure to have been without a process for long: whoever worked there yesterday may be back today."""
+    since_ms = context.until_ms - RECENT_MS
+    used = context.whole.stretches.filter(
+        (pl.col("end") > since_ms) & pl.col("state").is_in(AT_WORK) & pl.col("gpu").is_in(current["gpu"].unique())
+    )
+    by_them = used.join(current.select("gpu", "whom").unique(), on="gpu").filter(
+        pl.col("holder").eq_missing(pl.col("whom")) | pl.col("holder").is_null()
+    )
+    if by_them.is_empty():
+        return []
+    return ["the same holder had processes on them in the last 24 h: the claim may be between two pieces of work"]
+
+
+def _command(context: Context, host: str, current: pl.DataFrame, works_on: Sequence[str]) -> str:
+    if current.is_empty():
+        return ""  # the claim has ended, or its work has begun
+    jobs = by_job(current)["work"].unique().sort().to_list()
+    known = [job.partition(":") for job in jobs if job.startswith(_JOB)]
+    # what a job claimed at the end of a past window may be at work by now
+    if not known or len(known) < len(jobs) or works_on or not context.latest:
+        return _look(host, jobs)
+    slurm = [quote(name) for kind, _, name in known if kind == "slurm"]
+    pods = [name.partition("/") for kind, _, name in known if kind == "pod"]
+    return " && ".join(
+        [
+            *([f"scancel {' '.join(slurm)}"] if slurm else []),
+            *(f"kubectl delete pod -n {quote(space)} {_operand(pod)}" for space, _, pod in pods),
+        ]
+    )
+
+
+def _look(host: str, jobs: Sequence[str]) -> str:
+    """What shows how the claim stands."""
+    slurm = [quote(job.removeprefix("slurm:")) for job in jobs if job.startswith("slurm:")]
+    if slurm:
+        return f"squeue --jobs={','.join(slurm)} --long"
+    pods = [job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:")]
+    if pods:
+        return " && ".join(f"kubectl get pod -n {quote(space)} {_operand(pod)}" for space, _, pod in pods)
+    return watch_command(host)
+
+
+def _operand(name: str) -> str:
+    return f"-- {quote(name)}" if name.startswith("-") else quote(name)
+
+
+def _notes(current: pl.DataFrame) -> list[str]:
+    claims = sorted(job.removeprefix("claim:") for job in by_job(current)["work"].unique() if job.startswith("claim:"))
+    return [f"release the reservation {', '.join(claims)} where it was made: fallow cannot name the command"] if claims else []

@@ -1,0 +1,152 @@
+"""A process keeps a GPU though what it was started for has gone: its parent, its job, or whoever sat at the notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.claims.spans import CLAIM_COLUMNS, known_claims
+from analytics.findings.alive import alive, is_service, processes_of
+from analytics.findings.base import finding_of, joined
+from analytics.findings.confidence import alone, known_holder
+from analytics.findings.holders import look_command, release_command
+from analytics.findings.persistence import lasting
+from analytics.findings.work import cut
+from analytics.frames import read_frame
+from fallow import schema
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.findings.model import Context, Finding
+
+ORPHAN_IDLE_MS = DAY_MS
+NOTEBOOK_IDLE_MS = DAY_MS
+GRACE_MS = 15 * MINUTE_MS
+CPU_IDLE_PCT = 10.0
+
+_NOTEBOOK = r"(?i)ipykernel|jupyter|colab_kernel"
+_NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
+
+ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
+"""Why it is a zombie, the surest first."""
+
+
+class ZombieHolder:
+    """Idle GPUs whose every process has outlived its purpose; one finding per host, holder and reason."""
+
+    name = "zombie_holder"
+    category = "reclaim"
+    sentence = "held by processes that have outlived what they were started for"
+    thresholds = {
+        ENDED: f"the claim of the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's time; ours), "
+        "and no kernel ran for findings.held_min",
+        PARENT_GONE: f"the parent was seen and then gone (parent 1), no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used "
+        f"under {CPU_IDLE_PCT:g} % of a CPU; what had parent 1 from the start is a service (ours)",
+        NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        there = alive(context).filter(~is_service())
+        idle_ms = context.until_ms - pl.col("stretch_start")
+        idle = there.filter((pl.col("state") == "held") & (idle_ms >= context.settings.held_min_ms))
+        if idle.is_empty():
+            return
+        judged = _judged(context, idle)
+        # one process with a purpose is enough for the GPU to be somebody's
+        dead = judged.filter(pl.col("why").is_not_null().all().over("gpu")).with_columns(
+            why=pl.col("why").sort_by("rank").last().over("gpu")
+        )
+        for (host, _, why), processes in dead.with_columns(whom=pl.coalesce("holder", "gpu")).group_by(
+            "host", "whom", "why", maintain_order=True
+        ):
+            yield from self._finding(context, str(host), str(why), processes)
+
+    def _finding(self, context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:
+        gpus = processes["gpu"].unique().sort().to_list()
+        rows = _since(context, processes)
+        if rows.is_empty():
+            return
+        first = processes.row(0, named=True)
+        others = context.holders.beyond(gpus)
+        working = _working(context, others)
+        shortest_ms = context.until_ms - int(processes["stretch_start"].max())  # type: ignore[arg-type]  # an integer column
+        release = release_command(host, processes_of(context, processes, bare=why == ENDED))
+        yield finding_of(
+            context,
+            self,
+            rows,
+            subject=f"{why}: {first['whom']}",
+            numbers={
+                "holder_source": first["holder_source"],
+                "why": why,
+                "process_count": processes.select("pid").n_unique(),
+                "pids": "+".join(map(str, processes["pid"].unique().sort())),
+                "commands": joined(processes, "command"),
+                "idle_h": shortest_ms / HOUR_MS,
+                "cpu_util_mean_pct": processes["cpu_util_mean_pct"].max(),
+                "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
+            },  # type: ignore[dict-item]  # number columns
+            failed=[
+                known_holder(first["holder_source"], first["holder"]),
+                lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
+                alone(len(working)),
+            ],
+            next_command=release if context.latest and not working else look_command(host),
+            reclaimable_gpus=() if working else gpus,
+            holder=first["holder"],
+            since_ms=int(rows["time"].min()) if why == ENDED else None,  # type: ignore[arg-type]  # an integer column
+            notes=["unsaved results of a notebook end with its kernel: ask first"] if why == NOTEBOOK else [],
+        )
+
+
+def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
+    """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the last claim of its job ended."""
+    idle_ms = context.until_ms - pl.col("stretch_start")
+    text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
+    pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
+    notebook = text.str.contains(_NOTEBOOK) | pod.str.contains(_NOTEBOOK_POD)
+    # a parent that nobody ever saw may never have been there: systemd's services and daemons begin with parent 1
+    orphan = (pl.col("parent_pid") == 1) & (pl.col("first_parent_pid") > 1)
+    still = (pl.col("cpu_util_mean_pct") < CPU_IDLE_PCT).fill_null(value=True)
+    ended = pl.col("job_end") <= context.until_ms - GRACE_MS
+    why = (
+        pl.when(ended.fill_null(value=False))
+        .then(pl.lit(ENDED))
+        .when(orphan.fill_null(value=False) & still & (idle_ms >= ORPHAN_IDLE_MS))
+        .then(pl.lit(PARENT_GONE))
+        .when(notebook & (idle_ms >= NOTEBOOK_IDLE_MS))
+        .then(pl.lit(NOTEBOOK))
+    )
+    rank = pl.col("why").replace_strict({ENDED: 0, PARENT_GONE: 1, NOTEBOOK: 2}, default=3, return_dtype=pl.Int8)
+    known = processes.join(_job_ends(context), on="job", how="left")
+    return known.with_columns(why=why).with_columns(rank=rank)
+
+
+def _job_ends(context: Context) -> pl.DataFrame:
+    """Per job the end of the last of its claims: `job`, `job_end`; a claim that may still run has a later end than the window."""
+    claims = read_frame(context.rollups.files.get(schema.CLAIM.name, ()), schema.CLAIM, CLAIM_COLUMNS)
+    begun = known_claims(claims.filter(pl.col("time") < context.until_ms))
+    return begun.group_by("job").agg(job_end=pl.col("end").max())
+
+
+def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows of the idle stretches that still run, from the job's end on where it has ended."""
+    from_ms = pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
+    spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
+    rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
+    late = rows.filter(pl.col("end") > pl.col("since"))
+    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+
+
+def _working(context: Context, gpus: tuple[str, ...]) -> list[str]:
+    """Those of the GPUs on which kernels run at the end of the window."""
+    rows = context.inside.stretches.filter(
+        pl.col("gpu").is_in(gpus) & pl.col("state").is_in(("low", "active")) & (pl.col("end") >= context.until_ms - HOUR_MS)
+    )
+    return sorted(rows["gpu"].unique())
+
+

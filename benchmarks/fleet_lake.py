@@ -1,0 +1,121 @@
+"""The lakes that the fleet is measured over: simulated once, and kept where FALLOW_BENCH_LAKE names a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from analytics.simulation import Fleet, plan_fleet, write_fleet
+from analytics.simulation.days import host_days
+from analytics.simulation.write import METADATA, day_tables
+from fallow import schema
+from fallow.clock import DAY_MS, MINUTE_MS, utc_day
+from fallow.lake import Lake, LakeFile
+from fallow.parquet import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT_IN = "FALLOW_BENCH_LAKE"
+"""Folder in which simulated lakes stay from one run to the next: 60 million rows take many minutes to write."""
+UNTIL_MS = 20_700 * DAY_MS
+PUBLISHED_EVERY_MS = 5 * MINUTE_MS
+"""How often an agent brings its rows to the lake: so long is a file before it is compacted."""
+
+
+@dataclass(frozen=True)
+class FleetLake:
+    """A lake of a simulated fleet, without any derived table, and how many rows of gpu and process it has."""
+
+    lake: Lake
+    fleet: Fleet
+    gpu_rows: int
+    process_rows: int
+    size_bytes: int
+
+
+def fleet_of(gpus: int, days: int) -> Fleet:
+    """A fleet with rows of 10 s."""
+    return Fleet(gpus=gpus, days=days, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
+
+
+@contextmanager
+def simulated(fleet: Fleet, *, small_files: bool = False) -> Iterator[FleetLake]:
+    """The fleet's lake: one file per table, host and day, or one for each five minutes as agents publish them."""
+    kept = os.environ.get(KEPT_IN)
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"{fleet.gpus}x{fleet.days}-{fleet.interval_ms}ms-{'small' if small_files else 'whole'}"
+        root = Path(kept or folder) / name
+        said = root.with_suffix(".json")
+        if not said.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            lake = Lake.at(str(root))
+            facts = _write_small(lake, fleet) if small_files else _write_whole(lake, fleet)
+            said.write_text(json.dumps(facts), encoding="utf-8")
+        forget_derived(root)
+        yield FleetLake(Lake.at(str(root)), fleet, **json.loads(said.read_text(encoding="utf-8")))
+
+
+def forget_derived(root: Path) -> None:
+    """Removes every table that is made from others."""
+    for table in schema.TABLES:
+        if table.derived:
+            shutil.rmtree(root / table.name, ignore_errors=True)
+
+
+@contextmanager
+def without_last_day(of: FleetLake) -> Iterator[None]:
+    """The lake as it was a day before its end."""
+    root, day = Path(of.lake.root), f"date={utc_day(of.fleet.until_ms - DAY_MS)}"
+    aside = root.with_suffix(".last-day")
+    hidden = [folder for table in root.iterdir() if (folder := table / day).is_dir()]
+    for folder in hidden:
+        (aside / folder.parent.name).mkdir(parents=True)
+        folder.rename(aside / folder.parent.name / day)
+    try:
+        yield
+    finally:
+        for folder in hidden:
+            (aside / folder.parent.name / day).rename(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_whole(lake: Lake, fleet: Fleet) -> dict[str, int]:
+    summary = write_fleet(lake, fleet)
+    return {
+        "gpu_rows": summary.rows["gpu"],
+        "process_rows": summary.rows["process"],
+        "size_bytes": summary.size_bytes,
+    }
+
+
+def _write_small(lake: Lake, fleet: Fleet) -> dict[str, int]:
+    rows, size_bytes = {"gpu": 0, "process": 0}, 0
+    for host in plan_fleet(fleet).hosts:
+        for day in host_days(fleet, host):
+            for table, data in day_tables(fleet, day):
+                rows[table.name] = rows.get(table.name, 0) + data.num_rows
+                for file, part in _published(table, data, day.plan.host.name):
+                    size_bytes += lake.put(file, encode(table, part, METADATA)).size_bytes
+    return {"gpu_rows": rows["gpu"], "process_rows": rows["process"], "size_bytes": size_bytes}
+
+
+def _published(table: schema.Table, data: pa.Table, host: str) -> Iterator[tuple[LakeFile, pa.Table]]:
+    """The rows as an agent's publisher would name and cut them."""
+    ordered = data.sort_by("time")
+    times = np.asarray(ordered["time"].cast(pa.int64()))
+    cuts = np.flatnonzero(np.diff(times // PUBLISHED_EVERY_MS)) + 1
+    for first, last in pairwise([0, *cuts, len(times)]):
+        span = 1000 * int(times[first]), 1000 * int(times[last - 1])
+        yield LakeFile(table.name, utc_day(int(times[first])), host, *span), ordered.slice(first, last - first)
