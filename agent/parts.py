@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.attribution import AttributionSettings, Owners
+from agent.attribution.pod_claims import PodClaims
 from agent.backlog import Backlog
 from agent.epochs import Epochs
+from agent.facts import read_fact
 from agent.host import HostMeter
 from agent.publishing import Publishing
 
@@ -24,6 +26,7 @@ class Parts:
     """Everything that has something to say of an interval, beside the fleet."""
 
     owners: Owners
+    claims: PodClaims
     host: HostMeter
     serving: ServingScraper | None
     epochs: Epochs
@@ -35,6 +38,7 @@ class Parts:
         """The parts for these settings; raises UsageError where one of them cannot be."""
         return cls(
             owners=Owners(AttributionSettings.from_config(loaded)),
+            claims=PodClaims(read_fact(spool, "pod_claims", list, [])),
             host=HostMeter(settings.proc, settings.sys),
             serving=_scraper(loaded),
             epochs=Epochs(spool.noted("epochs"), boot_id(settings.proc)),
@@ -46,6 +50,7 @@ class Parts:
         """Parts for other settings that keep what must not be forgotten; raises as `make` does, with nothing changed."""
         return Parts(
             owners=Owners(AttributionSettings.from_config(loaded)),
+            claims=self.claims,
             host=HostMeter(settings.proc, settings.sys),
             serving=_scraper(loaded),  # last of those that may refuse: it starts a thread
             epochs=self.epochs,

@@ -110,11 +110,13 @@ class Recorder:
             rows["serving"] = self._guarded(lambda: serving.rows(start_ms, length_ms, self._pids()), [])
             if rows["serving"] or end_ms - self._served_ms > _SERVING_LASTS_MS:
                 self._serving, self._served_ms = tuple(rows["serving"]), end_ms
+        rows["claim"] = self._guarded(lambda: parts.claims.rows(parts.owners.allocation(end_ms), end_ms), [])
         rows["agent"] = [self._agent_row(start_ms, length_ms, answer)]
         rows["event"] = self._events()
-        self._backlog.append(
-            rows, {"last_row_ms": str(end_ms - settings.interval_ms), "epochs": parts.epochs.as_text()}
-        )
+        facts = {"last_row_ms": str(end_ms - settings.interval_ms), "epochs": parts.epochs.as_text()}
+        if rows["claim"]:
+            facts["pod_claims"] = parts.claims.as_text()
+        self._backlog.append(rows, facts)
         self._publish_snapshot(rows, end_ms)
 
     def _guarded(self, call: Callable[[], Value], otherwise: Value) -> Value:

@@ -94,11 +94,16 @@ class Kubelet:
         if pods := self._asking_pods.take(wait_s):
             self._take_pods(pods)
 
-    def pods_by_gpu(self, now_ms: int) -> dict[str, list[PodContainer]] | None:
-        """Containers by GPU; None where the last answer is missing or older than two minutes."""
+    def allocation(self, now_ms: int) -> Allocation | None:
+        """Who was given which GPU; None where the last answer is missing or older than two minutes."""
         if self._allocation is None or abs(now_ms - self._allocation.asked_ms) > _CURRENT_MS:
             return None
-        return {gpu: list(holders) for gpu, holders in self._allocation.holders.items()}
+        return self._allocation
+
+    def pods_by_gpu(self, now_ms: int) -> dict[str, list[PodContainer]] | None:
+        """Containers by GPU; None where that is not known just now."""
+        allocation = self.allocation(now_ms)
+        return None if allocation is None else {gpu: list(holders) for gpu, holders in allocation.holders.items()}
 
     def locate(self, sightings: Sequence[Sighting]) -> dict[Placement, PodName]:
         """Pods by placement, as far as they are known."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agent.attribution.cgroup import Placement
     from agent.attribution.pod_resources import PodContainer
+    from agent.attribution.pods_of_processes import Allocation
     from agent.attribution.settings import AttributionSettings
 
 Row = dict[str, Any]
@@ -72,6 +73,10 @@ class Owners:
     def pods_by_gpu(self) -> dict[str, list[PodContainer]] | None:
         """Containers by the GPU or MIG instance that Kubernetes gave them; None where that is not known just now."""
         return self._kubelet.pods_by_gpu(self._now_ms)
+
+    def allocation(self, now_ms: int) -> Allocation | None:
+        """What Kubernetes gave to whom, by the kubelet's newest answer; None where that is not known just now."""
+        return self._kubelet.allocation(now_ms)
 
     def wait(self, timeout_s: float) -> None:
         """Waits until what was asked in the background has come, or the time is over; for a single look at a host."""

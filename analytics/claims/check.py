@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.claims.spans import CLAIM_COLUMNS, claim_spans, overlapping_claims
+from analytics.claims.spans import claim_spans, overlapping_claims
 from analytics.claims.telemetry import WORK_STATES, claims_without_telemetry, since_and_until, telemetry_without_claims
 from analytics.claims.write import AS_OF
 from analytics.importers.times import LATEST_MS
@@ -100,9 +100,11 @@ def as_text(checked: Checked) -> str:
     unseen = checked.unseen
     lines = [f"claimed, and never measured: {hours(int(unseen['gpu_ms'].sum()))} GPU-hours in {_distinct(unseen)}"]
     for row in _largest_claims(unseen):
-        spent = "unknown" if row["gpu_ms"] is None else hours(row["gpu_ms"])
+        hours_text = "unknown" if row["gpu_ms"] is None else hours(row["gpu_ms"])
         who = plain(row["user"] or row["account"] or "nobody known", 30)
-        lines.append(f"  {spent:>10} GPU-hours  {plain(row['claim_id'], 30)} of {who} on {row['host']}: {row['why']}")
+        lines.append(
+            f"  {hours_text:>10} GPU-hours  {plain(row['claim_id'], 30)} of {who} on {row['host']}: {row['why']}"
+        )
     parts = ", ".join(f"{hours(_unclaimed(checked, state))} {state}" for state in WORK_STATES)
     total = sum(_unclaimed(checked, state) for state in WORK_STATES)
     lines.append(f"used without a claim, on hosts that have claims: {hours(total)} GPU-hours ({parts})")
@@ -114,8 +116,10 @@ def as_text(checked: Checked) -> str:
     if checked.overlapping.height:
         gpus = checked.overlapping["gpu"].n_unique()
         lines.append(f"claimed by several at once: {count(gpus, 'GPU')} (shared, or a record is wrong)")
-        for row in checked.overlapping.head(_SHOWN).iter_rows(named=True):
-            lines.append(f"  from {format_ms(row['time'])}  {plain(row['claims'], 60)} on {row['gpu']}")
+        lines += [
+            f"  from {format_ms(row['time'])}  {plain(row['claims'], 60)} on {row['gpu']}"
+            for row in checked.overlapping.head(_SHOWN).iter_rows(named=True)
+        ]
     if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
         lines.append(
             f"{count(checked.running, 'imported claim')} ran as of {format_ms(checked.as_of_ms)} and is taken to run on: "

@@ -106,14 +106,17 @@ def as_text(table: Sequence[ListedClaim]) -> str:
     )
     lines = [said]
     if table:
-        lines += ["", f"  {'start':<17} {'end':<17} {'GPUs':>5} {'GPU-hours':>10}  {'user':<12} {'claim':<24} hosts"]
+        lines += [
+            "",
+            f"  {'start':<17} {'end':<17} {'GPUs':>5} {'GPU-hours':>10}  {'state':<10} {'user':<12} {'claim':<24} hosts",
+        ]
     for claim in table:
         end = "runs" if claim.end is None else _minute(claim.end)
         size = "?" if claim.gpus is None else str(claim.gpus)
         spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
         who = plain(claim.user or claim.account or "-", 12)
         lines.append(
-            f"  {_minute(claim.start):<17} {end:<17} {size:>5} {spent:>10}  {who:<12} {plain(claim.claim_id, 24):<24} "
+            f"  {_minute(claim.start):<17} {end:<17} {size:>5} {spent:>10}  {plain(claim.state or '-', 10):<10} {who:<12} {plain(claim.claim_id, 24):<24} "
             f"{plain('+'.join(claim.hosts), 40)}"
         )
     return "\n".join(lines)

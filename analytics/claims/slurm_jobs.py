@@ -54,7 +54,10 @@ def claim_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -
     jobs = _drop(jobs, pl.col("end") <= pl.col("start"), "over as it began", tally)
     rows = _by_node(path, jobs, host_of)
     if lines["JobIDRaw"].null_count() and rows["claim_id"].str.contains(r"[_+]").any():
-        tally.notes.append("there is no column JobIDRaw: tasks of arrays cannot be matched with their processes")
+        tally.notes.append(
+            "there is no column JobIDRaw: tasks of arrays cannot be matched with their processes, "
+            "and an export with that column brings them in again"
+        )
     return Jobs(conform(rows), tally.report(path, count, jobs.height), as_of)
 
 
@@ -68,10 +71,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     """Adds start, end, submitted and planned_end in milliseconds."""
     moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit")}
     for name, found in moments.items():
-        _refuse(
-            path, jobs, found.wrong, f"{name} is no time, or one that {zone} skips",
-            "export with SLURM_TIME_FORMAT=%s, and name the cluster's zone with --time-zone", name,
-        )  # fmt: skip
+        _refuse(path, jobs, found.wrong, name, zone)
     start, end = start_and_end(moments["Start"], moments["End"], _elapsed_ms(jobs))
     ambiguous = int((moments["Start"].ambiguous | moments["End"].ambiguous).sum())
     if ambiguous:
@@ -138,9 +138,12 @@ def _text(name: str) -> pl.Expr:
     return pl.when(~plain.is_in(_NO_VALUE)).then(plain)
 
 
-def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, what: str, hint: str, column: str) -> None:
+def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, column: str, zone: str) -> None:
     """InputError that names the first lines that are wrong."""
     bad = jobs.filter(wrong).head(_SHOWN).select("line", column).rows()
     if bad:
         named = ", ".join(f"line {line} ('{value}')" for line, value in bad)
-        raise InputError(f"{path}: {what}: {named}", hint)
+        raise InputError(
+            f"{path}: {column} is no time, or one that {zone} skips: {named}",
+            "export with SLURM_TIME_FORMAT=%s, or name the cluster's zone with --time-zone",
+        )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 600
 _SINCE = "7d"
+_POSITIONS = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String)})
 
 
 class CommandError(Exception):
@@ -79,16 +80,15 @@ class Live:
             f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
             + ", ".join(sorted(unknown)[:3])
         ] if unknown else []  # fmt: skip
-        schema = {"claim_id": pl.String, "host": pl.String, "_gpus": pl.List(pl.String)}
-        known = rows.join(pl.DataFrame(found, schema=schema, orient="row"), on=["claim_id", "host"], how="left")
+        known = rows.join(pl.DataFrame(found, schema=_POSITIONS, orient="row"), on=["claim_id", "host"], how="left")
         # a job that is over by now, or was resized meanwhile, is not on what scontrol says
         fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col(
             "end"
         ).is_null()
         fits = fits.fill_null(value=False)
         placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
-        placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(ROW_SCHEMA)
-        return pl.concat([known.filter(~fits).select(ROW_SCHEMA), placed]), tuple(notes)
+        placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(*ROW_SCHEMA)
+        return pl.concat([known.filter(~fits).select(*ROW_SCHEMA), placed]), tuple(notes)
 
 
 def _beside(scontrol: str, name: str) -> str:

@@ -39,7 +39,7 @@ _ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")
 
 _RUN = ("scheduler", "claim_id", "host", "start")
 _NAMES = {"holder": "user", "account": "account", "claim_id": "claim_id", "job": "job"}
-_SPAN = ("gpu", "start", "end", *(pl.col(old).alias(new) for new, old in _NAMES.items()))
+_SPAN = [pl.col("gpu", "start", "end"), *(pl.col(old).alias(new) for new, old in _NAMES.items())]
 
 
 @dataclass(frozen=True)

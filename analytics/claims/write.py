@@ -107,7 +107,7 @@ def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         pl.when(older).then(pl.coalesce(f"{name}_old", name)).otherwise(pl.coalesce(name, f"{name}_old")).alias(name)
         for name in ("host", *_VALUES)
     ]
-    merged = both.with_columns(values).select(ROW_SCHEMA)
+    merged = both.with_columns(values).select(*ROW_SCHEMA)
     return _without_counts_of_named(merged).sort("gpu", "time", "claim_id", nulls_last=True)
 
 
@@ -117,7 +117,7 @@ def _on_known_gpus(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     without = named.join(new.filter(pl.col("gpu").is_not_null()), on=_RUN, how="anti", nulls_equal=True)
     counted = new.filter(pl.col("gpu").is_null()).with_columns(host_gpu_count=pl.lit(None, pl.Int32)).drop("gpu")
     spread = without.join(counted, on=_RUN, nulls_equal=True)
-    return pl.concat([new, spread.select(ROW_SCHEMA)])
+    return pl.concat([new, spread.select(*ROW_SCHEMA)])
 
 
 def _without_counts_of_named(rows: pl.DataFrame) -> pl.DataFrame:
@@ -125,4 +125,4 @@ def _without_counts_of_named(rows: pl.DataFrame) -> pl.DataFrame:
     named = rows.filter(pl.col("gpu").is_not_null()).group_by(_RUN).agg(_named=pl.len().cast(pl.Int64))
     known = rows.join(named, on=_RUN, how="left", nulls_equal=True)
     rest = (pl.col("host_gpu_count") > pl.col("_named")).fill_null(value=False)
-    return known.filter(pl.col("gpu").is_not_null() | pl.col("_named").is_null() | rest).select(ROW_SCHEMA)
+    return known.filter(pl.col("gpu").is_not_null() | pl.col("_named").is_null() | rest).select(*ROW_SCHEMA)

@@ -33,7 +33,9 @@ def hourly_most(
     hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
     marks = spans.select(by).unique().join(hours, how="cross").with_columns(change=pl.lit(0.0))
     inside = spans.filter((pl.col("end") > first_ms) & (pl.col("time") < last_ms) & (pl.col("end") > pl.col("time")))
-    begins = inside.select(*by, time=pl.max_horizontal("time", pl.lit(first_ms)), change=pl.col(weight).cast(pl.Float64))
+    begins = inside.select(
+        *by, time=pl.max_horizontal("time", pl.lit(first_ms)), change=pl.col(weight).cast(pl.Float64)
+    )
     ends = inside.select(*by, time="end", change=-pl.col(weight).cast(pl.Float64))
     steps = pl.concat([marks, begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
     level = pl.col("change").cum_sum()

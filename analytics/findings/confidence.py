@@ -71,10 +71,9 @@ class Observation:
 
 def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
     """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
-    inside, whole = context.inside.stretches, context.whole.stretches
-    own = once(inside, "observed", lambda: _observed(inside)).filter(pl.col("gpu").is_in(gpus))
+    own = _observed(context).filter(pl.col("gpu").is_in(gpus))
     total_ms, unknown_ms = (int(own[name].sum()) for name in ("total_ms", "unknown_ms"))
-    history = once(whole, "seen", lambda: _seen(whole)).filter(pl.col("gpu").is_in(gpus))
+    history = _seen(context).filter(pl.col("gpu").is_in(gpus))
     history_ms = history.select(pl.col("last").max() - pl.col("first").min()).item()
     span = pl.col("end") - pl.col("time")
     measured = stretches.filter(pl.col("util_ms") > 0)
@@ -92,14 +91,16 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
     )
 
 
-def _observed(stretches: pl.DataFrame) -> pl.DataFrame:
+@once
+def _observed(context: Context) -> pl.DataFrame:
     span = pl.col("end") - pl.col("time")
     unknown = pl.col("state") == "unknown"
-    return stretches.group_by("gpu").agg(total_ms=span.sum(), unknown_ms=span.filter(unknown).sum())
+    return context.inside.stretches.group_by("gpu").agg(total_ms=span.sum(), unknown_ms=span.filter(unknown).sum())
 
 
-def _seen(stretches: pl.DataFrame) -> pl.DataFrame:
-    return stretches.group_by("gpu").agg(first=pl.col("time").min(), last=pl.col("end").max())
+@once
+def _seen(context: Context) -> pl.DataFrame:
+    return context.whole.stretches.group_by("gpu").agg(first=pl.col("time").min(), last=pl.col("end").max())
 
 
 def watched_enough(seen: Observation) -> list[str]:

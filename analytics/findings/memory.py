@@ -44,7 +44,7 @@ _RESERVING_COMMANDS = r"(?i)vllm|sglang|text-generation-server"
 
 @once
 def memory(context: Context) -> pl.DataFrame:
-    """The columns of `runs` and
+    """The columns of `runs` and what follows.
 
     `hours` (whole hours that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
     `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the

@@ -115,13 +115,10 @@ class Persistence:
         return (None if age is None else self.fleet.outlook(age)), True
 
 
+@once
 def persistence(context: Context) -> Persistence:
     """The idle spells that were known at the window's end; computed once for each context."""
-    whole = context.whole.stretches
-    return once(whole, ("persistence", context.until_ms), lambda: _persistence(idle_spells(whole, context.until_ms)))
-
-
-def _persistence(spells: pl.DataFrame) -> Persistence:
+    spells = idle_spells(context.whole.stretches, context.until_ms)
     by_holder = spells.sort("whom").partition_by("whom", as_dict=True, maintain_order=True)
     return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
 

@@ -14,7 +14,7 @@ from analytics.findings.once import once
 from analytics.findings.work import AT_WORK, one_job, program_runs, whole_hours
 from analytics.ledger.rollups import histogram_sums, percentile
 from analytics.money.cards import card
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from analytics.findings.model import Context
@@ -22,20 +22,10 @@ if TYPE_CHECKING:
 RUN = ("host", "gpu", "holder", "account", "job")
 """What tells one run from another."""
 
-RUN_MIN_MS = 61 * MINUTE_MS
-"""Princeton's Job Defense Shield: shorter ones are tests."""
-RUN_MIN_GPU_MS = 24 * HOUR_MS
-"""Princeton's Job Defense Shield: below a GPU-day nobody need be written to."""
-
-RUN_THRESHOLDS = {
-    "run": "at least 61 min (Princeton Job Defense Shield)",
-    "gpu_hours": "more than 24 GPU-hours in the window (Princeton Job Defense Shield)",
-}
-
 
 @once
 def runs(context: Context) -> pl.DataFrame:
-    """One row per run: RUN and
+    """One row per run: RUN and what follows.
 
     `holder_source`, `gpu_ms`, `began` and `ended` (first and last moment, the start of the whole stretch included), `days`
     (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`, `model`,
@@ -107,12 +97,6 @@ def run_hours(context: Context) -> pl.DataFrame:
     """Rows of `hourly` that lie wholly inside one run, with `run`."""
     numbers = runs(context).select(*RUN, "run")
     return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
-
-
-def worth_telling(found: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """The runs that lasted, of holders for whom they come to more than RUN_MIN_GPU_MS within each value of `by`."""
-    lasted = found.filter(pl.col("ended") - pl.col("began") >= RUN_MIN_MS)
-    return lasted.filter(pl.col("gpu_ms").sum().over(*by) > RUN_MIN_GPU_MS)
 
 
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:

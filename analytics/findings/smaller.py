@@ -27,6 +27,7 @@ class Demand:
     peak_bytes: int
     busy_share: float
     bandwidth_share: float
+    less_memory: bool = False  # a card with as much memory is no answer
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Shelf:
                 for each, name in place
                 if _does(each, present, demand)
             ]
-            cheaper = [each for each in fitting if (saved := each.saving_per_hour) is None or saved > 0]
+            cheaper = [each for each in fitting if _no_dearer(each, present)]
             if cheaper:
                 return min(cheaper, key=_rank)
         return None
@@ -99,16 +100,21 @@ def slowdown(present: Card, other: Card) -> float | None:
 
 
 def _does(other: Card, present: Card, demand: Demand) -> bool:
-    rates = (
-        (other.fp16_tflops, present.fp16_tflops, demand.busy_share),
-        (other.bandwidth_gb_per_s, present.bandwidth_gb_per_s, demand.bandwidth_share),
-    )
-    for has, had, share in rates:
-        if has is None or had is None or has > had or has < share * had:
-            return False
-    smaller = other.memory_bytes < present.memory_bytes or rates[0][0] != rates[0][1]
-    fits = demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
-    return fits and smaller and other.memory_bytes <= present.memory_bytes
+    rate, had = other.fp16_tflops, present.fp16_tflops
+    flow, flowed = other.bandwidth_gb_per_s, present.bandwidth_gb_per_s
+    if rate is None or had is None or flow is None or flowed is None:
+        return False
+    keeps_up = demand.busy_share * had <= rate <= had and flow >= demand.bandwidth_share * flowed
+    less_memory = other.memory_bytes < present.memory_bytes
+    smaller = less_memory or (not demand.less_memory and rate < had and other.memory_bytes == present.memory_bytes)
+    return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
+
+
+def _no_dearer(choice: Choice, present: Card) -> bool:
+    """Whether it costs less; where a price is missing, whether it has less of everything."""
+    if choice.saving_per_hour is not None:
+        return choice.saving_per_hour > 0
+    return (choice.card.bandwidth_gb_per_s or 0.0) <= (present.bandwidth_gb_per_s or 0.0)
 
 
 def _rank(choice: Choice) -> tuple[bool, float, float, int, str]:

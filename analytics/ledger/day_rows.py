@@ -189,7 +189,7 @@ def _rates(
     step = np.diff(start)
     follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
     for name in there:
-        values = columns.floats(name)[kept]
+        values = tally.within(name, columns.floats(name)[kept], np.inf)
         rise = np.diff(values)
         tally.add("counter_fell", np.concatenate(([False], follows & (rise < 0))), name, values)
         rate = np.full(len(nothing), np.nan)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
-from analytics.findings.find import find_all
+from analytics.findings.find import Review, review
 from analytics.inputs import load_window_ledger, open_inputs
 from analytics.simulation import Fleet, FleetSummary, write_fleet
 from fallow.clock import DAY_MS
@@ -23,9 +24,16 @@ FREE: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 0, "gpu_util_cover
 
 
 def findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a window in their order."""
+    """The findings of a window in their order, as they are listed while the lake's newest row is being written."""
+    return reviewed(lake, since, until).shown
+
+
+def reviewed(lake: Lake, since: str | None = None, until: str | None = None, *, later_ms: int = 0) -> Review:
+    """The findings of a window and all that goes with them, so long after the lake's newest row."""
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
-    return find_all(inputs, load_window_ledger(inputs))
+    ledger = load_window_ledger(inputs)
+    newest_ms = ledger.whole.stretches.select(pl.col("end").max()).item()
+    return review(inputs, ledger, now_ms=newest_ms + later_ms)
 
 
 def only(lake: Lake, since: str | None = None, until: str | None = None) -> Finding:

@@ -12,7 +12,6 @@ from analytics.findings.confidence import (
     alone,
     grade,
     known_holder,
-    lasting,
     watched_enough,
 )
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS

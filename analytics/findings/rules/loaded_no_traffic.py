@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.alive import alive, is_service, last_rows, processes_of
-from analytics.findings.base import finding_of, joined
+from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.work import AT_WORK, cut
@@ -15,7 +15,7 @@ from analytics.ledger.summary import ratio
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.findings.model import Context, Finding
 
@@ -36,7 +36,7 @@ class LoadedNoTraffic:
     name = "loaded_no_traffic"
     category = "reclaim"
     sentence = "loaded with a server that nobody asks anything"
-    thresholds = {
+    thresholds: Mapping[str, str] = {
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
         "night; ours)",
         "answered": f"metrics in at least {ANSWERED_MIN:.0%} of those hours (what was not asked is unknown)",
@@ -63,11 +63,16 @@ class LoadedNoTraffic:
         busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
         for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
             rows = _rows(context, servers.select("gpu", since="quiet_since"))
+            # without a request the server does not work: whoever does shares the GPU with it
+            rows = rows.filter(~(pl.col("state") == "active").any().over("gpu"))
             if rows.is_empty():
                 continue
+            servers = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
             processes = there.filter(pl.col("gpu").is_in(servers["gpu"].implode()))
             replica = models in busy_models
-            failed = ["the same model has traffic elsewhere: this may be a replica that waits for more"] if replica else []
+            failed = (
+                ["the same model has traffic elsewhere: this may be a replica that waits for more"] if replica else []
+            )
             yield self._finding(context, str(host), str(models or ""), rows, processes, servers, failed, kept=replica)
 
     def _by_utilization(self, context: Context, processes: pl.DataFrame) -> Iterator[Finding]:
@@ -76,7 +81,9 @@ class LoadedNoTraffic:
         for (host, whom), those in named.group_by("host", "whom", maintain_order=True):
             rows = _rows(context, those.select("gpu", since="stretch_start").unique())
             if not rows.is_empty():
-                yield self._finding(context, str(host), f"by utilization: {whom}", rows, those, None, failed, kept=False)
+                yield self._finding(
+                    context, str(host), f"by utilization: {whom}", rows, those, None, failed, kept=False
+                )
 
     def _finding(
         self,
@@ -96,7 +103,8 @@ class LoadedNoTraffic:
         safe = context.latest and not others and not kept and servers is not None and not processes.is_empty()
         release = release_command(host, processes_of(context, processes)) if safe else look_command(host)
         holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
-        since_ms = int(rows["time"].max() if rows.is_empty() else rows["time"].min())  # type: ignore[arg-type]  # integers
+        since = processes["stretch_start"] if servers is None else servers["quiet_since"]
+        since_ms = int(since.max())  # type: ignore[arg-type]  # an integer column
         return finding_of(
             context,
             self,
@@ -107,11 +115,11 @@ class LoadedNoTraffic:
                 "models": None if servers is None else joined(servers, "models"),
                 "endpoints": None if servers is None else joined(servers, "endpoints"),
                 "quiet_h": (context.until_ms - since_ms) / HOUR_MS,
-                "answered_share": None if servers is None else servers["answered"].min(),
+                "answered_share": None if servers is None else servers.select(pl.col("answered").min()).item(),
                 "commands": joined(processes, "command"),
-                "gpu_util_max_pct": rows["gpu_util_max_pct"].max(),
-                "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
-            },  # type: ignore[dict-item]  # number columns
+                "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
+                "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            },
             failed=[known_holder(last["holder_source"], holder), failed, alone(len(others))],
             next_command=release,
             reclaimable_gpus=() if others or kept else _still_there(context, gpus),
@@ -178,5 +186,7 @@ def _notes(rows: pl.DataFrame, gpus: Sequence[str]) -> list[str]:
     share = ratio(float(rows["zero_ms"].sum()), float(rows["util_ms"].sum()))
     notes = [] if share is None else [f"{share:.1%} of the time at zero utilization on {len(gpus)} GPU(s)"]
     if any(str(job).startswith("pod:") for job in rows["job"].drop_nulls().unique()):
-        notes.append("a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead")
+        notes.append(
+            "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
+        )
     return notes

@@ -13,7 +13,7 @@ from analytics.findings.work import AT_WORK, by_job
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.findings.model import Context, Finding, Number
 
@@ -33,7 +33,7 @@ class ReservedUnused:
     name = "reserved_unused"
     category = "reclaim"
     sentence = "claimed without a process on them"
-    thresholds = {
+    thresholds: Mapping[str, str] = {
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
         "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
         "beside its own work": f"under {SHARED_MAX:.0%} of that time while the same job worked on other GPUs, which is partial_use",
@@ -46,7 +46,9 @@ class ReservedUnused:
         reserved = context.inside.stretches.filter(pl.col("state") == "reserved").with_columns(whom=whom)
         least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
         shortest_ms = THRESHOLDS_MIN[0] * MINUTE_MS
-        apart = _without_work_elsewhere(context, reserved.filter(_SPELL >= min(shortest_ms, context.settings.held_min_ms)))
+        apart = _without_work_elsewhere(
+            context, reserved.filter(min(shortest_ms, context.settings.held_min_ms) <= _SPELL)
+        )
         for _, rows in apart.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
             of_them = apart.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
             yield self._finding(context, rows, of_them)
@@ -57,23 +59,26 @@ class ReservedUnused:
         current = rows.filter(pl.col("gpu").is_in(now))
         works_on = _works_on(context, current)
         numbers: dict[str, Number] = {
-            f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(all_reserved.filter(minutes * MINUTE_MS <= _SPELL)) / HOUR_MS
+            f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
+                all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
+            )
+            / HOUR_MS
             for minutes in THRESHOLDS_MIN
+        }
+        numbers |= {
+            "holder_source": "claim",
+            "gpus_reserved_now": len(now),
+            "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
+            "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
+            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            "accounts": joined(rows, "account"),
         }
         return finding_of(
             context,
             self,
             rows.drop("whom"),
             subject=str(first["whom"]),
-            numbers=numbers
-            | {
-                "holder_source": "claim",
-                "gpus_reserved_now": len(now),
-                "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
-                "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
-                "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
-                "accounts": joined(rows, "account"),
-            },
+            numbers=numbers,
             failed=[known_holder("claim", first["holder"]), _used_lately(context, current), alone(len(works_on))],
             next_command=_command(context, str(first["host"]), current, works_on),
             reclaimable_gpus=() if works_on else now,
@@ -85,7 +90,9 @@ class ReservedUnused:
 def _of_a_job() -> pl.Expr:
     """Whether the claim is a job's, which ends with its work; others stand whether there is work or not."""
     standing = pl.col("job").str.contains(r"(^|\+)claim:")
-    return (pl.col("job").str.starts_with(_JOB[0]) | pl.col("job").str.starts_with(_JOB[1])).fill_null(value=False) & ~standing
+    return (pl.col("job").str.starts_with(_JOB[0]) | pl.col("job").str.starts_with(_JOB[1])).fill_null(
+        value=False
+    ) & ~standing
 
 
 def _without_work_elsewhere(context: Context, reserved: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +118,8 @@ def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
         for gpu, processes in context.holders.lists.items()
         if gpu not in current["gpu"]
         and any(
-            f"slurm:{each.slurm_job_id}" in jobs or f"pod:{each.namespace or 'default'}/{each.pod}" in jobs for each in processes
+            f"slurm:{each.slurm_job_id}" in jobs or f"pod:{each.namespace or 'default'}/{each.pod}" in jobs
+            for each in processes
         )
     ]
 
@@ -165,4 +173,8 @@ def _operand(name: str) -> str:
 
 def _notes(current: pl.DataFrame) -> list[str]:
     claims = sorted(job.removeprefix("claim:") for job in by_job(current)["work"].unique() if job.startswith("claim:"))
-    return [f"release the reservation {', '.join(claims)} where it was made: fallow cannot name the command"] if claims else []
+    return (
+        [f"release the reservation {', '.join(claims)} where it was made: fallow cannot name the command"]
+        if claims
+        else []
+    )

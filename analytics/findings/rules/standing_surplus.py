@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.findings.alive import last_rows
 from analytics.findings.at_once import hourly_most, lasting_on
-from analytics.findings.base import SPAN, finding_of
+from analytics.findings.base import SPAN, finding_of, whole_number
 from analytics.findings.holders import watch_command
 from analytics.ledger.text import count
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -55,7 +55,7 @@ class StandingSurplus:
     name = "standing_surplus"
     category = "reclaim"
     sentence = "beyond what their pool needed at once"
-    thresholds = {
+    thresholds: Mapping[str, str] = {
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",
         "quantile": f"{QUANTILES['point']:g}, {QUANTILES_PROD['point']:g} for pools with `prod` in their name; the interval is that of "
@@ -70,7 +70,8 @@ class StandingSurplus:
         large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
         if large.is_empty():
             return
-        since_ms = max(int(context.whole.stretches["time"].min() or 0), context.until_ms - HISTORY_MAX_DAYS * DAY_MS)  # type: ignore[call-overload]  # an integer column
+        history_ms = whole_number(context.whole.stretches, pl.col("time").min())
+        since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
         demand = _demand(context, large, since_ms)
         for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
             hours = demand.filter((pl.col("pool") == pool) & (pl.col("model") == model))
@@ -83,7 +84,9 @@ class StandingSurplus:
     ) -> Iterator[Finding]:
         low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
         named = _least_used(context, gpus, since_ms).head(point)
-        rows = context.inside.stretches.filter(pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode()))
+        rows = context.inside.stretches.filter(
+            pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode())
+        )
         if rows.is_empty():
             return
         free = named.filter(pl.col("state") == "free")
@@ -100,7 +103,9 @@ class StandingSurplus:
             "surplus_free_now_gpus": free.height,
             "history_days": surplus.days,
         }
-        numbers |= {f"surplus_gpus_in_blocks_of_{size}": sum(n // size * size for n in hosts.values()) for size in BLOCKS}
+        numbers |= {
+            f"surplus_gpus_in_blocks_of_{size}": sum(n // size * size for n in hosts.values()) for size in BLOCKS
+        }
         yield finding_of(
             context,
             self,
@@ -108,7 +113,9 @@ class StandingSurplus:
             subject=subject,
             numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
             failed=[
-                [f"counting what was not seen as needed, only {low} of {point} remain"] if low < (point + 1) // 2 else [],
+                [f"counting what was not seen as needed, only {low} of {point} remain"]
+                if low < (point + 1) // 2
+                else [],
             ],
             next_command=watch_command(next(iter(hosts))),
             reclaimable_gpus=free["gpu"].sort().to_list(),
@@ -152,10 +159,15 @@ def _demand(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame
     own = gpus.select("gpu", *key)
     working = lasting_on(active, RECENT_MS).join(own, on="gpu")
     either = lasting_on(
-        pl.concat([working.select("gpu", "time", "end", "gpu_share"), unknown.select("gpu", "time", "end", "gpu_share")]), 0
+        pl.concat(
+            [working.select("gpu", "time", "end", "gpu_share"), unknown.select("gpu", "time", "end", "gpu_share")]
+        ),
+        0,
     ).join(own, on="gpu")
     hours = pl.select(
-        time=pl.int_range(-(-since_ms // HOUR_MS) * HOUR_MS, context.until_ms // HOUR_MS * HOUR_MS, HOUR_MS, dtype=pl.Int64)
+        time=pl.int_range(
+            -(-since_ms // HOUR_MS) * HOUR_MS, context.until_ms // HOUR_MS * HOUR_MS, HOUR_MS, dtype=pl.Int64
+        )
     )
     found = gpus.select(key).unique().join(hours, how="cross")
     for name, spans in (("needed", working), ("unknown", unknown), ("needed_or_unknown", either)):
@@ -193,7 +205,11 @@ def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataF
     """Whole GPUs that are not split, those with the least active time first."""
     active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(_WORKING))
     used = active.group_by("gpu").agg(used_ms=SPAN.sum())
-    return gpus.filter(pl.col("gpu_share") == 1).join(used, on="gpu", how="left").sort(pl.col("used_ms").fill_null(0), "host", "gpu")
+    return (
+        gpus.filter(pl.col("gpu_share") == 1)
+        .join(used, on="gpu", how="left")
+        .sort(pl.col("used_ms").fill_null(0), "host", "gpu")
+    )
 
 
 def _blocks(number: int) -> str:

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.claims.spans import CLAIM_COLUMNS, known_claims
 from analytics.findings.alive import alive, is_service, processes_of
-from analytics.findings.base import finding_of, joined
+from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.persistence import lasting
@@ -18,7 +18,7 @@ from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding
 
@@ -40,7 +40,7 @@ class ZombieHolder:
     name = "zombie_holder"
     category = "reclaim"
     sentence = "held by processes that have outlived what they were started for"
-    thresholds = {
+    thresholds: Mapping[str, str] = {
         ENDED: f"the claim of the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's time; ours), "
         "and no kernel ran for findings.held_min",
         PARENT_GONE: f"the parent was seen and then gone (parent 1), no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used "
@@ -73,7 +73,7 @@ class ZombieHolder:
         first = processes.row(0, named=True)
         others = context.holders.beyond(gpus)
         working = _working(context, others)
-        shortest_ms = context.until_ms - int(processes["stretch_start"].max())  # type: ignore[arg-type]  # an integer column
+        shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
         release = release_command(host, processes_of(context, processes, bare=why == ENDED))
         yield finding_of(
             context,
@@ -87,9 +87,9 @@ class ZombieHolder:
                 "pids": "+".join(map(str, processes["pid"].unique().sort())),
                 "commands": joined(processes, "command"),
                 "idle_h": shortest_ms / HOUR_MS,
-                "cpu_util_mean_pct": processes["cpu_util_mean_pct"].max(),
-                "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
-            },  # type: ignore[dict-item]  # number columns
+                "cpu_util_mean_pct": processes.select(pl.col("cpu_util_mean_pct").max()).item(),
+                "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            },
             failed=[
                 known_holder(first["holder_source"], first["holder"]),
                 lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
@@ -98,7 +98,7 @@ class ZombieHolder:
             next_command=release if context.latest and not working else look_command(host),
             reclaimable_gpus=() if working else gpus,
             holder=first["holder"],
-            since_ms=int(rows["time"].min()) if why == ENDED else None,  # type: ignore[arg-type]  # an integer column
+            since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
             notes=["unsaved results of a notebook end with its kernel: ask first"] if why == NOTEBOOK else [],
         )
 
@@ -135,7 +135,9 @@ def _job_ends(context: Context) -> pl.DataFrame:
 
 def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows of the idle stretches that still run, from the job's end on where it has ended."""
-    from_ms = pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
+    from_ms = (
+        pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
+    )
     spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
     rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
     late = rows.filter(pl.col("end") > pl.col("since"))
@@ -145,8 +147,8 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
 def _working(context: Context, gpus: tuple[str, ...]) -> list[str]:
     """Those of the GPUs on which kernels run at the end of the window."""
     rows = context.inside.stretches.filter(
-        pl.col("gpu").is_in(gpus) & pl.col("state").is_in(("low", "active")) & (pl.col("end") >= context.until_ms - HOUR_MS)
+        pl.col("gpu").is_in(gpus)
+        & pl.col("state").is_in(("low", "active"))
+        & (pl.col("end") >= context.until_ms - HOUR_MS)
     )
     return sorted(rows["gpu"].unique())
-
-

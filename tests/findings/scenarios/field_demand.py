@@ -9,17 +9,17 @@ from tests.findings.scenarios.situations import situation, train
 
 
 def defensive_reservation(fleet: Fleet) -> None:
-    """Four GPUs have been reserved for twelve days just in case; before that they worked."""
+    """Four GPUs have been reserved for six days just in case; before that they worked."""
     gpus = fleet.host("h1", H100, 8)
     train(fleet, gpus[:4], "ann")
-    train(fleet, gpus[4:], "bob", fleet.between(0, 3), job="1002")
-    fleet.claim(gpus[4:], "bob", 3.01, claim_id="resv-1", account="bob-lab", name="just-in-case")
+    train(fleet, gpus[4:], "bob", fleet.between(0, 2), job="1002")
+    fleet.claim(gpus[4:], "bob", 2.01, claim_id="resv-1", account="bob-lab", name="just-in-case")
 
 
 def job_that_is_starting(fleet: Fleet) -> None:
     """Claims begin 20 minutes before the first process: images are pulled, data are staged."""
     gpus = fleet.host("h1", H100, 4)
-    for number in range(15):
+    for number in range(8):
         first = number + 0.02
         fleet.claim(gpus, "ann", first, number + 0.99, claim_id=f"{500 + number}", account="ann-lab")
         train(fleet, gpus, "ann", fleet.between(first + 20 / 1440, number + 0.99), job=f"{500 + number}")
@@ -84,7 +84,7 @@ SCENARIOS = (
         fires="standing_surplus",
         look_alike_of="never_used held reserved_unused",
     ),
-    situation(full_at_its_peak, look_alike_of="standing_surplus never_used reserved_unused held"),
+    situation(full_at_its_peak, days=15, look_alike_of="standing_surplus never_used reserved_unused held"),
     situation(
         project_that_has_faded,
         days=21,

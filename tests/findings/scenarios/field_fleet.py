@@ -9,12 +9,12 @@ from tests.findings.scenarios.situations import situation, train
 
 
 def agent_outage(fleet: Fleet) -> None:
-    """The agent of one of two hosts was down for four days of fifteen; the work went on."""
+    """The agent of one of two hosts was down for two days of eight; the work went on."""
     for name in ("h1", "h2"):
         train(fleet, fleet.host(name, H100, 2), "ann")
-    fleet.hosts[1].outage(fleet.between(5, 9))
-    fleet.event(fleet.hosts[1], 5, "agent_killed")
-    fleet.event(fleet.hosts[1], 9, "agent_start")
+    fleet.hosts[1].outage(fleet.between(4, 6))
+    fleet.event(fleet.hosts[1], 4, "agent_killed")
+    fleet.event(fleet.hosts[1], 6, "agent_start")
 
 
 def agent_update(fleet: Fleet) -> None:
@@ -28,14 +28,14 @@ def agent_update(fleet: Fleet) -> None:
 def driver_reload(fleet: Fleet) -> None:
     """The driver was reloaded: half an hour without GPUs, and every counter begins at zero again."""
     gpus = fleet.host("h1", H100, 2)
-    down = fleet.between(8, 8 + 1 / 48)
+    down = fleet.between(4, 4 + 1 / 48)
     train(fleet, gpus, "ann", ~down)
     for gpu in gpus:
         gpu.throttle(fleet.always, power_cap=0.02)
         gpu.is_in(down, "driver_down")
-        gpu.restart(fleet.between(8 + 1 / 48))
-    fleet.event(gpus[0].host, 8, "driver_down")
-    fleet.event(gpus[0].host, 8 + 1 / 48, "driver_up")
+        gpu.restart(fleet.between(4 + 1 / 48))
+    fleet.event(gpus[0].host, 4, "driver_down")
+    fleet.event(gpus[0].host, 4 + 1 / 48, "driver_up")
 
 
 def asleep(fleet: Fleet) -> None:
@@ -64,10 +64,10 @@ def bought_and_never_used(fleet: Fleet) -> None:
 
 
 def moved_to_another_host(fleet: Fleet) -> None:
-    """A card was used in one host until a week ago, and lies idle in another since two hours."""
+    """A card was used in one host until four days ago, and has been idle in another for two hours."""
     (gpu,) = fleet.host("h1", H100, 1)
     (there,) = fleet.host("h2", H100, 1)
-    later = fleet.between(-7)
+    later = fleet.between(-4)
     train(fleet, gpu, "ann", fleet.between(0, -1 / 12))
     gpu.move(there.host, later)
     train(fleet, there, "bob")
@@ -151,13 +151,21 @@ SCENARIOS = (
         look_alike_of="held reserved_unused never_used blind_spot partial_use",
     ),
     situation(
-        bought_and_never_used, fires="never_used", may="standing_surplus", look_alike_of="held slow_uptake partial_use"
+        bought_and_never_used,
+        days=15,
+        fires="never_used",
+        may="standing_surplus",
+        look_alike_of="held slow_uptake partial_use",
     ),
     situation(moved_to_another_host, look_alike_of="never_used slow_uptake blind_spot held reserved_unused"),
     situation(
-        new_cards_not_taken_up, fires="slow_uptake", may="never_used standing_surplus", look_alike_of="held wind_down"
+        new_cards_not_taken_up,
+        days=15,
+        fires="slow_uptake",
+        may="never_used standing_surplus",
+        look_alike_of="held wind_down",
     ),
-    situation(new_cards_taken_up_at_once, look_alike_of="slow_uptake never_used standing_surplus"),
+    situation(new_cards_taken_up_at_once, days=15, look_alike_of="slow_uptake never_used standing_surplus"),
     situation(too_hot, fires="throttled", look_alike_of="inefficient imbalance held"),
     situation(held_back_by_its_group, fires="throttled", look_alike_of="inefficient imbalance stalls"),
     situation(capped_at_full_load, look_alike_of="throttled inefficient memory_oversized"),

@@ -50,18 +50,18 @@ def nohup_that_works(fleet: Fleet) -> None:
 
 
 def display_server(fleet: Fleet) -> None:
-    """A workstation: Xorg and the desktop are always there, work comes and goes, no more than 50 minutes apart."""
+    """A workstation: Xorg and the desktop are always there, work is there by day."""
     (gpu,) = fleet.host("ws1", L40S, 1, pool="desk")
     fleet.run(gpu, "root", mem_gb=0.06, kind="graphics", command="Xorg", parent_pid=1)
     fleet.run(gpu, "gdm", mem_gb=0.04, kind="graphics", command="gnome-shell", parent_pid=1)
-    train(fleet, gpu, "ann", fleet.every(4, 3.25), job=None)
+    train(fleet, gpu, "ann", fleet.daily(8, 20), job=None)
 
 
 def monitoring_daemon(fleet: Fleet) -> None:
-    """A monitoring daemon has a small context on every GPU, for ever; jobs run beside it."""
+    """A monitoring daemon has a small context on every GPU, for ever; jobs run beside it by day."""
     gpus = fleet.host("h1", H100, 2)
     fleet.run(gpus, "root", mem_gb=0.3, command="nv-hostengine", parent_pid=1, cpu_util_pct=1.5)
-    train(fleet, gpus, "ann", fleet.every(12, 11.25))
+    train(fleet, gpus, "ann", fleet.daily(6, 22))
 
 
 def two_people_on_one_gpu(fleet: Fleet) -> None:

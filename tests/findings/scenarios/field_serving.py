@@ -46,12 +46,12 @@ def kv_cache_full(fleet: Fleet) -> None:
 
 
 def loaded_and_never_asked(fleet: Fleet) -> None:
-    """A model has been in memory for ten days, and its server has not finished one request."""
+    """A model has been in memory for six days, and its server has not finished one request."""
     first, second = fleet.host("h1", H100, 2, pool="serving")
-    serve(fleet, first, fleet.between(-10), util=0.0, mem_gb=50)
+    serve(fleet, first, fleet.between(-6), util=0.0, mem_gb=50)
     fleet.serving(
         first,
-        fleet.between(-10),
+        fleet.between(-6),
         requests_per_s=0.0,
         kv_cache_used_ratio=0.0,
         running_requests=0.0,
@@ -153,9 +153,21 @@ SCENARIOS = (
         light_inference_on_old_cards,
         look_alike_of="compute_oversized memory_oversized mig_fit low_efficiency held co_location",
     ),
-    situation(nightly_batch, look_alike_of="wind_down never_used held standing_surplus zombie_holder hoarding"),
-    situation(weekend_gaps, look_alike_of="wind_down never_used held standing_surplus zombie_holder"),
-    situation(quiet_nights, look_alike_of="wind_down loaded_no_traffic held low_efficiency zombie_holder"),
+    situation(
+        nightly_batch,
+        days=22,
+        interval_s=600,
+        look_alike_of="wind_down never_used held standing_surplus zombie_holder hoarding",
+    ),
+    situation(
+        weekend_gaps, days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder"
+    ),
+    situation(
+        quiet_nights,
+        days=22,
+        interval_s=600,
+        look_alike_of="wind_down loaded_no_traffic held low_efficiency zombie_holder",
+    ),
     situation(shared_by_mps, look_alike_of="co_location partial_use held compute_oversized low_efficiency"),
     situation(
         embeddings_on_a_large_card,

@@ -150,7 +150,9 @@ SCENARIOS = (
         look_alike_of="never_used low_efficiency blind_spot",
     ),
     situation(collective_that_hangs, fires="inefficient", look_alike_of="held throttled stalls"),
-    situation(jobs_one_after_another, look_alike_of=f"{NEVER_IDLE} reserved_unused never_used standing_surplus"),
+    situation(
+        jobs_one_after_another, days=15, look_alike_of=f"{NEVER_IDLE} reserved_unused never_used standing_surplus"
+    ),
     situation(sweep_of_short_jobs, may="stalls", look_alike_of=f"{NEVER_IDLE} input_starved"),
     situation(simulators_on_the_cpu, may="input_starved", look_alike_of=f"{NEVER_IDLE} compute_oversized stalls"),
     situation(compiling_first, may="stalls", look_alike_of=NEVER_IDLE),

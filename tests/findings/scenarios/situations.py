@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def situation(
     describe: Callable[[Fleet], object],
     *,
-    days: float = 15,
+    days: float = 8,
     interval_s: float = 300,
     fires: str = "",
     may: str = "",

@@ -1,0 +1,152 @@
+"""Who belongs to whom: users, accounts and namespaces with their team and organisation, from the site's own table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from analytics.money.table import Line, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import date
+
+COLUMNS = ("kind", "name", "team", "organisation", "quota_gpus", "priority_class", "project_end")
+"""The columns of the owners file; those after `team` may be missing or empty."""
+
+KINDS = ("account", "namespace", "user")
+"""What may be named, the one that says most about who is charged first."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One line of the owners file; None where it says nothing. `quota_gpus` is how many GPUs the name may have at once."""
+
+    kind: str
+    name: str
+    team: str
+    organisation: str | None = None
+    quota_gpus: float | None = None
+    priority_class: str | None = None
+    project_end: date | None = None
+
+
+@dataclass(frozen=True)
+class Team:
+    """All lines of one team; `quota_gpus` is the sum of their quotas, None where no line has one."""
+
+    name: str
+    organisation: str | None
+    quota_gpus: float | None
+    owners: tuple[Owner, ...]
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Everybody whom the owners file names."""
+
+    by_name: Mapping[tuple[str, str], Owner]
+
+    @classmethod
+    def none(cls) -> Owners:
+        """Nobody is named."""
+        return cls({})
+
+    @classmethod
+    def load(cls, path: str) -> Owners:
+        """The table at a path; ConfigError that names the line for one that cannot be used."""
+        found: dict[tuple[str, str], Owner] = {}
+        lines: dict[tuple[str, str], int] = {}
+        organisations: dict[str, str] = {}
+        for line in read_lines(path, COLUMNS, COLUMNS[:3]):
+            owner = _owner(line)
+            key = (owner.kind, owner.name)
+            if key in found:
+                raise line.error(
+                    f"{owner.kind} '{owner.name}' is named in line {lines[key]} already", "leave one of them"
+                )
+            if owner.organisation is not None:
+                first = organisations.setdefault(owner.team, owner.organisation)
+                if first != owner.organisation:
+                    raise line.error(
+                        f"team '{owner.team}' belongs to '{owner.organisation}' here and to '{first}' above",
+                        "give a team one organisation",
+                    )
+            found[key], lines[key] = owner, line.number
+        return cls(found)
+
+    def owner(self, kind: str, name: str) -> Owner | None:
+        """The line about one user, account or namespace."""
+        return self.by_name.get((kind, name))
+
+    def of(self, holder: str | None, account: str | None) -> Owner | None:
+        """The line that says who is charged: about the account or namespace, else about the user.
+
+        None where there is none, or where several hold or pay together.
+        """
+        found = self._all_of(holder, account)
+        return found[0] if len(found) == 1 else None
+
+    def team(self, holder: str | None, account: str | None) -> str | None:
+        """The team that is charged; of names joined by `+`, the known teams, joined. None where none is known."""
+        return _joined(owner.team for owner in self._all_of(holder, account))
+
+    def organisation(self, holder: str | None, account: str | None) -> str | None:
+        """The organisation of that team, which any of the team's lines may name."""
+        teams = (self._teams[owner.team] for owner in self._all_of(holder, account))
+        return _joined(team.organisation for team in teams if team.organisation is not None)
+
+    def teams(self) -> Mapping[str, Team]:
+        """Every team by name, sorted."""
+        return self._teams
+
+    @cached_property
+    def _teams(self) -> dict[str, Team]:
+        members: dict[str, list[Owner]] = {}
+        for owner in self.by_name.values():
+            members.setdefault(owner.team, []).append(owner)
+        return {name: _team(name, owners) for name, owners in sorted(members.items())}
+
+    def _all_of(self, holder: str | None, account: str | None) -> tuple[Owner, ...]:
+        """The lines about the accounts, or where there are none, about the users."""
+        charged = tuple(
+            found
+            for name in _names(account)
+            if (found := self.owner("account", name) or self.owner("namespace", name)) is not None
+        )
+        return charged or tuple(found for name in _names(holder) if (found := self.owner("user", name)) is not None)
+
+
+def _owner(line: Line) -> Owner:
+    kind, name, team = line.text("kind"), line.text("name"), line.text("team")
+    if kind is None or kind.lower() not in KINDS:
+        raise line.error(f"kind '{kind or ''}' is none of {', '.join(KINDS)}")
+    if name is None or team is None:
+        raise line.error(
+            f"{'name' if name is None else 'team'} is empty", "every line names who it is about and a team"
+        )
+    quota = line.number_of("quota_gpus")
+    return Owner(
+        kind=kind.lower(),
+        name=name,
+        team=team,
+        organisation=line.text("organisation"),
+        quota_gpus=None if quota is None else float(quota),
+        priority_class=line.text("priority_class"),
+        project_end=line.date_of("project_end"),
+    )
+
+
+def _team(name: str, owners: list[Owner]) -> Team:
+    quotas = [owner.quota_gpus for owner in owners if owner.quota_gpus is not None]
+    organisation = next((owner.organisation for owner in owners if owner.organisation is not None), None)
+    return Team(name, organisation, sum(quotas) if quotas else None, tuple(owners))
+
+
+def _names(joined: str | None) -> list[str]:
+    return joined.split("+") if joined else []
+
+
+def _joined(names: Iterable[str]) -> str | None:
+    return "+".join(sorted(set(names))) or None

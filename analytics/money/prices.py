@@ -1,0 +1,151 @@
+"""What a GPU-hour costs: the site's own table of prices, and the catalog of public list prices for what it leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from analytics.money.cards import card, words
+from analytics.money.catalog import listed
+from analytics.money.table import Line, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import date
+
+COLUMNS = (
+    "model", "pool", "hourly", "currency", "date", "source", "purchase", "amortisation_years", "yearly_cost", "exchange",
+)  # fmt: skip
+"""The columns of the price table; a line has `hourly`, or `purchase` with `amortisation_years`, or `exchange`."""
+
+HOURS_PER_YEAR = 8766
+"""365.25 days."""
+
+ORIGINS = ("site", "catalog")
+
+_PricedAs = tuple[object, str | None]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one GPU-hour costs in the book's currency, and where the figure is from.
+
+    `origin` is `site` or `catalog`; `model` and `pool` are those of the line that it comes from, None where it names none.
+    `stated` is the figure as it was stated, where it was not stated per hour in the book's currency.
+    """
+
+    hourly: Decimal
+    currency: str
+    date: date | None
+    source: str
+    origin: str
+    model: str | None
+    pool: str | None
+    stated: str | None = None
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """The prices in force; `exchange` says what one unit of another currency is worth in `currency`."""
+
+    currency: str
+    site: Mapping[_PricedAs, Price] = field(default_factory=dict)
+    exchange: Mapping[str, Decimal] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | None, currency: str) -> PriceBook:
+        """The table at a path, or the catalog alone; ConfigError that names the line for a table that cannot be used."""
+        lines = list(read_lines(path, COLUMNS, ())) if path else []
+        currency = currency.strip().upper()
+        exchange = _exchange((line for line in lines if line.text("exchange") is not None), currency)
+        site: dict[_PricedAs, Price] = {}
+        numbers: dict[_PricedAs, int] = {}
+        for line in lines:
+            if line.text("exchange") is not None:
+                continue
+            key = _key(line.text("model"), line.text("pool"))
+            if key in site:
+                raise line.error(f"line {numbers[key]} prices the same GPUs already", "leave one of them")
+            site[key], numbers[key] = _price(line, currency, exchange), line.number
+        return cls(currency, site, exchange)
+
+    def hourly(self, model: str | None, pool: str | None) -> Price | None:
+        """The price of a GPU-hour of a model in a pool; None where nobody states one.
+
+        What the site says of both wins over what it says of the pool, over what it says of the model, over the catalog.
+        """
+        ways = [(model, pool), (None, pool), (model, None)]
+        for named_model, named_pool in ways:
+            if named_model is None and named_pool is None:
+                continue
+            if (price := self.site.get(_key(named_model, named_pool))) is not None:
+                return price
+        return self._from_catalog(model)
+
+    def _from_catalog(self, model: str | None) -> Price | None:
+        found = listed(model)
+        rate = None if found is None else _rate(found.currency, self.currency, self.exchange)
+        if found is None or rate is None:
+            return None
+        stated = None if found.currency == self.currency else f"{found.hourly} {found.currency}"
+        hourly = found.hourly * rate
+        return Price(hourly, self.currency, found.date, found.source, "catalog", found.model, None, stated)
+
+
+def _exchange(lines: Iterable[Line], currency: str) -> dict[str, Decimal]:
+    found: dict[str, Decimal] = {}
+    for line in lines:
+        other, rate = _currency(line, ""), line.number_of("exchange")
+        if not other or not rate:
+            raise line.error("an exchange rate needs a currency and a number above 0", "such as EUR and 1.08")
+        if other == currency or other in found:
+            raise line.error(f"the rate of {other} is {'1' if other == currency else 'stated above'}", "leave it out")
+        found[other] = rate
+    return found
+
+
+def _rate(other: str, currency: str, exchange: Mapping[str, Decimal]) -> Decimal | None:
+    return Decimal(1) if other == currency else exchange.get(other)
+
+
+def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
+    model, pool = line.text("model"), line.text("pool")
+    if model is None and pool is None:
+        raise line.error("a price needs a model, a pool or both")
+    stated_in = _currency(line, currency)
+    rate = _rate(stated_in, currency, exchange)
+    if rate is None:
+        raise line.error(
+            f"it is in {stated_in}, and sums are in {currency}",
+            f"add a line with currency {stated_in} and, as exchange, what 1 {stated_in} is worth in {currency}",
+        )
+    hourly, stated = _hourly(line)
+    if stated_in != currency:
+        stated = f"{stated or f'{hourly} an hour'}, in {stated_in}"
+    source = line.text("source") or "the site's price table"
+    return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated)
+
+
+def _hourly(line: Line) -> tuple[Decimal, str | None]:
+    """The stated or computed hourly rate, and for a computed one from what."""
+    hourly, purchase, years = line.number_of("hourly"), line.number_of("purchase"), line.number_of("amortisation_years")
+    yearly = line.number_of("yearly_cost")
+    if hourly is not None and purchase is None and years is None and yearly is None:
+        return hourly, None
+    if hourly is None and purchase is not None and years:
+        stated = f"{purchase} over {years} years" + ("" if yearly is None else f" and {yearly} a year")
+        return (purchase / years + (yearly or 0)) / HOURS_PER_YEAR, stated
+    raise line.error("a price is either hourly, or purchase and amortisation_years with, if you like, yearly_cost")
+
+
+def _currency(line: Line, otherwise: str) -> str:
+    return (line.text("currency") or otherwise).upper()
+
+
+def _key(model: str | None, pool: str | None) -> _PricedAs:
+    """What a line is about: a card by whatever name, else the model's words; and the pool."""
+    if model is None:
+        return None, pool
+    known = card(model)
+    return (known.name if known is not None else words(model)), pool

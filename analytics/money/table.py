@@ -1,0 +1,117 @@
+"""Reading the CSV tables that a site keeps by hand: names of columns, lines and values, each mistake in one sentence."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+_SEPARATORS = ",;\t"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table: its cells by column, stripped, and where it stands."""
+
+    path: str
+    number: int
+    cells: Mapping[str, str]
+    decimal_comma: bool
+
+    def text(self, column: str) -> str | None:
+        """The cell; None where it is empty or the table lacks the column."""
+        return self.cells.get(column) or None
+
+    def number_of(self, column: str, *, least: Decimal = Decimal(0)) -> Decimal | None:
+        """A number of at least `least`; None where the cell is empty. Raises ConfigError."""
+        if (text := self.text(column)) is None:
+            return None
+        plain = text.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
+        if self.decimal_comma and re.fullmatch(r"[\d.]*,?\d+", plain):
+            plain = (plain.replace(".", "") if "," in plain else plain).replace(",", ".")
+        try:
+            value = Decimal(plain)
+        except InvalidOperation:
+            raise self.error(f"{column} '{text}' is not a number", "write it as 1234.56") from None
+        if not value.is_finite() or value < least:
+            raise self.error(f"{column} '{text}' is not a number from {least} on")
+        return value
+
+    def date_of(self, column: str) -> date | None:
+        """A day; None where the cell is empty. Raises ConfigError."""
+        if (text := self.text(column)) is None:
+            return None
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            raise self.error(f"{column} '{text}' is not a day", "write it as 2026-11-20") from None
+
+    def error(self, message: str, hint: str = "mend that line") -> ConfigError:
+        """A ConfigError that names the file and the line."""
+        return ConfigError(f"{self.path}, line {self.number}: {message}", hint)
+
+
+def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> Iterator[Line]:
+    """The lines below the header; empty ones and those that begin with # are passed over.
+
+    The separator is a comma, a semicolon or a tab, whichever the header has; a byte order mark is no part of it. Columns
+    beyond `columns` are not looked at. Raises ConfigError.
+    """
+    text = _text(path)
+    header = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    separator = max(_SEPARATORS, key=header.count)
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, strict=True)
+    names: list[str] = []
+    try:
+        for fields in reader:
+            if not any(field.strip() for field in fields) or fields[0].lstrip().startswith("#"):
+                continue
+            if not names:
+                names = [field.strip().lower().replace(" ", "_") for field in fields]
+                _check_header(path, names, columns, required)
+                continue
+            if any(field.strip() for field in fields[len(names) :]):
+                raise ConfigError(
+                    f"{path}, line {reader.line_num}: {len(fields)} cells where the header names {len(names)} columns",
+                    "put text that holds a separator in double quotes",
+                )
+            cells = dict(zip(names, (field.strip() for field in fields), strict=False))
+            yield Line(path, reader.line_num, cells, decimal_comma=separator != ",")
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "mend that line") from error
+    if not names:
+        raise ConfigError(f"{path} has no header line", f"begin it with: {','.join(columns)}")
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}", "check the path in the config file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text", "save it as CSV UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+
+
+def _check_header(path: str, names: list[str], columns: Sequence[str], required: Collection[str]) -> None:
+    for name in names:
+        near = get_close_matches(name, columns, n=1, cutoff=0.75)
+        if name not in columns and near and near[0] not in names:  # else a note of the site's own, which is no mistake
+            raise ConfigError(f"{path} has a column '{name}'", f"did you mean '{near[0]}'?")
+    if len(named := [name for name in names if name]) != len(set(named)):
+        raise ConfigError(f"{path} names a column twice in its header line", "name each column once")
+    missing = [name for name in required if name not in names]
+    if missing:
+        lacks = " and ".join(f"'{name}'" for name in missing)
+        raise ConfigError(f"{path} lacks the column {lacks}", f"its header line names some of: {','.join(columns)}")
