@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analytics.frames import milliseconds
 from analytics.ledger.day_mig import Instance, slices_of
-from fallow import parquet, schema
+from analytics.small_tables import read_small
+from fallow import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,6 +96,6 @@ class Inventory:
 
 def load_inventory(lake: Lake) -> Inventory:
     """The newest entry of every GPU in the `device` table; empty where the lake has none."""
-    frame = milliseconds(parquet.read(lake.files("device"), schema.DEVICE, _COLUMNS)).sort("time")
+    frame = read_small(lake, schema.DEVICE, _COLUMNS).sort("time", "host")
     rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
     return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)})

@@ -90,6 +90,14 @@ def unplaced_claims(claims: pl.DataFrame) -> pl.DataFrame:
     return _unplaced(known_claims(claims))
 
 
+def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Spans with SPAN_SCHEMA together with claims that `place` has put on a GPU since."""
+    if placed.is_empty():
+        return spans
+    known = spans.rename({"holder": "user"})
+    return _spans(pl.concat([known, _with_job(placed).select(known.columns)]))
+
+
 def overlapping_claims(claims: pl.DataFrame) -> pl.DataFrame:
     """Times (gpu, host, time, end, claims) at which several claims name one GPU: it is shared, or a record is wrong."""
     pieces = _pieces(_overlapping(known_claims(claims).filter(pl.col("gpu").is_not_null())))
@@ -198,11 +206,6 @@ def _pieces(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _joined(name: str) -> pl.Expr:
-    names = pl.col(name).drop_nulls().unique().sort().str.join("+")
+    """All names, each once, also of those that are joined already."""
+    names = pl.col(name).drop_nulls().str.split("+").explode().drop_nulls().unique().sort().str.join("+")
     return pl.when(names != "").then(names).alias(name)
-
-
-def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Spans with SPAN_SCHEMA together with claims that `place` has put on a GPU since."""
-    known = spans.rename({"holder": "user"})
-    return _spans(pl.concat([known, _with_job(placed).select("gpu", "start", "end", "user", "account", "claim_id", "job")], how="diagonal_relaxed"))  # fmt: skip

@@ -36,7 +36,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="ack|suppress|reopen|note|history", title="what to do about one")
     for name, (summary, example) in _VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
-        verb.add_argument("ids", nargs=1 if name == "history" else "+", metavar="ID", help="id of a finding: F-0123456789")
+        verb.add_argument(
+            "ids", nargs=1 if name == "history" else "+", metavar="ID", help="id of a finding: F-0123456789"
+        )
         # what was given before the verb stays
         verb.add_argument("--lake", metavar="DIR", default=argparse.SUPPRESS, help="the lake")
         verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")
@@ -48,7 +50,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         if name == "suppress":
             verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is to be hidden")
             end = verb.add_mutually_exclusive_group()
-            end.add_argument("--until", dest="expires", metavar="TIME", help="end, a day inclusive (default: until reopened)")
+            end.add_argument(
+                "--until", dest="expires", metavar="TIME", help="end, a day inclusive (default: until reopened)"
+            )
             end.add_argument("--for", dest="expires_after", metavar="TIME", help="how long, such as 30d")
         if name == "note":
             verb.add_argument("--text", required=True, metavar="TEXT", help="what to write")

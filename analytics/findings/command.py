@@ -31,10 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser)
     chosen = parser.add_argument_group("which findings")
     chosen.add_argument("--rule", action="append", metavar="NAME", help="of this rule only (may be repeated)")
-    chosen.add_argument("--category", action="append", choices=CATEGORIES, help="of this category only (may be repeated)")
+    chosen.add_argument(
+        "--category", action="append", choices=CATEGORIES, help="of this category only (may be repeated)"
+    )
     chosen.add_argument("--holder", metavar="NAME", help="of this holder only")
     chosen.add_argument("--team", metavar="NAME", help="of this team only")
-    chosen.add_argument("--min-cost", type=float, metavar="AMOUNT", help="that cost at least so much; without a price: left out")
+    chosen.add_argument(
+        "--min-cost", type=float, metavar="AMOUNT", help="that cost at least so much; without a price: left out"
+    )
     chosen.add_argument("--limit", type=int, metavar="N", help="the first N of them")
     chosen.add_argument("--all", action="store_true", help="suppressed ones as well, with why, by whom and until when")
     form = parser.add_mutually_exclusive_group()

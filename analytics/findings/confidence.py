@@ -116,7 +116,7 @@ def watched_enough(seen: Observation) -> list[str]:
 def _sampled_enough(seen: Observation) -> list[str]:
     if not seen.measured:
         return ["utilization was not measured"]
-    if seen.util_coverage is None or seen.point_ratio > 1 - COVERAGE_MIN:
+    if seen.util_coverage is None or 1 - seen.point_ratio < COVERAGE_MIN:
         where = " only" if seen.util_coverage is None else f" for {percent(seen.point_ratio)} of the time"
         return [f"point samples{where}: {_sampling_bound(seen.sample_count, all_zero=seen.all_zero)}"]
     if seen.util_coverage < COVERAGE_MIN:

@@ -136,7 +136,7 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     """
     since_ms = until_ms - HISTORY_MS
     held = (
-        stretches.filter((pl.col("state") == "held") & (pl.col("end") > since_ms))
+        stretches.filter((pl.col("state") == "held") & (pl.col("stretch_end") > since_ms))
         .with_columns(whom=pl.coalesce("holder", "gpu"))
         .group_by("host", "gpu", "stretch_start", "whom")
         .agg(time=pl.col("time").min(), end=pl.col("end").max())
@@ -176,7 +176,7 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
     outlook, pooled = known.outlook(holder or gpu, so_far_ms)
     if outlook is None:
         spells = count(len(known.fleet.length_ms), "idle spell")
-        return [f"{spells} of the whole fleet in 28 days: how long one lasts is not known, {SPELLS_MIN} are wanted"]
+        return [f"{spells} of the whole fleet seen to begin: how long one lasts is not known, {SPELLS_MIN} are wanted"]
     if outlook.low >= LIKELY_MIN:
         return []
     whose = "of the whole fleet" if pooled else f"of {plain(holder)}'s" if holder else "of this GPU's"

@@ -2,78 +2,139 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.findings.base import finding_of
+from analytics.findings.base import finding_of, gpu_ms_of
 from analytics.findings.confidence import known_holder
-from analytics.findings.resubmit import ask_for, look_at
+from analytics.findings.looking import monitor_command
+from analytics.findings.resubmit import ask_for
 from analytics.findings.runs import stretches_of
-from analytics.findings.smaller import BFLOAT16_SINCE, Choice, Demand, shelf, slowdown
-from analytics.findings.works import TOLD_FROM_GPU_MS, work_of_runs
-from analytics.ledger.text import count
-from analytics.money.cards import card
+from analytics.findings.smaller import BFLOAT16_SINCE, Demand, Offer, shelf, slowdown
+from analytics.findings.works import TOLD_FROM_GPU_MS, runs_of, seen_long_enough
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding, Number, Rule
-
-PEAK_MIN_DAYS = 7
-"""Days of memory peaks that are wanted: a week holds what is done once a week."""
 
 _TARGET = ("holder", "account", "model", "target")
 
 
 def resized(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
     """A finding per holder, account, model and card that would do for some works (columns of `works` and `with_demand`)."""
-    choices: dict[str, Choice] = {}
+    offers: dict[tuple[str, str], Offer] = {}
     targets: list[str | None] = []
     for row in found.iter_rows(named=True):
-        chosen = shelf(context).choose(row["model"], _demand(row, less_memory=less_memory))
-        targets.append(None if chosen is None else chosen.name)
-        if chosen is not None:
-            choices[chosen.name + "\0" + row["model"]] = chosen
-    moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).filter(pl.col("target").is_not_null())
-    groups = moved.sort("work").partition_by(_TARGET, maintain_order=True)
-    for works in groups:
+        demand = demand_of(row, less_memory=less_memory)
+        offer = None if demand is None else shelf(context).choose(row["model"], demand)
+        targets.append(None if offer is None else offer.card.name)
+        if offer is not None:
+            offers[row["model"], offer.card.name] = offer
+    moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
+    for works in moved.partition_by(_TARGET, maintain_order=True):
         if works["gpu_ms"].sum() > TOLD_FROM_GPU_MS:
-            chosen = choices[works["target"][0] + "\0" + works["model"][0]]
-            yield _finding(context, rule, works, chosen)
+            yield _finding(context, rule, works, offers[works["model"][0], works["target"][0]])
 
 
-def _demand(row: dict[str, object], *, less_memory: bool) -> Demand:
-    """SM activity where it was measured: a GPU is busy while any kernel runs, however few of its SMs that takes."""
+def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
+    """What a work asks of a card; None where it is not known.
+
+    By SM activity where it was measured: a GPU counts as busy while any kernel runs, however few of its SMs that takes.
+    """
     busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
     flow_pct = row["util_pct"] if row["dram_pct"] is None else row["dram_pct"]
-    if not isinstance(busy_pct, float) or not isinstance(flow_pct, float) or not isinstance(row["peak_bytes"], int):
-        return Demand(0, 1.0, 1.0, less_memory=True)
+    if busy_pct is None or flow_pct is None or row["peak_bytes"] is None:
+        return None
     return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
 
 
-def _finding(context: Context, rule: Rule, works: pl.DataFrame, chosen: Choice) -> Finding:
-    runs = work_of_runs(context).join(works.select("work"), on="work", how="semi")
+def _finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) -> Finding:
+    runs = runs_of(context, works)
     rows = stretches_of(context, runs)
+    first = runs.row(0, named=True)
     holder, model = works["holder"][0], works["model"][0]
-    jobs = works["job"].to_list()
-    wide = runs.group_by("work", "host").agg(pl.col("gpu").n_unique())["gpu"]
-    first = runs.sort("host", "gpu").row(0, named=True)
-    if chosen.model is None:
-        command = look_at(first["host"], runs.filter(pl.col("host") == first["host"])["gpu"].unique().sort().to_list())
-        notes = [f"the fleet has no card that would do; {chosen.name} is from the catalog"]
-    else:
-        command, note = ask_for(context, jobs, chosen.card, chosen.model, int(wide.max() or 1), model)  # type: ignore[call-overload]  # a count
-        notes = [note]
+    command, note = _next(context, works, runs, offer)
+    present = shelf(context).fleet[model]
+    saving = saving_of(context, rows, offer)
     return finding_of(
         context,
         rule,
         rows,
-        subject="\0".join((holder or first["gpu"], works["account"][0] or "", model)),
-        numbers=_numbers(context, works, chosen),
-        failed=[known_holder(works["holder_source"][0], holder), _unsure(works, chosen)],
+        subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
+        numbers=_numbers(works, present, offer) | {"saving": saving},
+        failed=[known_holder(works["holder_source"][0], holder), _unsure(works, offer)],
         next_command=command,
         holder=holder,
-        notes=[*notes, *_said_of_price(chosen)],
+        notes=[note, *_notes(present, offer, saving)],
     )
+
+
+def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
+    """What the time of some ledger rows would have cost less on another card; None where the prices cannot be compared."""
+    cost = context.costs.of(rows)
+    origins = {None if price is None else price.origin for price in map(context.costs.price_of, rows["gpu"].unique())}
+    if cost is None or offer.hourly is None or origins != {offer.origin}:
+        return None
+    return cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
+
+
+def _next(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
+    if offer.model is None:
+        host = runs["host"][0]
+        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        return monitor_command(
+            host, gpus
+        ), f"this fleet has no card that would do; {offer.card.name} is from the catalog"
+    on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
+    model = works["model"][0]
+    return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
+
+
+def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Number]:
+    highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
+    most = highest.row(0, named=True)
+    unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
+    return {
+        "holder_source": works["holder_source"][0],
+        "works": works.height,
+        "model": works["model"][0],
+        "card_memory_bytes": works["card_bytes"].bottom_k(1)[0],
+        "mem_used_max_bytes": most["peak_bytes"],
+        "mem_need_bytes": most["need_bytes"],
+        "gpu_util_p95_pct": most["util_pct"],
+        "sm_active_p95_pct": None if "sm_pct" in unmeasured else most["sm_pct"],
+        "dram_active_p95_pct": None if "dram_pct" in unmeasured else most["dram_pct"],
+        "recommended_card": offer.model or offer.card.name,
+        "recommended_memory_bytes": offer.card.memory_bytes,
+        "recommended_in_fleet": offer.gpus,
+        "hourly": present.hourly,
+        "recommended_hourly": offer.hourly,
+    }
+
+
+def _unsure(works: pl.DataFrame, offer: Offer) -> list[str]:
+    failed = seen_long_enough(works)
+    if works["sm_pct"].null_count():
+        failed.append("SM activity was not measured: the time with any kernel stands for it")
+    if offer.card.year < BFLOAT16_SINCE:
+        failed.append(f"{offer.card.name} has no bfloat16, and which number formats it uses is not known")
+    return failed
+
+
+def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
+    notes = []
+    slower = slowdown(present.card, offer.card)
+    if slower is not None and slower > 1:
+        notes.append(
+            f"it has room for the work; a step that fills the present card would take {slower:.1f} times as long"
+        )
+    if saving is None:
+        unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
+        why = (
+            f"no price for {' and '.join(unpriced)}" if unpriced else "one price is the site's, the other a list price"
+        )
+        notes.append(f"what it would save is not known: {why}")
+    return notes

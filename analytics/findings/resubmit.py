@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.findings.holders import quote, watch_command
-from analytics.findings.looking import monitor_command
-from analytics.money.cards import Card, card
+from analytics.findings.smaller import shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from analytics.findings.model import Context
+    from analytics.findings.smaller import Offer
+    from analytics.money.cards import Card
 
 KINDS = ("slurm", "pod", "ray", "claim")
 """How the names of jobs begin."""
@@ -41,32 +42,24 @@ def product_label(model: str) -> str:
 
 
 def ask_for(
-    context: Context, jobs: Sequence[str | None], wanted: Card, model: str, gpus_per_host: int, present: str
+    context: Context, jobs: Sequence[str | None], offer: Offer, *, present: str, gpus_per_host: int
 ) -> tuple[str, str]:
-    """The command or directive that gets a card of the fleet, and a sentence that says what to do with it."""
-    kind = job_kind(jobs)
+    """The command or directive that gets a card of the fleet for work on the present model, and what to do with it."""
+    kind, model = job_kind(jobs), offer.model or offer.card.name
     if kind == "slurm":
-        others = [known for each in (present, *_models(context)) if (known := card(each)) is not None]
-        directive = f"#SBATCH --gres=gpu:{slurm_type(wanted, others)}:{gpus_per_host}"
-        return directive, "submit it with this directive; the type is called as in the site's gres.conf"
+        others = [each.card for each in shelf(context).fleet.values()]
+        directive = f"#SBATCH --gres=gpu:{slurm_type(offer.card, others)}:{gpus_per_host}"
+        return (
+            directive,
+            f"submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+        )
     if kind == "pod":
         label = f"nvidia.com/gpu.product={product_label(model)}"
-        return (
-            f"kubectl get nodes -l {quote(label)}",
-            f"give the pod the nodeSelector {label.replace('=', ': ')}; the command lists the nodes that have it",
-        )
+        says = f"give the pod the nodeSelector {label.replace('=', ': ')}; the command lists the nodes that have it"
+        return f"kubectl get nodes -l {quote(label)}", says
     if kind == "ray":
-        return _there(context, model), f'start it with accelerator_type="{slurm_type(wanted).upper()}"'
+        return _there(context, model), f'start it with accelerator_type="{slurm_type(offer.card).upper()}"'
     return _there(context, model), "start it on a host with that card; the command shows how busy one is"
-
-
-def look_at(host: str, gpus: Sequence[str]) -> str:
-    """What shows the GPUs at work, where the fleet has nothing to move to."""
-    return monitor_command(host, gpus)
-
-
-def _models(context: Context) -> set[str]:
-    return {each.model for each in context.inventory.devices.values() if each.model}
 
 
 def _there(context: Context, model: str) -> str:

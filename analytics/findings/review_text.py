@@ -48,7 +48,9 @@ def _head(review: Review, summary: Summary, listed: Sequence[Finding]) -> list[s
 
 def _worth(findings: Sequence[Finding]) -> str:
     sums = totals(findings)
-    unpriced = f" ({count(sums.unpriced, 'finding')} without a price)" if sums.unpriced and sums.cost is not None else ""
+    unpriced = (
+        f" ({count(sums.unpriced, 'finding')} without a price)" if sums.unpriced and sums.cost is not None else ""
+    )
     cost = "" if sums.cost is None else f", {money(sums.cost, sums.currency)}{unpriced}"
     taken = f"{count(sums.gpus_to_take, 'GPU')} can be taken back, {sums.gpus_to_take_surely} with high confidence"
     return f"{taken}; all findings together are about {sums.gpu_hours:,.1f} GPU-hours{cost}"
@@ -59,7 +61,9 @@ def reversals_text(found: Reversals) -> str:
     horizon = format_duration(found.horizon_ms - found.horizon_ms % HOUR_MS)
     if not found.n:
         unseen = f" ({found.not_judged} not observed since)" if found.not_judged else ""
-        return f"reversals: no finding up to {moment(found.until_ms)} named GPUs to take back that can be judged{unseen}"
+        return (
+            f"reversals: no finding up to {moment(found.until_ms)} named GPUs to take back that can be judged{unseen}"
+        )
     low, high = found.total.interval
     unseen = f"; {found.not_judged} not judged, not observed since" if found.not_judged else ""
     return (
@@ -94,4 +98,6 @@ def _by_rule(findings: Sequence[Finding]) -> list[str]:
 def _gone(finding: Finding) -> str:
     holder = plain(finding.holder, 30) if finding.holder else finding.without_holder
     what = f"{finding.finding_id}  {finding.status:<8}  {finding.rule:<20}  {holder} on {plain(finding.host, 30)}"
-    return "\n".join([f"  {what}", *(line for each in finding.notes for line in wrap(plain(each), _WIDTH, f"{'':26}", f"{'':26}"))])
+    return "\n".join(
+        [f"  {what}", *(line for each in finding.notes for line in wrap(plain(each), _WIDTH, f"{'':26}", f"{'':26}"))]
+    )

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.alive import is_service
 from analytics.findings.base import GPU_MS, SPAN
 from analytics.findings.once import once
-from analytics.findings.work import AT_WORK, one_job, program_runs, whole_hours
+from analytics.findings.programs import program_runs
+from analytics.findings.work import AT_WORK, one_job, whole_hours
 from analytics.ledger.rollups import histogram_sums, percentile
 from analytics.money.cards import card
 from fallow.clock import DAY_MS
@@ -30,7 +32,8 @@ def runs(context: Context) -> pl.DataFrame:
     `holder_source`, `gpu_ms`, `began` and `ended` (first and last moment, the start of the whole stretch included), `days`
     (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`, `model`,
     `card_bytes`, `whole_card` (no MIG instance and no split GPU), `single` (one holder, at most one job), `gpu_count`
-    (GPUs of the job or program that it is a part of) and `run` (a number).
+    (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
+    number).
     """
     rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
     several = pl.col("job").is_not_null() & ~one_job()
@@ -58,7 +61,15 @@ def runs(context: Context) -> pl.DataFrame:
     )
     found = found.join(_devices(context), on="gpu", how="left")
     whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
-    return _part_of(context, found.with_columns(whole_card=whole).drop("split"))
+    found = found.join(_services(context), on=("host", "gpu", "holder"), how="left")
+    found = found.with_columns(pl.col("service").fill_null(value=False), whole_card=whole)
+    return _part_of(context, found.drop("split"))
+
+
+def _services(context: Context) -> pl.DataFrame:
+    """Who has nothing but services on which GPU."""
+    listed = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
 
 
 def _devices(context: Context) -> pl.DataFrame:

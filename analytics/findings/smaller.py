@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analytics.findings.memory import PEAK_MAX_SHARE
 from analytics.findings.once import once
 from analytics.money.cards import Card, card, cards
+from analytics.money.catalog import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,65 +32,72 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A card that would do; `model` is the fleet's own name of it, None where the fleet has none."""
+class Offer:
+    """A card that can be had: `model` is the fleet's own name of it and `gpus` how many it has, None and 0 for the catalog's.
+
+    `hourly` is the lowest price of a GPU-hour in the context's currency, `origin` whether the site or the built-in catalog
+    says so; both are None where nobody does.
+    """
 
     card: Card
-    model: str | None
-    price: float | None  # per hour, in the context's currency
-    present_price: float | None
+    model: str | None = None
+    gpus: int = 0
+    hourly: float | None = None
+    origin: str | None = None
 
-    @property
-    def saving_per_hour(self) -> float | None:
-        """What an hour on it costs less; None where a price is missing."""
-        if self.price is None or self.present_price is None:
+    def saving_per_hour(self, present: Offer) -> float | None:
+        """What an hour on it costs less; None where a price is missing, or one is the site's own and the other a list price."""
+        if self.hourly is None or present.hourly is None or self.origin != present.origin:
             return None
-        return self.present_price - self.price
+        return present.hourly - self.hourly
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Cards to choose from: those of the fleet by their model's name, then those of the catalog."""
+    """Cards to choose from: those of the fleet by their model's name, and those of the catalog."""
 
-    fleet: Mapping[str, Card]
-    catalog: tuple[Card, ...]
-    prices: Mapping[str, float]
+    fleet: Mapping[str, Offer]
+    catalog: tuple[Offer, ...]
 
-    def choose(self, model: str, demand: Demand) -> Choice | None:
+    def choose(self, model: str, demand: Demand) -> Offer | None:
         """The cheapest card that would do: of the fleet where it has one, of the catalog otherwise.
 
-        It has less of something and more of nothing than the present card, holds the peak with the room that is wanted, and
-        reaches the rates that the run makes use of. Where prices are unknown the least powerful comes first.
+        It has less of something than the present card, holds the peak with the room that is wanted, and reaches the rates
+        that the run makes use of. Where prices are unknown the least powerful comes first.
         """
-        present = card(model)
+        present = self.fleet.get(model)
         if present is None:
             return None
-        owned = [(each, name) for name, each in self.fleet.items()]
-        for place in (owned, [(each, None) for each in self.catalog]):
-            fitting = [
-                Choice(each, name, self.price(name or each.name), self.price(model))
-                for each, name in place
-                if _does(each, present, demand)
-            ]
-            cheaper = [each for each in fitting if _no_dearer(each, present)]
-            if cheaper:
-                return min(cheaper, key=_rank)
+        for offers in (self.fleet.values(), self.catalog):
+            fitting = [each for each in offers if _does(each.card, present.card, demand) and _no_dearer(each, present)]
+            if fitting:
+                return min(fitting, key=_rank)
         return None
-
-    def price(self, model: str) -> float | None:
-        """The model's price per hour; None is unknown."""
-        return self.prices.get(model)
 
 
 @once
 def shelf(context: Context) -> Shelf:
     """What the fleet has, what there is, and what it costs; cards that only exist split are not on it."""
-    whole = {each.model for each in context.inventory.devices.values() if not (each.parent_gpu or each.mig_enabled)}
-    fleet = {model: known for model in sorted(filter(None, whole)) if (known := card(model)) is not None}
-    catalog = tuple(each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
-    names = {*fleet, *(each.name for each in catalog)}
-    prices = {name: price for name in names if (price := hourly_price(context, name)) is not None}
-    return Shelf(fleet, catalog, prices)
+    fleet: dict[str, Offer] = {}
+    for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
+        known = card(device.model)
+        if device.model is None or known is None or device.parent_gpu or device.mig_enabled:
+            continue
+        before = fleet.get(device.model, Offer(known, device.model))
+        price = context.costs.price_of(device.gpu)
+        hourly, origin = (None, None) if price is None else (float(price.hourly), price.origin)
+        cheaper = hourly is not None and (before.hourly is None or hourly < before.hourly)
+        offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
+        fleet[device.model] = replace(offer, gpus=before.gpus + 1)
+    servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
+    return Shelf(fleet, tuple(_listed(each, context.costs.currency) for each in servers))
+
+
+def _listed(each: Card, currency: str) -> Offer:
+    price = listed(each.name)
+    if price is None or price.currency != currency:
+        return Offer(each)
+    return Offer(each, hourly=float(price.hourly), origin="catalog")
 
 
 def slowdown(present: Card, other: Card) -> float | None:
@@ -110,14 +118,15 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
     return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
 
 
-def _no_dearer(choice: Choice, present: Card) -> bool:
-    """Whether it costs less; where a price is missing, whether it has less of everything."""
-    if choice.saving_per_hour is not None:
-        return choice.saving_per_hour > 0
-    return (choice.card.bandwidth_gb_per_s or 0.0) <= (present.bandwidth_gb_per_s or 0.0)
+def _no_dearer(offer: Offer, present: Offer) -> bool:
+    """Whether it costs less; where that cannot be said, whether it has no more of anything."""
+    saving = offer.saving_per_hour(present)
+    if saving is not None:
+        return saving > 0
+    return (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
 
 
-def _rank(choice: Choice) -> tuple[bool, float, float, int, str]:
+def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:
     """Priced ones first, cheapest first; then the least powerful, with the least memory."""
-    unpriced = choice.price is None
-    return (unpriced, choice.price or 0.0, choice.card.fp16_tflops or 0.0, choice.card.memory_bytes, choice.card.name)
+    rate = offer.card.fp16_tflops or 0.0
+    return (offer.hourly is None, offer.hourly or 0.0, rate, offer.card.memory_bytes, offer.card.name)

@@ -9,6 +9,7 @@ import polars as pl
 from analytics.findings.memory import memory
 from analytics.findings.once import once
 from analytics.findings.runs import busy_percentiles, run_hours
+from analytics.ledger.text import count
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ WORK_THRESHOLDS = {
     "run": "at least 61 min (Princeton Job Defense Shield)",
     "GPU-hours": "more than 24 in the window, of one holder, account and model (Princeton Job Defense Shield)",
 }
+
+PEAK_MIN_DAYS = 7
+"""Days of memory peaks that are wanted: a week holds what is done once a week."""
 
 BUSY_SHARE = 0.95
 """Demand is what utilization and SM activity stay within for this share of the time."""
@@ -64,16 +68,18 @@ def works(context: Context) -> pl.DataFrame:
             pl.col("card_bytes").min(),
             pl.col("preallocated").any(ignore_nulls=False),
             pl.col("whole_card", "single").all(),
+            service=pl.col("service").any(),
             gpus=pl.col("gpu").n_unique(),
             hosts=pl.col("host").n_unique(),
             known=pl.col("peak_bytes").is_not_null().all(),
         )
         .filter(
-            pl.col("whole_card") & pl.col("single") & pl.col("model").is_not_null() & (pl.col("util_mean_pct") > 0),
+            pl.col("whole_card") & pl.col("single") & ~pl.col("service"),
+            pl.col("model").is_not_null() & (pl.col("util_mean_pct") > 0),
             pl.col("ended") - pl.col("began") >= RUN_MIN_MS,
         )
         .with_columns(need_bytes=pl.when(pl.col("known") & ~pl.col("preallocated")).then("need_bytes"))
-        .drop("whole_card", "single", "known")
+        .drop("whole_card", "single", "service", "known")
     )
 
 
@@ -99,3 +105,16 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
         for name in ("util_pct", "sm_pct", "dram_pct")
     ]
     return found.join(measured.group_by("work").agg(*highest), on="work", how="left")
+
+
+def seen_long_enough(found: pl.DataFrame) -> list[str]:
+    """Failure to have seen the memory of any of these works for a week."""
+    days = int(found.select(pl.col("days").max()).item() or 0)
+    if days >= PEAK_MIN_DAYS:
+        return []
+    return [f"memory was seen on {count(days, 'day')}, {PEAK_MIN_DAYS} are wanted: a rare step may need more"]
+
+
+def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The runs of some works, by host and GPU."""
+    return work_of_runs(context).join(found.select("work"), on="work", how="semi").sort("host", "gpu", "run")

@@ -158,11 +158,11 @@ class _Made:
         prints = {host: self._print(day) for host, day in hosts.items()}
         written: dict[str, LakeFile] = {}
         if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints, self._kept))):
-            for table, file in written.items():
-                self._files[table].append(file)
+            for name, file in written.items():
+                self._files[name].append(file)
         else:
-            for table, frame in frames.items():
-                self._loose[table].append(frame)
+            for name, frame in frames.items():
+                self._loose[name].append(frame)
 
     def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
         """Writes the days of the ledger and of the spells that have changed."""

@@ -39,7 +39,7 @@ class Strings:
     codes: Codes
     names: tuple[str, ...]
 
-    def take(self, rows: NDArray[np.intp] | Mask) -> Strings:
+    def take(self, rows: Ints | NDArray[np.intp] | Mask | slice) -> Strings:
         """Some of the rows."""
         return Strings(self.codes[rows], self.names)
 
@@ -76,7 +76,7 @@ class Columns:
         hosts = {host: code for code, host in enumerate(dict.fromkeys(file.host for file in ordered))}
         codes = np.array([hosts[file.host] for file in ordered], np.int32)
         counts = [part.num_rows for part in self._parts]
-        self._size = sum(counts)
+        self._size: int = sum(counts)
         self.host = Strings(np.repeat(codes, counts), tuple(hosts))
 
     def units(self) -> Units:
@@ -133,7 +133,7 @@ class Columns:
 
     def null_count(self, name: str) -> int:
         """How many rows do not state the column."""
-        return self._size - sum(len(values) - values.null_count for _, values in self._chunks(name))
+        return self._size - sum(int(len(values) - values.null_count) for _, values in self._chunks(name))
 
     def null_rows(self, name: str) -> Ints:
         """The rows that do not state the column."""

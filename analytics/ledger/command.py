@@ -1,37 +1,79 @@
-"""`fallow ledger`: GPU-hours by state, as text or JSON."""
+"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., as text, JSON or CSV."""
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from typing import TYPE_CHECKING
 
 from analytics.devices import load_inventory
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from analytics.ledger.text import simulated_text, summary_text
+from analytics.ledger.text import moment, simulated_text, summary_text
+from analytics.money.accounts import GROUPS
+from analytics.money.as_json import account_json, account_row, energy_json, money_json
+from analytics.money.text import basis_lines, energy_lines, state_amounts, table_text
+from analytics.money.window import open_money
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from analytics.ledger.summary import Summary
+    from analytics.money.accounts import Account
+    from analytics.money.window import Money
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument(
+        "--by", choices=GROUPS, help="a line per pool, team, ...: what it was given, used and what that cost"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument(
+        "--csv", action="store_true", help="machine-readable, one line per group (the whole without --by)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the summary."""
+    """Prints the window's ledger."""
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     inventory = load_inventory(inputs.lake)
-    said = simulated_text(
-        inventory.count_simulated(ledger.inside.stretches["gpu"].unique()), ledger.summary.totals.gpus
-    )
+    money = open_money(inputs, ledger.inside, inventory)
+    simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
+    said = simulated_text(simulated, ledger.summary.totals.gpus)
+    rows = money.accounts.by(args.by) if args.by else ()
     if args.json:
-        print(json.dumps(ledger.summary.as_json(), indent=2))
-        if said:
-            print(f"fallow: {said}", file=sys.stderr)  # the JSON's shape is fixed
+        print(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
+    elif args.csv:
+        _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
-        print("\n\n".join([*([said] if said else []), summary_text(ledger.summary)]))
+        print("\n\n".join([*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows)]))
+    if said and (args.json or args.csv):
+        print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
     return 0
+
+
+def _as_json(summary: Summary, money: Money, by: str | None, rows: Sequence[Account]) -> dict[str, object]:
+    content = summary.as_json() | {"money": money_json(money), "energy": energy_json(money)}
+    if by is not None:
+        content["groups"] = {"by": by, "rows": [account_json(row, money) for row in rows]}
+    return content
+
+
+def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Account]) -> list[str]:
+    prices, energy = "\n".join(basis_lines(money)), "\n".join(energy_lines(money))
+    if by is None:
+        return [summary_text(summary, state_amounts(money), money.currency), prices, energy]
+    window = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
+    return [window, table_text(rows, by, money), prices]
+
+
+def _write_csv(rows: Sequence[Account], money: Money) -> None:
+    lines = [account_row(row, money) for row in rows]
+    writer = csv.DictWriter(sys.stdout, list(account_row(money.accounts.total, money)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)

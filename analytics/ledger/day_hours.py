@@ -56,9 +56,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         "sm_active_mean_pct": groups.mean(sm, rows.weight),
         "sm_active_ms": groups.histogram(sm, rows.weight),
         **{name: groups.mean(rows.floats[source], rows.span) for name, source in _MEANS.items()},
-        **{
-            name: groups.mean(_sum(rows, *sources), rows.span) for name, sources in _TRAFFIC.items()
-        },
+        **{name: groups.mean(_sum(rows, *sources), rows.span) for name, sources in _TRAFFIC.items()},
         **_memory(groups, rows),
         "power_max_w": groups.largest(rows.floats["power_w"]),
         **_energy(groups, rows),
@@ -95,7 +93,9 @@ class _Groups:
         known = ~np.isnan(values)
         known_ms = self.total(weight * known)
         total = self.total(np.where(known, values, 0.0) * weight)
-        return np.divide(total, known_ms, out=np.full(len(known_ms), np.nan), where=known_ms > 0)
+        out = self.nothing
+        np.divide(total, known_ms, out=out, where=known_ms > 0)
+        return out
 
     def largest(self, values: Floats) -> Floats:
         if values is self._rows.nothing:

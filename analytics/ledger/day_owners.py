@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from analytics.ledger.columns import Mask
+    from analytics.ledger.columns import Codes, Mask
     from analytics.ledger.day_lists import Lists
     from analytics.ledger.day_rows import DayRows
     from analytics.ledger.settings import LedgerSettings
@@ -36,7 +36,7 @@ class Held:
     An owner is who it is and how that is known: process, claim, memory, unwatched or None.
     """
 
-    kind: NDArray[np.int8]
+    kind: Codes
     zero: Mask
     measured: Mask
     owner: NDArray[np.intp]
@@ -109,21 +109,26 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, split: Mask, settin
     unwatched = (
         (kind == FREE) & no_list & np.isnan(rows.floats["mem_used_bytes"]) & ~split & ~rows.health.where_in((ASLEEP,))
     )
-    owner, owners = _owners(lists, claimed, kind, claim, list_of_row, by_process, by_memory, unwatched)
-    return Held(
-        kind.astype(np.int8), zero & ~out_of_order, known & ~out_of_order, owner, owners, list_of_row
-    )  # fmt: skip
+    witnesses = _Witnesses(
+        use & (kind == USE), by_process, by_memory, unwatched, np.where(kind >= RESERVED, claim, NONE)
+    )
+    owner, owners = _owners(lists, claimed, witnesses, list_of_row)
+    return Held(kind.astype(np.int32), zero & ~out_of_order, known & ~out_of_order, owner, owners, list_of_row)
+
+
+@dataclass(frozen=True)
+class _Witnesses:
+    """What speaks for an owner, row by row: `claim` is a code, NONE for none."""
+
+    use: Mask
+    by_process: Mask
+    by_memory: Mask
+    unwatched: Mask
+    claim: NDArray[np.intp]
 
 
 def _owners(
-    lists: Lists,
-    claimed: Claimed,
-    kind: NDArray[np.int64],
-    claim: NDArray[np.intp],
-    list_of_row: NDArray[np.intp],
-    by_process: Mask,
-    by_memory: Mask,
-    unwatched: Mask,
+    lists: Lists, claimed: Claimed, seen: _Witnesses, list_of_row: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], tuple[tuple[Owner, str | None], ...]]:
     """The users of the processes where a list names any, else the claim, else that there are processes or memory."""
     fixed: list[tuple[Owner, str | None]] = [
@@ -133,16 +138,15 @@ def _owners(
     listed = [(owner, "process") for owner in lists.owners]
     claims = [(owner, "claim") for owner in claimed.owners]
     names_user = np.array([owner.holder is not None for owner in lists.owners] + [False])
-    list_owner = np.append(lists.owner, NONE)[list_of_row] if len(lists.owner) else np.full(len(kind), NONE)
-    use, has_claim = kind == USE, claim != NONE
-    code = np.full(len(kind), nobody, np.intp)
-    code[unwatched] = nobody_looked
-    code[use & by_memory] = memory
-    code[use & by_process] = processes
-    anonymous = use & by_process & (list_owner != NONE)
+    list_owner = np.append(lists.owner, NONE)[list_of_row]
+    code = np.full(len(list_of_row), nobody, np.intp)
+    code[seen.unwatched] = nobody_looked
+    code[seen.use & seen.by_memory] = memory
+    code[seen.use & seen.by_process] = processes
+    anonymous = seen.use & seen.by_process & (list_owner != NONE)
     code[anonymous] = len(fixed) + list_owner[anonymous]
-    from_claim = ((kind == RESERVED) | use) & has_claim
-    code[from_claim] = len(fixed) + len(listed) + claim[from_claim]
+    from_claim = seen.claim != NONE
+    code[from_claim] = len(fixed) + len(listed) + seen.claim[from_claim]
     named = anonymous & names_user[list_owner]
     code[named] = len(fixed) + list_owner[named]
     return _unified(code, [*fixed, *listed, *claims])

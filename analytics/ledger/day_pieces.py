@@ -16,10 +16,12 @@ from analytics.ledger.day_owners import USE
 from analytics.ledger.settings import GAP_INTERVALS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from analytics.ledger.columns import Codes, Floats, Ints, Mask
-    from analytics.ledger.day_lists import Lists
+    from analytics.ledger.day_lists import Lists, Owner
     from analytics.ledger.day_mig import Shares
     from analytics.ledger.day_owners import Held
     from analytics.ledger.day_rows import DayRows
@@ -30,6 +32,7 @@ LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unk
 _SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
          "watched_ms", "sample_count")  # fmt: skip
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
+_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "mem_used_max_bytes")
 
 
 @dataclass(frozen=True)
@@ -52,26 +55,48 @@ class DayPieces:
 
 
 def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings) -> DayPieces:
-    """The pieces and spells of one host-day."""
+    """The pieces and spells of one date's host-days."""
     use = np.flatnonzero(rows.usable & ~shares.left_out)
-    kind, zero, measured = held.kind[use], held.zero[use], held.measured[use]
-    share_codes = np.unique(shares.share[use], return_inverse=True)[1] if (shares.share != 1).any() else 0
-    owner = held.owner[use] * (len(use) + 1) + share_codes
-    runs = _runs(rows, use, kind, owner, zero, measured)
-    run_kind, run_owner, run_zero = kind[runs.first], owner[runs.first], zero[runs.first]
-    spells = _joined(runs, _begins(runs, run_zero.astype(np.int64)))
-    zeros = run_zero[spells]
-    label = _labels(runs, run_kind, run_owner, run_zero, settings)
-    piece = _joined(runs, _begins(runs, label.astype(np.int64), run_owner))
-    first_row = use[runs.first[piece]]
-    table = _table(rows, runs, piece, label[piece], held, shares.share[first_row], first_row)
-    tails = _tails(rows, use, held)
-    frame = pl.DataFrame(table).join(pl.DataFrame(tails), on=("unit", "end"), how="left")
-    frame = _with_shares(frame, rows, use, runs, piece, held, lists)
-    edges = _edges(rows, shares, frame)
-    spell_ends = _ends(runs, spells)
-    found = pl.DataFrame({"time": runs.start[spells[zeros]], "unit": runs.gpu[spells[zeros]], "end": spell_ends[zeros]})
-    return DayPieces(*(named(each, rows) for each in (pl.concat([frame, edges], how="diagonal_relaxed"), found)))
+    alike = _Alike.of(held, shares, use)
+    runs = _runs(rows, use, alike)
+    of_runs = alike.take(runs.first)
+    spells = np.flatnonzero(_begins(runs, of_runs.zero))
+    label = _labels(runs, of_runs, settings)
+    pieces = np.flatnonzero(_begins(runs, label, of_runs.owner))
+    first_row = use[runs.first[pieces]]
+    table = _table(runs, pieces, label[pieces], [held.owners[code] for code in held.owner[first_row]])
+    tails = pl.DataFrame(_tails(rows, use, held))
+    frame = pl.DataFrame(table | {"gpu_share": shares.share[first_row]}).join(tails, on=("unit", "end"), how="left")
+    bounds = np.append(runs.first[pieces], len(use))
+    frame = frame.with_columns(_holder_shares(frame["holder"], np.split(use, bounds[1:-1]), rows.weight, held, lists))
+    at_zero = of_runs.zero[spells]
+    ends = _ends(runs, spells)[at_zero]
+    idle = {"time": runs.start[spells][at_zero], "unit": runs.gpu[spells][at_zero], "end": ends}
+    return DayPieces(
+        named(pl.concat([frame, _edges(rows, shares, frame)], how="diagonal_relaxed"), rows),
+        named(pl.DataFrame(idle), rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """What the states depend on, row by row or run by run; `owner` tells shares of a GPU apart, too."""
+
+    kind: Codes
+    owner: NDArray[np.intp]
+    zero: Mask
+    measured: Mask
+
+    @classmethod
+    def of(cls, held: Held, shares: Shares, use: NDArray[np.intp]) -> _Alike:
+        owner = held.owner[use]
+        if (shares.share != 1).any():
+            kinds, codes = np.unique(shares.share[use], return_inverse=True)
+            owner = owner * len(kinds) + codes
+        return cls(held.kind[use], owner, held.zero[use], held.measured[use])
+
+    def take(self, at: NDArray[np.intp]) -> _Alike:
+        return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at])
 
 
 def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
@@ -88,24 +113,20 @@ def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
     )
 
 
-def _runs(rows: DayRows, use: NDArray[np.intp], kind: Codes, owner: Ints, zero: Mask, measured: Mask) -> Runs:
+def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
     """Rows of one GPU that follow one another and are alike in all that the states depend on."""
-    gpu, start, weight = rows.gpu[use], rows.start[use], rows.weight[use]
-    end = start + weight
+    gpu, start = rows.gpu[use], rows.start[use]
+    end = start + rows.weight[use]
     if not len(use):
-        empty = np.zeros(0)
-        names = (*_SUMS, *_LARGEST)
-        return Runs(use, gpu, start, end, dict.fromkeys(names, empty))
-    packed = ((gpu.astype(np.int64) * 4 + kind) * 2 + zero) * 2 + measured
-    begins = np.concatenate(([True], (packed[1:] != packed[:-1]) | (owner[1:] != owner[:-1]) | (end[:-1] != start[1:])))
-    first = np.flatnonzero(begins)
+        return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST), np.zeros(0)))
+    packed = ((gpu.astype(np.int64) * 4 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
+    differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
+    first = np.flatnonzero(np.concatenate(([True], differs)))
     last = np.append(first[1:], len(use)) - 1
-    return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, zero, measured))
+    return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, alike))
 
 
-def _sums(
-    rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], zero: Mask, measured: Mask
-) -> dict[str, Floats]:
+def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
     weight = rows.weight[use].astype(np.float64)
     found: dict[str, Floats] = {}
@@ -116,21 +137,21 @@ def _sums(
         found[known_ms] = np.add.reduceat(np.where(known, weight, 0.0), first)
 
     util, util_max = rows.floats["gpu_util_pct"][use], rows.floats["gpu_util_max_pct"][use]
-    add(np.where(measured, util, np.nan), "util_sum", "util_ms")
+    add(np.where(alike.measured, util, np.nan), "util_sum", "util_ms")
     add(rows.floats["sm_active_pct"][use], "sm_sum", "sm_ms")
     power = rows.floats["power_w"][use]
     add(power, "power_sum", "power_ms")
     risen = rows.rates["energy_mj"][use]
     add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
     add(rows.floats["gpu_util_coverage_ratio"][use], "watched_sum", "watched_ms")
-    found["zero_ms"] = np.add.reduceat(np.where(zero, weight, 0.0), first)
+    found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, len(use))).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
     found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][use], first)
     return found
 
 
-def _begins(runs: Runs, *keys: Ints) -> Mask:
+def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
     """Whether a run differs from the one before it in GPU or any key, or does not follow on from it."""
     if not len(runs.first):
         return np.zeros(0, bool)
@@ -140,67 +161,53 @@ def _begins(runs: Runs, *keys: Ints) -> Mask:
     return np.concatenate(([True], ~same))
 
 
-def _joined(runs: Runs, begins: Mask) -> NDArray[np.intp]:
-    """Indices of the runs with which the groups begin."""
-    return np.flatnonzero(begins)
-
-
 def _ends(runs: Runs, groups: NDArray[np.intp]) -> Ints:
     """The end of the last run of each group."""
     return runs.end[np.append(groups[1:], len(runs.first)) - 1] if len(groups) else runs.end[:0]
 
 
-def _labels(runs: Runs, kind: Codes, owner: Ints, zero: Mask, settings: LedgerSettings) -> NDArray[np.int8]:
+def _labels(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Codes:
     """The kind, with use split into held, busy, and zero where only the next day can tell."""
-    label = kind.copy()
+    label = alike.kind.copy()
     if not len(label):
         return label
-    begins = _begins(runs, kind.astype(np.int64), owner, zero.astype(np.int64))
+    begins = _begins(runs, alike.kind, alike.owner, alike.zero)
     groups = np.flatnonzero(begins)
     number = np.cumsum(begins) - 1
     length = _ends(runs, groups) - runs.start[groups]
     group_gpu = runs.gpu[groups]
     new_gpu = np.concatenate(([True], group_gpu[1:] != group_gpu[:-1]))
-    at_edge = new_gpu | np.append(new_gpu[1:], True)
+    at_edge = (new_gpu | np.append(new_gpu[1:], True))[number]
     long = (length >= settings.idle_after_ms)[number]
-    in_use = kind == USE
+    in_use = alike.kind == USE
     label[in_use] = BUSY
-    label[in_use & zero & long] = HELD
-    label[in_use & zero & ~long & at_edge[number]] = ZERO
+    label[in_use & alike.zero & long] = HELD
+    label[in_use & alike.zero & ~long & at_edge] = ZERO
     return label
 
 
 def _table(
-    rows: DayRows, runs: Runs, piece: NDArray[np.intp], label: Codes, held: Held, share: Floats, first_row: NDArray[np.intp]
-) -> dict[str, object]:  # fmt: skip
+    runs: Runs, pieces: NDArray[np.intp], label: Codes, owners: Sequence[tuple[Owner, str | None]]
+) -> dict[str, object]:
     """The pieces' columns."""
-    owners = [held.owners[code] for code in held.owner[first_row]]
-    table: dict[str, object] = {
-        "time": runs.start[piece],
-        "unit": runs.gpu[piece],
-        "end": _ends(runs, piece),
-        "label": pl.Series([LABELS[code] for code in label], dtype=pl.String),
-        "gpu_share": share,
-        "holder": pl.Series([owner.holder for owner, _ in owners], dtype=pl.String),
-        "holder_source": pl.Series([source for _, source in owners], dtype=pl.String),
-        "account": pl.Series([owner.account for owner, _ in owners], dtype=pl.String),
-        "job": pl.Series([owner.job for owner, _ in owners], dtype=pl.String),
+    text: dict[str, list[str | None]] = {
+        "label": [LABELS[code] for code in label],
+        "holder": [owner.holder for owner, _ in owners],
+        "holder_source": [source for _, source in owners],
+        "account": [owner.account for owner, _ in owners],
+        "job": [owner.job for owner, _ in owners],
     }
-    integers = {
-        "util_ms",
-        "sm_ms",
-        "zero_ms",
-        "power_ms",
-        "energy_ms",
-        "watched_ms",
-        "sample_count",
-        "mem_used_max_bytes",
+    table: dict[str, object] = {
+        "time": runs.start[pieces],
+        "unit": runs.gpu[pieces],
+        "end": _ends(runs, pieces),
+        **{name: pl.Series(values, dtype=pl.String) for name, values in text.items()},
     }
     for name in (*_SUMS, *_LARGEST):
         gather = np.fmax if name in _LARGEST else np.add
-        values = gather.reduceat(runs.values[name], piece) if len(piece) else runs.values[name]
-        column = pl.Series(values).fill_nan(None)
-        table[name] = column.cast(pl.Int64) if name in integers else column
+        values: Floats = gather.reduceat(runs.values[name], pieces) if len(pieces) else runs.values[name]
+        column = pl.Series(values=values).fill_nan(None)
+        table[name] = column.cast(pl.Int64) if name in _INTEGERS else column
     return table
 
 
@@ -248,18 +255,16 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     return unknown.with_columns(label=pl.lit(LABELS[UNKNOWN]))
 
 
-def _with_shares(
-    frame: pl.DataFrame, rows: DayRows, use: NDArray[np.intp], runs: Runs, piece: NDArray[np.intp], held: Held, lists: Lists
-) -> pl.DataFrame:  # fmt: skip
-    """Adds `holder_shares`: of each of several users, its processes' time over that of all of them."""
-    found: list[list[float] | None] = [None] * len(piece)
-    if lists.users:
-        bounds = np.append(runs.first[piece], len(use))
-        for at, holder in enumerate(frame["holder"]):
-            if holder is not None and "+" in holder:
-                inside = use[bounds[at] : bounds[at + 1]]
-                found[at] = _split(holder.split("+"), held.list_of_row[inside], rows.weight[inside], lists)
-    return frame.with_columns(holder_shares=pl.Series(found, dtype=pl.List(pl.Float64)))
+def _holder_shares(
+    holders: pl.Series, rows_of: Sequence[NDArray[np.intp]], weight: Ints, held: Held, lists: Lists
+) -> pl.Series:
+    """`holder_shares`: of each of several users, its processes' time over that of all of them."""
+    found: list[list[float] | None] = [None] * len(holders)
+    for at, holder in enumerate(holders if lists.users else ()):
+        if holder is not None and "+" in holder:
+            mine = rows_of[at]
+            found[at] = _split(holder.split("+"), held.list_of_row[mine], weight[mine], lists)
+    return pl.Series("holder_shares", found, dtype=pl.List(pl.Float64))
 
 
 def _split(names: list[str], list_of_row: NDArray[np.intp], weight: Ints, lists: Lists) -> list[float] | None:

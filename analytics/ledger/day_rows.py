@@ -56,8 +56,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class DayRows:
-    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, pairs of host and
-    UUID in order.
+    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, pairs of host and UUID.
 
     `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
     others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
@@ -134,7 +133,7 @@ def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple
     same = (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)
     if not same.any():
         return rows, rows[:0]
-    ties = [*_tie_breakers(columns, rows), start[rows], codes[rows]]
+    ties: list[Floats] = [*_tie_breakers(columns, rows), start[rows].astype(float), codes[rows].astype(float)]
     rows = rows[np.lexsort(ties)]
     again = np.concatenate(([False], (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)))
     return rows[~again], rows[again]

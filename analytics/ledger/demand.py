@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.claims.spans import CLAIM_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, claim_spans
-from analytics.frames import read_frame
+from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 
@@ -45,10 +45,10 @@ class Claims:
 
 def load_claims(lake: Lake, inventory: Inventory) -> Claims:
     """All claims of a lake; raises LakeError and its kinds."""
-    files = lake.files("claim")
-    if not files:
+    claims = read_small(lake, schema.CLAIM, CLAIM_COLUMNS)
+    if claims.is_empty():
         return Claims({}, {})
-    spans = claim_spans(read_frame(files, schema.CLAIM, CLAIM_COLUMNS), inventory.gpus_of_host())
+    spans = claim_spans(claims, inventory.gpus_of_host())
     hosts = pl.DataFrame(
         [(device.gpu, device.host) for device in inventory.devices.values()],
         schema={"gpu": pl.String, "host": pl.String},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import polars as pl
 
+from analytics.ledger.day_mig import MIG_PREFIX
 from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
 from fallow.schema import STATES
 
@@ -140,19 +141,23 @@ def summarise(ledger: Ledger) -> Summary:
 def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
     """Totals per value of a SQL expression over the ledger's columns (host, gpu, holder, ...), sorted by that value.
 
-    The expression comes from fallow's own code, never from a user.
+    A MIG instance counts its share of the time, and its GPU is the one that is counted where the group has both. The expression comes from fallow's own code, never from a user.
     """
     with _database().cursor() as connection:
         connection.register("spans", spans.to_arrow())
         rows = connection.sql(
             f"""
-            SELECT CAST({group} AS VARCHAR) AS grouped, state, sum("end" - "time")::BIGINT AS state_ms
+            SELECT CAST({group} AS VARCHAR) AS grouped, state, round(sum(("end" - "time") * gpu_share))::BIGINT AS state_ms
             FROM spans GROUP BY ALL ORDER BY ALL
             """  # noqa: S608
         ).fetchall()
         gpus = dict(
             connection.sql(
-                f"SELECT CAST({group} AS VARCHAR) AS grouped, count(DISTINCT gpu) FROM spans GROUP BY ALL"  # noqa: S608
+                f"""
+                SELECT CAST({group} AS VARCHAR) AS grouped,
+                    coalesce(nullif(count(DISTINCT gpu) FILTER (NOT starts_with(gpu, '{MIG_PREFIX}')), 0), count(DISTINCT gpu))
+                FROM spans GROUP BY ALL
+                """  # noqa: S608
             ).fetchall()
         )
     found: dict[str, dict[str, int]] = {}

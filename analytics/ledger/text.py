@@ -11,6 +11,8 @@ from fallow.clock import HOUR_MS, from_ms
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from analytics.ledger.summary import Summary, Totals
 
 MEANING = {
@@ -23,8 +25,6 @@ MEANING = {
     "active": "working",
 }
 """The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
-
-_BAR = 20
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -60,14 +60,14 @@ def moment(moment_ms: int) -> str:
     return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def summary_text(summary: Summary) -> str:
-    """The window's numbers on about fifteen lines of at most 100 columns."""
+def summary_text(summary: Summary, costs: Mapping[str, str] | None = None, currency: str = "") -> str:
+    """The window's numbers on about fifteen lines of at most 100 columns, with what each state cost where that is given."""
     totals = summary.totals
     lines = [
         f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
         *stopped_lines(summary),
         "",
-        *state_lines(totals),
+        *(cost_lines(totals, costs, currency) if costs else state_lines(totals)),
         "",
         "measured at zero utilization, whoever holds the GPU (share of observed time)",
         f"  in all            {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
@@ -101,8 +101,31 @@ def state_lines(totals: Totals) -> list[str]:
     lines = [f"  {'state':<12} {'GPU-hours':>12} {'of observed':>12}"]
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
-        shown = "-" if state == "unknown" else percent(share)
-        drawn = "█" * round(_BAR * (share or 0))
-        lines.append(f"  {state:<12} {hours(totals.state_ms[state]):>12} {shown:>12}  {drawn:<{_BAR}} {MEANING[state]}")
+        lines.append(
+            f"  {state:<12} {hours(totals.state_ms[state]):>12} {_shown(state, share):>12}  {_bar(share, 20)} {MEANING[state]}"
+        )
     lines.append(f"  {'total':<12} {hours(totals.total_ms):>12}")
     return lines
+
+
+def cost_lines(totals: Totals, costs: Mapping[str, str], currency: str) -> list[str]:
+    """The same with what each state and the whole (`total`) cost."""
+    width = max(len(currency), *map(len, costs.values()))
+    lines = [f"  {'state':<11} {'GPU-hours':>11} {'observed':>9} {currency:>{width}}"]
+    for state in STATES:
+        share = None if state == "unknown" else totals.share(state)
+        lines.append(
+            f"  {state:<11} {hours(totals.state_ms[state]):>11} {_shown(state, share):>9} {costs[state]:>{width}}  "
+            f"{_bar(share, 10)} {MEANING[state]}"
+        )
+    lines.append(f"  {'total':<11} {hours(totals.total_ms):>11} {'':>9} {costs['total']:>{width}}  paid")
+    return lines
+
+
+def _shown(state: str, share: float | None) -> str:
+    return "-" if state == "unknown" else percent(share)
+
+
+def _bar(share: float | None, width: int) -> str:
+    drawn = "█" * round(width * (share or 0))
+    return f"{drawn:<{width}}"

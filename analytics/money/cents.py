@@ -14,11 +14,16 @@ MICROCENTS = 10**6
 Key = tuple[str, ...]
 
 
-def share_out(cents: int, amounts: Mapping[Key, int]) -> dict[Key, int]:
-    """Whole cents for amounts in microcents, adding up to `cents`: each is rounded down, and the cents that are left go to
-    the largest remainders, the first by name among equal ones.
+def rounded(amount: int) -> int:
+    """An amount in microcents as whole cents, half a cent up."""
+    return (2 * amount + MICROCENTS) // (2 * MICROCENTS)
 
-    `cents` is the amounts' sum rounded either way; then every share is its amount rounded either way.
+
+def share_out(cents: int, amounts: Mapping[Key, int]) -> dict[Key, int]:
+    """Whole cents for amounts in microcents, adding up to `cents`, which is their sum rounded either way.
+
+    Each is rounded down, and the cents that are left go to the largest remainders, the first by name among equal ones: every
+    share is its amount rounded either way.
     """
     shares = {key: amount // MICROCENTS for key, amount in amounts.items()}
     left = cents - sum(shares.values())
@@ -34,7 +39,7 @@ def nested(amounts: Mapping[Key, int]) -> dict[Key, int]:
     Cents go from the whole to the first level, from each of those to its second, and so on: every level adds up to the one
     above it and the whole to its own rounding, and every figure of every level is within one cent of its exact amount.
     """
-    return _below((), round(sum(amounts.values()) / MICROCENTS), amounts)
+    return _below((), rounded(sum(amounts.values())), amounts)
 
 
 def _below(prefix: Key, cents: int, amounts: Mapping[Key, int]) -> dict[Key, int]:

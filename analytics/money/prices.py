@@ -47,11 +47,15 @@ class Price:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """The prices in force; `exchange` says what one unit of another currency is worth in `currency`."""
+    """The prices in force; `exchange` says what one unit of another currency is worth in `currency`.
+
+    `lines` are the site's table as it is written.
+    """
 
     currency: str
     site: Mapping[_PricedAs, Price] = field(default_factory=dict)
     exchange: Mapping[str, Decimal] = field(default_factory=dict)
+    lines: tuple[Mapping[str, str], ...] = ()
 
     @classmethod
     def load(cls, path: str | None, currency: str) -> PriceBook:
@@ -68,7 +72,7 @@ class PriceBook:
             if key in site:
                 raise line.error(f"line {numbers[key]} prices the same GPUs already", "leave one of them")
             site[key], numbers[key] = _price(line, currency, exchange), line.number
-        return cls(currency, site, exchange)
+        return cls(currency, site, exchange, tuple(line.cells for line in lines))
 
     def hourly(self, model: str | None, pool: str | None) -> Price | None:
         """The price of a GPU-hour of a model in a pool; None where nobody states one.
@@ -81,9 +85,10 @@ class PriceBook:
                 continue
             if (price := self.site.get(_key(named_model, named_pool))) is not None:
                 return price
-        return self._from_catalog(model)
+        return self.from_catalog(model)
 
-    def _from_catalog(self, model: str | None) -> Price | None:
+    def from_catalog(self, model: str | None) -> Price | None:
+        """The list price of a model; None where there is none, or none in a currency with a known rate."""
         found = listed(model)
         rate = None if found is None else _rate(found.currency, self.currency, self.exchange)
         if found is None or rate is None:

@@ -9,6 +9,9 @@ from difflib import get_close_matches
 
 from fallow.errors import UsageError
 from fallow.schema.derived import (
+    CLAIM_DAY,
+    DEVICE_DAY,
+    EVENT_DAY,
     FINDING,
     HOST_HOURLY,
     HOURLY,
@@ -28,7 +31,8 @@ SCHEMA_VERSION = 3
 
 TABLES: tuple[Table, ...] = (
     GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, LEDGER, SPELL, HOURLY, PROCESS_DAY,
-    HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART,
+    HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
+    EVENT_DAY,
 )  # fmt: skip
 
 STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
@@ -41,8 +45,38 @@ HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")
 """Every value of `gpu.health`."""
 
 __all__ = [
-    "ACTION", "AGENT", "CLAIM", "DEVICE", "EVENT", "FINDING", "GPU", "HEALTH", "HEALTH_STATES", "HOST", "HOST_HOURLY", "HOURLY", "LEDGER",
-    "LEDGER_PART", "PROCESS", "PROCESS_DAY", "QUALITY", "SCHEMA_VERSION", "SERVING", "SERVING_HOURLY", "SPELL", "SPELL_PART", "STATES", "TABLES", "UNAVAILABLE_HEALTH", "Column", "Table", "Type", "table",
+    "ACTION",
+    "AGENT",
+    "CLAIM",
+    "CLAIM_DAY",
+    "DEVICE",
+    "DEVICE_DAY",
+    "EVENT",
+    "EVENT_DAY",
+    "FINDING",
+    "GPU",
+    "HEALTH",
+    "HEALTH_STATES",
+    "HOST",
+    "HOST_HOURLY",
+    "HOURLY",
+    "LEDGER",
+    "LEDGER_PART",
+    "PROCESS",
+    "PROCESS_DAY",
+    "QUALITY",
+    "SCHEMA_VERSION",
+    "SERVING",
+    "SERVING_HOURLY",
+    "SPELL",
+    "SPELL_PART",
+    "STATES",
+    "TABLES",
+    "UNAVAILABLE_HEALTH",
+    "Column",
+    "Table",
+    "Type",
+    "table",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,15 +11,19 @@ from analytics.findings.confidence import (
     HISTORY_MIN_DAYS,
     Observation,
     alone,
+    conditions,
     grade,
     known_holder,
+    measured_enough,
     watched_enough,
 )
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from tests.findings.conftest import BUSY, DAY, HELD, HOUR, only
+from fallow.clock import DAY_MS, HOUR_MS
+from tests.conftest import REPOSITORY
+from tests.findings.conftest import BUSY, DAY, HELD, HOUR, findings
 from tests.ledger.rows import fill, processes, samples
 
 if TYPE_CHECKING:
+    from analytics.findings.model import Finding
     from fallow.lake import Lake
 
 WELL = Observation(coverage=1.0, history_ms=14 * DAY_MS, util_coverage=1.0, sample_count=1000)
@@ -30,7 +35,7 @@ def seen(**changes: Any) -> list[str]:
 
 def test_a_well_watched_gpu_fails_nothing() -> None:
     assert seen() == []
-    assert grade(seen(), known_holder("process", "ann"), lasting(2 * HOUR_MS, None), alone(0)).grade == "high"
+    assert grade(seen(), known_holder("process", "ann"), alone(0)).grade == "high"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,35 @@ def test_how_utilization_was_watched(watched: float | None, count: int, failed: 
     assert seen(util_coverage=watched, sample_count=count) == failed
 
 
+def test_what_is_partly_sampled_by_points_says_for_how_much_of_the_time() -> None:
+    assert seen(point_ratio=0.1, sample_count=10) == []
+    assert seen(point_ratio=0.25, sample_count=600) == [
+        "point samples for 25.0 % of the time: a duty cycle of up to 0.50 % can hide behind 600 zeros (95 %)"
+    ]
+
+
+def test_point_samples_that_are_not_all_zero_bound_a_share() -> None:
+    assert seen(util_coverage=None, sample_count=2401, all_zero=False) == [
+        "point samples only: a share of time measured by 2,401 samples is off by up to 2.00 % (95 %)"
+    ]
+
+
+def test_what_was_not_measured_is_not_called_a_sample() -> None:
+    assert seen(util_coverage=None, sample_count=0, measured=False) == ["utilization was not measured"]
+
+
+@pytest.mark.parametrize(
+    ("known", "total", "failed"),
+    [
+        (90, 100, []),
+        (89.99, 100, ["SM activity was measured for 89.9 % of the time, 90 % are wanted"]),
+        (0, 0, ["SM activity was measured for nothing of the time, 90 % are wanted"]),
+    ],
+)
+def test_a_metric_has_to_be_there(known: float, total: float, failed: list[str]) -> None:
+    assert measured_enough(known, total, "SM activity") == failed
+
+
 @pytest.mark.parametrize(
     ("source", "holder", "failed"),
     [
@@ -88,33 +122,42 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     assert known_holder(source, holder) == failed
 
 
-@pytest.mark.parametrize(
-    ("longest_ms", "failed"),
-    [
-        (2 * HOUR_MS, []),
-        (2 * HOUR_MS - 1, ["the longest idle spell is 1h 59min, 2h are wanted"]),
-        (61 * MINUTE_MS, ["the longest idle spell is 1h 1min, 2h are wanted"]),
-    ],
-)
-def test_how_long_it_lasted(longest_ms: int, failed: list[str]) -> None:
-    assert lasting(longest_ms, None) == failed
-
-
 @pytest.mark.parametrize(("count", "expected"), [(0, "high"), (1, "medium"), (2, "low"), (5, "low")])
 def test_the_grade_counts_the_failures(count: int, expected: str) -> None:
     assert grade(["x"] * count).grade == expected
 
 
 def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake:
-    """A GPU that was busy for some days, then was not watched for a while, then held for two hours."""
+    """A GPU that was busy for some days, then was not watched for a while, then held for two hours.
+
+    Beside it six GPUs on which somebody else took six breaks of four hours each: spells that last tell how long they do.
+    """
     end = round(days * DAY)
-    busy = samples("a", 0, end - 2 * HOUR - gap_s, every_s=300, **BUSY)
-    held = samples("a", end - 2 * HOUR, end, every_s=300, **HELD | changes)
-    return fill(lake, busy + held, processes("a", *range(end - 2 * HOUR, end, 60), every_s=60))
+    last = end - 2 * HOUR - gap_s
+    rows = samples("a", 0, last, every_s=300, **BUSY)
+    rows += samples("a", end - 2 * HOUR, end, every_s=300, **HELD | changes)
+    users = processes("a", *range(end - 2 * HOUR, end, 300), every_s=300)
+    for number in range(6):
+        gpu, at = f"b{number}", 0
+        for turn in range(6):
+            begin = (turn * 6 + 1) * HOUR + number * 600
+            rows += samples(gpu, at, begin, every_s=300, **BUSY)
+            rows += samples(gpu, begin, begin + 4 * HOUR, every_s=300, **HELD)
+            at = begin + 4 * HOUR
+        rows += samples(gpu, at, end, every_s=300, **BUSY)
+        users += processes(gpu, *range(0, end, 300), every_s=300, user="bob", pid=number)
+    return fill(lake, rows, users)
+
+
+def held_by_ann(lake: Lake) -> Finding:
+    (found,) = [each for each in findings(lake) if (each.rule, each.holder) == ("held", "ann")]
+    return found
 
 
 def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
-    assert only(fleet(lake, 14)).confidence.grade == "high"
+    found = held_by_ann(fleet(lake, 14))
+    assert found.confidence.failed == ()
+    assert found.confidence.grade == "high"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +173,17 @@ def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
 def test_through_the_rule_one_condition_at_a_time(
     lake: Lake, days: float, gap_s: int, changes: dict[str, object], failed: str
 ) -> None:
-    found = only(fleet(lake, days, gap_s=gap_s, **changes))
+    found = held_by_ann(fleet(lake, days, gap_s=gap_s, **changes))
     assert found.confidence.failed == (failed,)
     assert found.confidence.grade == "medium"
 
 
-def test_a_spell_that_still_runs_is_judged_by_itself_and_not_by_the_longest_before_it() -> None:
-    assert lasting(10 * HOUR_MS, 70 * MINUTE_MS) == ["the idle spell so far is 1h 10min, 2h are wanted"]
-    assert lasting(10 * HOUR_MS, 120 * MINUTE_MS) == []
+def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
+    listed = conditions()
+    assert [each.name for each in listed] == [
+        "coverage", "history", "metric", "sampling", "attribution", "persistence", "alone",
+    ]  # fmt: skip
+    assert all(each.wanted and each.source for each in listed)
+    page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")
+    for each in listed:
+        assert f"| {each.name} | {each.wanted} | {each.source} |" in page

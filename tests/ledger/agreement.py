@@ -21,7 +21,9 @@ def whole_stretches(ledger: Ledger) -> list[dict[str, Any]]:
     span = pl.col("end") - pl.col("time")
     util = (pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum()
     return (
-        ledger.stretches.group_by("host", "gpu", "stretch_start", "stretch_end", "state", "gpu_share", maintain_order=True)
+        ledger.stretches.group_by(
+            "host", "gpu", "stretch_start", "stretch_end", "state", "gpu_share", maintain_order=True
+        )
         .agg(
             pl.col("holder", "account", "job", "holder_shares").first(),
             pl.col("zero_ms", "util_ms", "sample_count", "energy_ms").sum(),
@@ -53,7 +55,9 @@ _ONE_DAY_ONLY = ("sm_active_mean_pct", "power_mean_w", "coverage_ratio")
 def assert_agree(ledger: Ledger, found: Found) -> None:
     """Stretches, spells and sums of the ledger are those that DuckDB found."""
     mine = whole_stretches(ledger)
-    assert [tuple(row[key] for key in KEYS) for row in mine] == [tuple(row[key] for key in KEYS) for row in found.stretches]
+    assert [tuple(row[key] for key in KEYS) for row in mine] == [
+        tuple(row[key] for key in KEYS) for row in found.stretches
+    ]
     for row, theirs in zip(mine, found.stretches, strict=True):
         _assert_sums(row, theirs)
     spells = ledger.spells.select("gpu", "spell_start", "spell_end").unique().sort("gpu", "spell_start").rows()

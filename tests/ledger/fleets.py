@@ -33,7 +33,13 @@ POWER = st.sampled_from([None, 70.5, 300.0, float("nan"), -5.0])
 COVERED = st.sampled_from([None, 1.0, 0.5, 1.5])
 USER = st.sampled_from(["ann", "bob", None])
 WORK = st.sampled_from(
-    [{}, {}, {"slurm_job_id": "7", "slurm_account": "physics"}, {"pod": "chat-0", "namespace": "web"}, {"ray_job_id": "03"}]
+    [
+        {},
+        {},
+        {"slurm_job_id": "7", "slurm_account": "physics"},
+        {"pod": "chat-0", "namespace": "web"},
+        {"ray_job_id": "03"},
+    ]
 )
 DAY_S = 86_400
 
@@ -56,7 +62,9 @@ def rows_of(draw: st.DrawFn, gpu: str, firsts_s: tuple[int, ...]) -> list[Row]:
             interval, step = draw(st.sampled_from([10_000, 10_000, 15_000])), draw(STEP_MS)
             counted = {"energy_mj": energy, "counters_since": epoch}
             rows.append(
-                {"gpu": gpu, "time": at, "offset_ms": draw(st.integers(-400, 400)), "interval_ms": interval} | alike | counted
+                {"gpu": gpu, "time": at, "offset_ms": draw(st.integers(-400, 400)), "interval_ms": interval}
+                | alike
+                | counted
             )
             energy = None if energy is None else energy + 90 * step
             at += step
@@ -76,7 +84,9 @@ def fleets(draw: st.DrawFn, firsts_s: tuple[int, ...] = (-90, -90, 3600, -DAY_S)
         who = {"user": draw(USER)} | draw(WORK)
         base = {"gpu": gpu, "time": T0 + round(1000 * at), "interval_ms": 30_000, "pid": pid, "kind": "compute"}
         lists[gpu, at, pid] = base | who
-    claims = [draw(claim_of(f"j{number}", gpus, start)) for number, start in enumerate(draw(st.lists(moments, max_size=3)))]
+    claims = [
+        draw(claim_of(f"j{number}", gpus, start)) for number, start in enumerate(draw(st.lists(moments, max_size=3)))
+    ]
     return gpu_rows, list(lists.values()), [row for rows in claims for row in rows]
 
 

@@ -185,7 +185,9 @@ def _end_of(claim: Row, claims: list[Row]) -> float:
     """When a claim ended: a row that says so counts before one that does not, else the latest that it can have."""
     same = [each for each in claims if (each["claim_id"], each["time"]) == (claim["claim_id"], claim["time"])]
     ends = [each["end"] for each in same if each["end"] is not None]
-    return max(ends) if ends else min([each["planned_end"] for each in same if each.get("planned_end")] or [float("inf")])
+    return (
+        max(ends) if ends else min([each["planned_end"] for each in same if each.get("planned_end")] or [float("inf")])
+    )
 
 
 def _claimed(kind: str, claims: list[Row]) -> Use:

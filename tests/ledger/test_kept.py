@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from analytics.ledger import build
+from analytics.ledger import workers
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import summarise
@@ -21,8 +21,11 @@ from tests.ledger.rows import T0, claim, fill, load, processes, samples, snapsho
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from analytics.ledger.day import HostDay
+
 LOADED: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1}
 DAY = 86_400
+DATES = ["2026-11-19", "2026-11-20", "2026-11-21", "2026-11-22"]
 
 
 @pytest.fixture
@@ -33,16 +36,16 @@ def filled(lake: Lake) -> Lake:
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that grows by the host's first file with every build."""
-    seen: list[str] = []
-    real = build.build_host
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """A list that grows by (host, date) with every host-day that is built."""
+    seen: list[tuple[str, str]] = []
+    real = workers.build_day
 
-    def counted(files: Any, settings: LedgerSettings) -> Any:
-        seen.append(files["gpu"][0].host)
-        return real(files, settings)
+    def counted(day: HostDay, settings: LedgerSettings) -> Any:
+        seen.append((day.host, day.date))
+        return real(day, settings)
 
-    monkeypatch.setattr(build, "build_host", counted)
+    monkeypatch.setattr(workers, "build_day", counted)
     return seen
 
 
@@ -50,13 +53,17 @@ def numbers(lake: Lake, **settings: Any) -> dict[str, object]:
     return summarise(load(lake, **settings)).as_json()
 
 
-def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[str]) -> None:
+EVERY_DAY = [("h1", day) for day in DATES]
+
+
+def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[tuple[str, str]]) -> None:
     first = load(filled)
     before = snapshot(filled)
     second = load(filled)
-    assert builds == ["h1"]
-    assert first.stretches.equals(second.stretches.select(first.stretches.columns))
-    assert first.spells.equals(second.spells.select(first.spells.columns))
+    assert builds == EVERY_DAY
+    assert first.stretches.equals(second.stretches)
+    assert first.spells.equals(second.spells)
+    assert first.rollups.hourly().equals(second.rollups.hourly())
     assert snapshot(filled) == before
 
 
@@ -72,27 +79,57 @@ def test_what_is_kept_is_what_duckdb_sees(filled: Lake) -> None:
     assert dict(sums) == {state: part for state, part in totals.state_ms.items() if part}
 
 
-def test_other_settings_build_again_and_are_kept_in_their_turn(filled: Lake, builds: list[str]) -> None:
+def test_other_settings_build_again_and_are_kept_in_their_turn(filled: Lake, builds: list[tuple[str, str]]) -> None:
     one, other = numbers(filled), numbers(filled, idle_after_ms=2 * 3_600_000)
-    assert builds == ["h1", "h1"]
+    assert builds == 2 * EVERY_DAY
     assert one != other
     assert numbers(filled, idle_after_ms=2 * 3_600_000) == other
-    assert builds == ["h1", "h1"]
+    assert builds == 2 * EVERY_DAY
 
 
-@pytest.mark.parametrize("table", ["gpu", "process", "claim"])
-def test_new_files_build_their_host_again_and_no_other(filled: Lake, builds: list[str], table: str) -> None:
-    fill(filled, samples("b", 0, 60), host="h2")
+NEW_ROWS = {
+    "gpu": samples("a", 2 * DAY + 1800, 2 * DAY + 2400, every_s=60),
+    "process": processes("a", 2 * DAY, user="eve"),
+    "claim": [claim("a", 2 * DAY - 60, 2 * DAY + 60)],
+    "host": [{"time": T0 + 2 * DAY * 1000, "interval_ms": 10_000}],
+    "serving": [{"time": T0 + 2 * DAY * 1000, "interval_ms": 10_000, "endpoint": "e", "model": "m", "gpu": "a"}],
+}
+
+
+@pytest.mark.parametrize("table", list(NEW_ROWS))
+def test_new_files_build_their_host_and_days_again_and_no_other(
+    filled: Lake, builds: list[tuple[str, str]], table: str
+) -> None:
+    fill(filled, samples("b", 0, 3 * DAY, every_s=600), host="h2")
     load(filled)
     builds.clear()
-    rows = {
-        "gpu": samples("a", 3 * DAY, 3 * DAY + 600, every_s=60),
-        "process": processes("a", 2 * DAY, user="eve"),
-        "claim": [claim("a", 0, 60)],
-    }
-    write(filled, schema.table(table), rows[table])
+    write(filled, schema.table(table), NEW_ROWS[table])
     load(filled)
-    assert builds == ["h1"]
+    # a claim may reach over midnight into the days beside its own
+    assert {host for host, _ in builds} == {"h1"}
+    assert ("h1", "2026-11-22") in builds
+    assert "2026-11-19" not in {date for _, date in builds}
+    if table != "claim":
+        assert builds == [("h1", "2026-11-22")]
+
+
+def test_a_new_day_of_one_host_builds_that_day_alone(filled: Lake, builds: list[tuple[str, str]]) -> None:
+    load(filled)
+    builds.clear()
+    write(filled, schema.GPU, samples("a", 3 * DAY + 60, 3 * DAY + 600, every_s=60))
+    load(filled)
+    assert builds == [("h1", "2026-11-23")]
+
+
+def test_a_claim_that_ends_today_leaves_the_days_before_as_they_were(
+    filled: Lake, builds: list[tuple[str, str]]
+) -> None:
+    write(filled, schema.CLAIM, [claim("a", -3600, None)])
+    load(filled)
+    builds.clear()
+    write(filled, schema.CLAIM, [claim("a", -3600, 2 * DAY + 600)])
+    load(filled)
+    assert builds == [("h1", "2026-11-22")]
 
 
 def test_corrected_rows_of_the_same_size_are_seen(lake: Lake) -> None:
@@ -111,9 +148,9 @@ def kept(lake: Lake, table: str) -> list[LakeFile]:
     return lake.all_files(table)
 
 
-@pytest.mark.parametrize("table", ["ledger", "spell"])
+@pytest.mark.parametrize("table", [table.name for table in PARTS if table.name not in EMPTY])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "gone"])
-def test_a_broken_kept_file_is_built_again(filled: Lake, builds: list[str], table: str, damage: str) -> None:
+def test_a_broken_kept_file_is_built_again(filled: Lake, builds: list[tuple[str, str]], table: str, damage: str) -> None:
     whole = numbers(filled)
     victim = Path(kept(filled, table)[1].url)
     data = victim.read_bytes()
@@ -122,12 +159,12 @@ def test_a_broken_kept_file_is_built_again(filled: Lake, builds: list[str], tabl
     else:
         victim.write_bytes({"truncated": data[:-20], "empty": b"", "noise": os.urandom(len(data))}[damage])
     assert numbers(filled) == whole
-    assert len(builds) == 2
+    assert builds == [*EVERY_DAY, ("h1", DATES[1])]
     assert numbers(filled) == whole
-    assert len(builds) == 2
+    assert len(builds) == len(EVERY_DAY) + 1
 
 
-def test_all_spell_files_gone_is_no_ledger_without_spells(filled: Lake, builds: list[str]) -> None:
+def test_all_spell_files_gone_is_no_ledger_without_spells(filled: Lake, builds: list[tuple[str, str]]) -> None:
     whole = numbers(filled)
     for file in kept(filled, "spell"):
         filled.delete(file)
@@ -135,7 +172,7 @@ def test_all_spell_files_gone_is_no_ledger_without_spells(filled: Lake, builds: 
     assert len(builds) == 2
 
 
-def test_a_gpu_that_is_never_idle_has_no_spell_files_and_is_kept_all_the_same(lake: Lake, builds: list[str]) -> None:
+def test_a_gpu_that_is_never_idle_has_no_spell_files_and_is_kept_all_the_same(lake: Lake, builds: list[tuple[str, str]]) -> None:
     fill(lake, samples("a", 0, 600, gpu_util_pct=50.0, process_count=1))
     assert numbers(lake) == numbers(lake)
     assert builds == ["h1"]
@@ -235,7 +272,7 @@ def test_days_that_lost_their_rows_lose_their_ledger_too(filled: Lake) -> None:
     assert {file.date for file in kept(filled, "ledger")} == {"2026-11-19", "2026-11-20"}
 
 
-def test_a_kept_file_of_a_newer_schema_is_built_again(filled: Lake, builds: list[str]) -> None:
+def test_a_kept_file_of_a_newer_schema_is_built_again(filled: Lake, builds: list[tuple[str, str]]) -> None:
     load(filled)
     victim = kept(filled, "ledger")[0]
     newer = parquet.encode(schema.LEDGER, parquet.table_from_rows(schema.LEDGER, []), {"fallow_schema_version": "99"})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0
+STANDING_MAX = 0.5
 CPU_FROM_PCT = 90.0
 CPU_PRESSURE_FROM_PCT = 40.0
 IO_PRESSURE_FROM_PCT = 20.0
@@ -67,6 +68,7 @@ class InputStarved:
     sentence = "waited for input"
     thresholds: Mapping[str, str] = {
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
+        "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",
         "cpu": f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time (saturation)",
         "process": f"the process's CPU use flat within {CORES_NEAR_PCT:g} points of {CORES_MIN} or more whole CPUs (a quota; one busy CPU "
         "proves nothing, for waiting for the GPU spins too)",
@@ -111,7 +113,9 @@ def _hours(context: Context) -> pl.DataFrame:
     """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
     known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
     hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
-    middling = pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT
+    # whole minutes without a kernel are phases of the work; what waits for input works in between
+    standing = pl.col("zero_ms") > STANDING_MAX * pl.col("observed_ms")
+    middling = (pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT) & ~standing
     named = hours.with_columns(
         middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu"))
     )  # fmt: skip

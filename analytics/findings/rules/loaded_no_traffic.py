@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,24 +11,23 @@ from analytics.findings.alive import alive, is_service, last_rows, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
+from analytics.findings.traffic import ANSWERED_MIN, QUIET_MS, traffic
 from analytics.findings.work import AT_WORK, cut
-from analytics.ledger.summary import ratio
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding
-
-QUIET_MS = DAY_MS
-ANSWERED_MIN = 0.9
 
 _SERVER = (
     r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
     r"torchserve|lorax|aphrodite"
 )
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
-_TRAFFIC = ("running_requests_max", "waiting_requests_max", "requests_per_s_mean", "generated_tokens_per_s_mean")
+_COMES_BACK = (
+    "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
+)
 
 
 class LoadedNoTraffic:
@@ -48,121 +48,110 @@ class LoadedNoTraffic:
         """The findings, in no order."""
         there = alive(context).filter(~is_service()).with_columns(text=_text())
         waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
-        asked = _asked(context)
-        measured = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
-        yield from self._by_metrics(context, measured, asked, there)
-        serving = pl.col("text").str.contains(_SERVER).all().over("gpu")
-        silent = there.filter(
-            serving & (pl.col("state") == "held") & (pl.col("stretch_start") <= context.until_ms - QUIET_MS)
-        ).filter(~pl.col("gpu").is_in(asked["gpu"].implode()) & ~pl.col("gpu").is_in(waiting.implode()))
-        yield from self._by_utilization(context, silent)
+        asked = traffic(context)
+        found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
+        for server in found:
+            yield self._finding(context, server)
 
-    def _by_metrics(
-        self, context: Context, quiet: pl.DataFrame, asked: pl.DataFrame, there: pl.DataFrame
-    ) -> Iterator[Finding]:
-        busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
-        for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
-            rows = _rows(context, servers.select("gpu", since="quiet_since"))
-            # without a request the server does not work: whoever does shares the GPU with it
-            rows = rows.filter(~(pl.col("state") == "active").any().over("gpu"))
-            if rows.is_empty():
-                continue
-            servers = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
-            processes = there.filter(pl.col("gpu").is_in(servers["gpu"].implode()))
-            replica = models in busy_models
-            failed = (
-                ["the same model has traffic elsewhere: this may be a replica that waits for more"] if replica else []
-            )
-            yield self._finding(context, str(host), str(models or ""), rows, processes, servers, failed, kept=replica)
-
-    def _by_utilization(self, context: Context, processes: pl.DataFrame) -> Iterator[Finding]:
-        named = processes.with_columns(whom=pl.coalesce("holder", "gpu"))
-        failed = ["no metrics of the server itself: that nobody asked is concluded from utilization alone"]
-        for (host, whom), those in named.group_by("host", "whom", maintain_order=True):
-            rows = _rows(context, those.select("gpu", since="stretch_start").unique())
-            if not rows.is_empty():
-                yield self._finding(
-                    context, str(host), f"by utilization: {whom}", rows, those, None, failed, kept=False
-                )
-
-    def _finding(
-        self,
-        context: Context,
-        host: str,
-        subject: str,
-        rows: pl.DataFrame,
-        processes: pl.DataFrame,
-        servers: pl.DataFrame | None,
-        failed: list[str],
-        *,
-        kept: bool,
-    ) -> Finding:
+    def _finding(self, context: Context, server: _Server) -> Finding:
+        rows, processes = server.rows, server.processes
         last = rows.sort("time").row(-1, named=True)
         gpus = rows["gpu"].unique().sort().to_list()
         others = [gpu for gpu in context.holders.beyond(gpus) if _works(context, gpu)]
-        safe = context.latest and not others and not kept and servers is not None and not processes.is_empty()
-        release = release_command(host, processes_of(context, processes)) if safe else look_command(host)
+        known = server.answered is not None and not processes.is_empty()
+        safe = context.latest and known and not others and not server.replica
         holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
-        since = processes["stretch_start"] if servers is None else servers["quiet_since"]
-        since_ms = int(since.max())  # type: ignore[arg-type]  # an integer column
         return finding_of(
             context,
             self,
             rows,
-            subject=subject,
+            subject=server.subject,
             numbers={
                 "holder_source": last["holder_source"],
-                "models": None if servers is None else joined(servers, "models"),
-                "endpoints": None if servers is None else joined(servers, "endpoints"),
-                "quiet_h": (context.until_ms - since_ms) / HOUR_MS,
-                "answered_share": None if servers is None else servers.select(pl.col("answered").min()).item(),
+                "models": server.models,
+                "endpoints": server.endpoints,
+                "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
+                "answered_share": server.answered,
                 "commands": joined(processes, "command"),
                 "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
                 "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
             },
-            failed=[known_holder(last["holder_source"], holder), failed, alone(len(others))],
-            next_command=release,
-            reclaimable_gpus=() if others or kept else _still_there(context, gpus),
+            failed=[known_holder(last["holder_source"], holder), _doubts(server), alone(len(others))],
+            next_command=release_command(server.host, processes_of(context, processes))
+            if safe
+            else look_command(server.host),
+            reclaimable_gpus=() if others or server.replica else gpus,
             holder=holder,
-            since_ms=since_ms,
-            notes=_notes(rows, gpus),
+            since_ms=server.since_ms,
+            notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
         )
+
+
+@dataclass(frozen=True)
+class _Server:
+    """One server that nobody asks: its ledger rows since then and its processes; metrics are None where there are none."""
+
+    host: str
+    subject: str
+    rows: pl.DataFrame
+    processes: pl.DataFrame
+    since_ms: int
+    models: str | None = None
+    endpoints: str | None = None
+    answered: float | None = None
+    replica: bool = False
+
+
+def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame) -> Iterator[_Server]:
+    busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
+    quiet = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
+    for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
+        in_use = _rows(context, servers.select("gpu", since="quiet_since"))
+        # without a request the server does not work: whoever does shares the GPU with it
+        rows = in_use.filter(~(pl.col("state") == "active").any().over("gpu"))
+        if rows.is_empty():
+            continue
+        own = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
+        yield _Server(
+            host=str(host),
+            subject=str(models or ""),
+            rows=rows,
+            processes=there.filter(pl.col("gpu").is_in(own["gpu"].implode())),
+            since_ms=whole_number(own, pl.col("quiet_since").max()),
+            models=joined(own, "models"),
+            endpoints=joined(own, "endpoints"),
+            answered=float(own.select(pl.col("answered").min()).item()),
+            replica=models in busy_models,
+        )
+
+
+def _by_utilization(
+    context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame
+) -> Iterator[_Server]:
+    serving = pl.col("text").str.contains(_SERVER).all().over("gpu")
+    silent = there.filter(
+        serving & (pl.col("state") == "held") & (pl.col("stretch_start") <= context.until_ms - QUIET_MS)
+    ).filter(~pl.col("gpu").is_in(asked["gpu"].implode()) & ~pl.col("gpu").is_in(waiting.implode()))
+    named = silent.with_columns(whom=pl.coalesce("holder", "gpu"))
+    for (host, whom), processes in named.group_by("host", "whom", maintain_order=True):
+        rows = _rows(context, processes.select("gpu", since="stretch_start").unique())
+        since_ms = whole_number(processes, pl.col("stretch_start").max())
+        if not rows.is_empty():
+            yield _Server(str(host), f"by utilization: {whom}", rows, processes, since_ms)
+
+
+def _doubts(server: _Server) -> list[str]:
+    """What speaks against it."""
+    if server.answered is None:
+        return ["no metrics of the server itself: that nobody asked is concluded from utilization alone"]
+    if server.replica:
+        return ["the same model has traffic elsewhere: this may be a replica that waits for more"]
+    return []
 
 
 def _text() -> pl.Expr:
     """All that is known of what a process is."""
     return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
-
-
-def _asked(context: Context) -> pl.DataFrame:
-    """Per GPU with metrics of a server lately: models, endpoints, whether it is `quiet`, `quiet_since`, and hours `answered`."""
-    hours = context.rollups.serving().filter(pl.col("gpu").is_not_null())
-    traffic = pl.any_horizontal((pl.col(name) > 0).fill_null(value=False) for name in _TRAFFIC)
-    known = pl.any_horizontal(pl.col(name).is_not_null() for name in _TRAFFIC) & (pl.col("scrape_count") > 0)
-    per_hour = hours.group_by("host", "gpu", "time").agg(
-        traffic=traffic.any(),
-        known=known.all(),
-        models=pl.col("model").drop_nulls().unique().sort().str.join("+"),
-        endpoints=pl.col("endpoint").unique().sort().str.join("+"),
-    )
-    end = pl.col("time") + HOUR_MS
-    busy_until = end.filter("traffic").max()
-    return (
-        per_hour.sort("time")
-        .with_columns(quiet_since=pl.coalesce(busy_until.over("host", "gpu"), pl.col("time").min().over("host", "gpu")))
-        .group_by("host", "gpu", maintain_order=True)
-        .agg(
-            pl.col("models", "endpoints").last(),
-            pl.col("quiet_since").first(),
-            last=end.max(),
-            known_ms=HOUR_MS * (pl.col("known") & (pl.col("time") >= pl.col("quiet_since"))).sum().cast(pl.Int64),
-        )
-        .filter(pl.col("last") > context.until_ms - DAY_MS)
-        .with_columns(quiet_ms=context.until_ms - pl.col("quiet_since"))
-        .with_columns(answered=(pl.col("known_ms") / pl.col("quiet_ms")).clip(0, 1))
-        .with_columns(quiet=(pl.col("quiet_ms") >= QUIET_MS) & (pl.col("answered") >= ANSWERED_MIN))
-        .sort("host", "gpu")
-    )
 
 
 def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
@@ -176,17 +165,3 @@ def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
 def _works(context: Context, gpu: str) -> bool:
     last = last_rows(context).filter(pl.col("gpu") == gpu)["state"]
     return not last.is_empty() and last[0] in ("low", "active")
-
-
-def _still_there(context: Context, gpus: Sequence[str]) -> list[str]:
-    return sorted(set(gpus) & set(last_rows(context)["gpu"]))
-
-
-def _notes(rows: pl.DataFrame, gpus: Sequence[str]) -> list[str]:
-    share = ratio(float(rows["zero_ms"].sum()), float(rows["util_ms"].sum()))
-    notes = [] if share is None else [f"{share:.1%} of the time at zero utilization on {len(gpus)} GPU(s)"]
-    if any(str(job).startswith("pod:") for job in rows["job"].drop_nulls().unique()):
-        notes.append(
-            "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
-        )
-    return notes

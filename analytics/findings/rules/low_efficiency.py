@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.alive import is_service
 from analytics.findings.base import GPU_MS, finding_of
 from analytics.findings.looking import monitor_command
-from analytics.findings.work import OWNED
+from analytics.findings.work import AT_WORK, SEVERAL
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -30,15 +31,17 @@ class LowEfficiency:
     category = "efficiency"
     sentence = "used for a quarter of their time or less by one of the largest holders"
     thresholds: Mapping[str, str] = {
-        "efficiency": f"utilization over allocated time of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield)",
+        "efficiency": f"utilization over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
+        "GPUs that are reserved and have no process are not part of it)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
-        "share": f"at least {FLEET_SHARE_MIN:.0%} of all allocated GPU-hours (Job Defense Shield)",
+        "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
     }
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        owned = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OWNED))
+        held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(AT_WORK))
+        owned = held.join(_services(context), on="holder", how="anti")
         holders = _holders(owned)
         low = holders.filter(
             (pl.col("rank") <= TOP)
@@ -66,7 +69,7 @@ class LowEfficiency:
                 "efficiency": row["efficiency"],
                 "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
                 "rank_among_holders": f"{row['rank']} of {holders}",
-                "share_of_allocated_hours": row["fleet_share"],
+                "share_of_held_hours": row["fleet_share"],
                 "sm_active_mean_pct": row["sm_pct"],
                 "holder_source": str(stretches["holder_source"].drop_nulls().mode().sort()[0]),
             },
@@ -79,11 +82,21 @@ class LowEfficiency:
         )
 
 
+def _services(context: Context) -> pl.DataFrame:
+    """Holders that are nothing but display servers, monitors and the like."""
+    users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
+    people = users.filter(~pl.col("service"))["user"].unique().to_list()
+    names = context.inside.stretches.filter(pl.col("holder_source") == "process").select("holder").drop_nulls().unique()
+    each = names.with_columns(user=pl.col("holder").str.split(SEVERAL)).explode("user")
+    known = each.join(users.select("user").unique(), on="user", how="semi")
+    return known.group_by("holder").agg(pl.col("user").is_in(people).any()).filter(~pl.col("user")).select("holder")
+
+
 def _holders(owned: pl.DataFrame) -> pl.DataFrame:
     """Per holder: GPU time, rank by it, share of all, efficiency over the time of known utilization, SM activity."""
     share = pl.col("gpu_share")
     known_ms = (pl.col("util_ms") * share).sum()
-    # null utilization is unknown and in neither sum; reserved time without a process is a measured zero
+    # null utilization is unknown and in neither sum
     used_ms = (pl.col("gpu_util_mean_pct") / 100 * pl.col("util_ms") * share).sum()
     sm_ms = GPU_MS.filter(pl.col("sm_active_mean_pct").is_not_null()).sum()
     return (

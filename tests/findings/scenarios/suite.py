@@ -13,6 +13,7 @@ from analytics.findings.find import find_all
 from analytics.findings.rules import RULES
 from analytics.inputs import load_window_ledger, open_inputs
 from fallow.lake import Lake
+from tests.findings.scenarios.grid import T_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,7 +73,7 @@ def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
     lines = [f"{name} = {json.dumps(value)}" for name, value in sorted(settings.items())]
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")  # dotted keys are sections
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=str(config)))
-    return find_all(inputs, load_window_ledger(inputs))
+    return find_all(inputs, load_window_ledger(inputs), now_ms=T_END)
 
 
 def errors(scenario: Scenario, fired: Iterable[str]) -> dict[str, str]:

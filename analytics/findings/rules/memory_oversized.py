@@ -1,0 +1,40 @@
+"""A card with at least twice the memory that the work on it needs, where a smaller one would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.findings.memory import NEED_THRESHOLDS
+from analytics.findings.resize import resized
+from analytics.findings.works import WORK_THRESHOLDS, with_demand, works, worth_telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.findings.model import Context, Finding
+
+OVERSIZED = 2.0
+"""Memory of the card over the need: below it no card on the market is a step smaller."""
+
+
+class MemoryOversized:
+    """Work that needs half of its card's memory or less; one finding per holder, account, model and card that would do."""
+
+    name = "memory_oversized"
+    category = "right_size"
+    sentence = "needs half of the card's memory or less, and a smaller card would do"
+    thresholds: Mapping[str, str] = {
+        "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
+        "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        **NEED_THRESHOLDS,
+        **WORK_THRESHOLDS,
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        # out of memory there is nothing to spare: such work is nowhere near half of its card
+        large = worth_telling(works(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
+        if not large.is_empty():
+            yield from resized(context, self, with_demand(context, large), less_memory=True)

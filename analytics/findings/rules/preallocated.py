@@ -1,0 +1,153 @@
+"""Memory that was reserved in advance on a card that is idle for half of its time: what is needed is not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.findings.base import finding_of
+from analytics.findings.cache import CacheUse, cache_use
+from analytics.findings.confidence import known_holder
+from analytics.findings.looking import monitor_command
+from analytics.findings.memory import NEED_MARGIN, NEED_THRESHOLDS
+from analytics.findings.resize import demand_of
+from analytics.findings.runs import stretches_of
+from analytics.findings.smaller import shelf
+from analytics.findings.works import WORK_THRESHOLDS, runs_of, seen_long_enough, with_demand, works, worth_telling
+from fallow.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.smaller import Offer
+
+UTIL_MAX_PCT = 50.0
+"""Mean utilization. On a busier card the memory is beside the point: there is no time for anybody else."""
+
+
+class Preallocated:
+    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+
+    name = "preallocated"
+    category = "right_size"
+    sentence = "has its memory reserved in advance, so that what it needs is not known"
+    thresholds: Mapping[str, str] = {
+        "preallocated": NEED_THRESHOLDS["preallocated"],
+        "utilization": f"a mean above 0 and of at most {UTIL_MAX_PCT:g} % (on a busier card nobody else has room)",
+        "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell",
+        **WORK_THRESHOLDS,
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        calm = (pl.col("util_mean_pct") <= UTIL_MAX_PCT) & pl.col("preallocated").fill_null(value=False)
+        reserved = worth_telling(works(context).filter(calm))
+        if reserved.is_empty():
+            return
+        by = ("holder", "account", "model")
+        for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
+            yield self._finding(context, group)
+
+    def _finding(self, context: Context, group: pl.DataFrame) -> Finding:
+        runs = runs_of(context, group)
+        rows = stretches_of(context, runs)
+        holder, model = group["holder"][0], group["model"][0]
+        host = runs["host"][0]
+        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        use = cache_use(context, runs)
+        share = float(runs["mem_share"].top_k(1)[0])
+        offer = _lesser(context, group, use)
+        return finding_of(
+            context,
+            self,
+            rows,
+            subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
+            numbers=_numbers(group, runs, use, offer),
+            failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _unsure(use)],
+            next_command=_command(share, host, gpus, runs),
+            holder=holder,
+            notes=_notes(share, use, runs, offer),
+        )
+
+
+def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
+    """A smaller card that holds the need, where that is known."""
+    if use is None or use.need_bytes is None:
+        return None
+    row: dict[str, Any] = group.select(pl.col("util_pct", "sm_pct", "dram_pct").max()).row(0, named=True)
+    demand = demand_of(row | {"peak_bytes": use.need_bytes}, less_memory=True)
+    return None if demand is None else shelf(context).choose(group["model"][0], demand)
+
+
+def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None) -> dict[str, Number]:
+    numbers: dict[str, Number] = {
+        "holder_source": group["holder_source"][0],
+        "works": group.height,
+        "model": group["model"][0],
+        "mem_used_max_bytes": group["peak_bytes"].top_k(1)[0],
+        "reserved_share_of_card": runs["mem_share"].top_k(1)[0],
+        "mem_variation": runs.select(pl.col("variation").max()).item(),
+        "gpu_util_mean_pct": group["util_mean_pct"].top_k(1)[0],
+        "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
+        "weights_bytes": None if use is None else use.weights_bytes,
+        "mem_need_bytes": None if use is None else use.need_bytes,
+    }
+    if offer is not None:
+        numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
+    return numbers
+
+
+def _unsure(use: CacheUse | None) -> list[str]:
+    if use is None:
+        return ["the need is not known: no server says how much of its cache it uses"]
+    if use.need_bytes is None:
+        return [f"the need is not known: the name {use.model} does not say how large the weights are"]
+    return ["the weights are known from the model's name only"]
+
+
+def _framework(share: float) -> tuple[str, str]:
+    """Whose default the share is, and what turns it off."""
+    if share < 0.8:
+        return "JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    return "TensorFlow", "export TF_FORCE_GPU_ALLOW_GROWTH=true"
+
+
+def _serves(runs: pl.DataFrame) -> bool:
+    return bool(runs["reserving"].any())
+
+
+def _command(share: float, host: str, gpus: list[str], runs: pl.DataFrame) -> str:
+    """What makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs."""
+    if _serves(runs) or 0.88 <= share < 0.95:
+        return monitor_command(host, gpus)
+    return _framework(share)[1]
+
+
+def _notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer | None) -> list[str]:
+    if use is None:
+        if _serves(runs) or 0.88 <= share < 0.95:
+            return [
+                "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+            ]
+        framework, _ = _framework(share)
+        return [
+            f"{framework} takes so much by default; start it once with that variable set and read what it really needs"
+        ]
+    used = f"{use.used_max_ratio:.1%} of the KV cache at most was in use in {use.hours} hours"
+    if use.need_bytes is None or use.weights_bytes is None:
+        return [used]
+    width = f"{use.bytes_per_parameter:g} bytes a parameter" + (f" over {use.gpus} GPUs" if use.gpus > 1 else "")
+    rest = use.reserved_bytes - use.weights_bytes
+    share_needed = use.need_bytes / (use.reserved_bytes / share)
+    notes = [
+        f"{used}; need = (weights {format_bytes(use.weights_bytes)} ({width}) + {use.used_max_ratio:.1%} of the other "
+        f"{format_bytes(rest)}) x {NEED_MARGIN:g} = {format_bytes(use.need_bytes)}",
+        f"vLLM takes less with --gpu-memory-utilization {max(share_needed, 0.01):.2f}",
+    ]
+    if offer is not None:
+        notes.append(
+            f"{offer.model or offer.card.name} would hold that" + ("" if offer.model else "; this fleet has none")
+        )
+    return notes

@@ -1,0 +1,199 @@
+"""Who paid for what: used, held, reserved, free, unavailable and unknown time add up to what was paid, to the cent.
+
+In every table each state's cents add up to that state's total, and the states' totals to what was paid; see
+`analytics.money.cents` for how they are rounded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.summary import ratio
+from analytics.money.cents import nested
+from analytics.money.energy import Energy
+from analytics.money.pieces import UNNAMED, pieces_of
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from analytics.devices import Inventory
+    from analytics.ledger.build import Ledger
+    from analytics.money.costs import Costs
+    from analytics.money.owners import Owners
+
+USED = ("active", "low")
+ALLOCATED = ("active", "low", "held", "reserved")
+
+GROUPS = ("pool", "team", "organisation", "model", "host", "holder", "account", "day")
+"""What a table can have a row per."""
+
+_LEVELS = {
+    "host": ("pool", "host"),
+    "team": ("organisation", "team"),
+    "holder": ("organisation", "team", "holder"),
+    "account": ("organisation", "team", "account"),
+}
+"""The levels through which cents go down to a group, so that teams add up to their organisation, and so on."""
+
+_WHOLE_GPUS = ("pool", "host", "model", "day")
+"""Groups that hold a split GPU together with its MIG instances: its counter stands for all of them."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One row of a table: GPU time, whole cents and energy by state.
+
+    `name` is None where the row stands for what has none, in the words of `label`. `cents` are of the time that has a price;
+    `unpriced_ms` is the rest. Ranks begin with 1, the most GPU time and the most efficient; None for what has no name.
+    """
+
+    label: str
+    name: str | None
+    gpus: int
+    state_ms: Mapping[str, float]
+    state_cents: Mapping[str, int]
+    unpriced_ms: float
+    energy: Energy
+    rank_gpu_time: int | None = None
+    rank_efficiency: int | None = None
+
+    @property
+    def total_ms(self) -> float:
+        """All of its GPU time."""
+        return sum(self.state_ms.values())
+
+    @property
+    def paid_cents(self) -> int | None:
+        """What was paid for the time that has a price; None where none of it has."""
+        return None if self.unpriced_ms and self.unpriced_ms >= self.total_ms else sum(self.state_cents.values())
+
+    @property
+    def used_cents(self) -> int:
+        """What was paid for time in which kernels ran."""
+        return sum(self.state_cents[state] for state in USED)
+
+    @property
+    def efficiency(self) -> float | None:
+        """Used share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
+        used, allocated = (sum(self.state_ms[state] for state in states) for states in (USED, ALLOCATED))
+        share = ratio(used, allocated)
+        return None if share is None else min(max(share, 0.0), 1.0)
+
+    @property
+    def allocated_ms(self) -> float:
+        """GPU time that somebody held or claimed."""
+        return sum(self.state_ms[state] for state in ALLOCATED)
+
+
+class Accounts:
+    """The tables of one window."""
+
+    def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners) -> None:
+        """From a ledger that was clipped to the window."""
+        self._pieces = pieces_of(ledger.stretches, costs, inventory, owners)
+        self.currency = costs.currency
+
+    @cached_property
+    def total(self) -> Account:
+        """The whole window."""
+        rows = self._pieces.with_columns(all=pl.lit(""))
+        found = _accounts(rows, "all", nested(_amounts(rows, ("state",))), whole_gpus=True)
+        return found[0] if found else _empty()
+
+    @cached_property
+    def energy_by_state(self) -> Mapping[str, Energy]:
+        """The energy of each state."""
+        return _energies(self._pieces, "state", whole_gpus=False)
+
+    def by(self, group: str) -> tuple[Account, ...]:
+        """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""
+        levels = _LEVELS.get(group, (group,))
+        cents = nested(_amounts(self._pieces, ("state", *levels)))
+        found = _ranked(_accounts(self._pieces, group, cents, whole_gpus=group in _WHOLE_GPUS))
+        if group == "day":
+            return tuple(sorted(found, key=lambda row: row.label))
+        return tuple(sorted(found, key=lambda row: (-(row.paid_cents or 0), -row.total_ms, row.label)))
+
+
+def _amounts(pieces: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """Microcents by the keys, of the time that has a price."""
+    sums = pieces.filter(pl.col("amount").is_not_null()).group_by(keys).agg(pl.col("amount").sum())
+    return {tuple(row[:-1]): row[-1] for row in sums.sort(keys).iter_rows()}
+
+
+def _accounts(
+    pieces: pl.DataFrame, group: str, cents: Mapping[tuple[str, ...], int], *, whole_gpus: bool
+) -> list[Account]:
+    """One row per value of a column, given cents whose key begins with the state and ends with that value."""
+    state_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
+    state_cents: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
+    for label, state, gpu_ms in (
+        pieces.group_by(group, "state").agg(pl.col("gpu_ms").sum()).sort(group, "state").iter_rows()
+    ):
+        state_ms[label][state] = gpu_ms
+    for key, each in cents.items():
+        state_cents[key[-1] if len(key) > 1 else ""][key[0]] += each
+    unpriced = pl.col("gpu_ms").filter(pl.col("amount").is_null()).sum()
+    whole = pl.col("gpu").filter(~pl.col("instance")).n_unique()
+    gpus = (
+        pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()) if whole_gpus else pl.col("gpu").n_unique()
+    )
+    rest = pieces.group_by(group).agg(gpus=gpus, unpriced=unpriced)
+    energies = _energies(pieces, group, whole_gpus=whole_gpus)
+    return [
+        Account(
+            label=label,
+            name=None if label in UNNAMED else label,
+            gpus=gpu_count,
+            state_ms=state_ms[label],
+            state_cents=state_cents[label],
+            unpriced_ms=unpriced_ms,
+            energy=energies[label],
+        )
+        for label, gpu_count, unpriced_ms in rest.sort(group).iter_rows()
+    ]
+
+
+def _energies(pieces: pl.DataFrame, group: str, *, whole_gpus: bool) -> dict[str, Energy]:
+    """Energy by a column.
+
+    The counter of a GPU that is split says nothing of its instances: where the group has the whole GPU, its counter stands
+    for all of them, else their time counts as time without a known energy.
+    """
+    rows = pieces.filter(~pl.col("instance")) if whole_gpus else pieces
+    known, total = ("energy_ms", "span_ms") if whole_gpus else ("energy_known_ms", "gpu_ms")
+    sums = rows.group_by(group).agg(pl.col("energy_mj").sum(), pl.col(known).sum(), pl.col(total).sum())
+    found = {label: Energy(*map(float, numbers)) for label, *numbers in sums.iter_rows()}
+    return {label: found.get(label, Energy(0.0, 0.0, 0.0)) for label in pieces[group].unique()}
+
+
+def _ranked(rows: Sequence[Account]) -> list[Account]:
+    """The rows with the ranks of those that have a name and were given GPUs; equal ones share a rank."""
+    named = [row for row in rows if row.name is not None and row.allocated_ms > 0]
+    by_time = _places(row.allocated_ms for row in named)
+    by_efficiency = _places(row.efficiency or 0.0 for row in named)
+    ranks = {row.label: (by_time[row.allocated_ms], by_efficiency[row.efficiency or 0.0]) for row in named}
+    return [
+        replace(row, rank_gpu_time=ranks[row.label][0], rank_efficiency=ranks[row.label][1])
+        if row.label in ranks
+        else row
+        for row in rows
+    ]
+
+
+def _places(values: Iterable[float]) -> dict[float, int]:
+    """The rank of each value, the largest first."""
+    found: dict[float, int] = {}
+    for place, value in enumerate(sorted(values, reverse=True), start=1):
+        found.setdefault(value, place)
+    return found
+
+
+def _empty() -> Account:
+    return Account("", None, 0, dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0), 0.0, Energy(0.0, 0.0, 0.0))

@@ -1,0 +1,373 @@
+"""Jobs of Slurm from the text of sacct: what becomes of each line, and importing again."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.claims.hostlist import expand
+from analytics.claims.tres import duration_ms, gpu_count
+from fallow import parquet, schema
+from fallow.lake import LakeFile
+from tests.claims.conftest import stored
+from tests.ledger.rows import claim, device, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.claims.conftest import Outcome
+
+Run = "Callable[..., Outcome]"
+File = "Callable[..., Path]"
+
+HEAD = (
+    "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NodeList|NNodes|"
+    "AllocTRES|ReqTRES|JobName"
+)
+# as a Slurm 22.05 printed it: an array, a job without GPUs, one that waits, a name that holds the separator
+PRINTED = f"""{HEAD}
+1|1|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:47|3|60|vm|1|billing=1,cpu=1,gres/gpu=2,node=1|billing=1,cpu=1,gres/gpu=2,mem=2000M,node=1|done|one
+2|2|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|run
+4|4|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:48|2026-11-21T04:33:49|1|60|vm|1|billing=1,cpu=1,node=1|billing=1,cpu=1,mem=2000M,node=1|nogpu
+5|5|root|ml|p|normal|PENDING|2026-11-21T04:33:43|2026-11-21T04:33:43|Unknown|Unknown|0|Partition_Limit|None assigned|1||billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1|pend
+6|3_1|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|arr
+"""
+AT = 1_795_235_624_000  # 04:33:44
+
+
+def sacct(*jobs: str, head: str = "JobIDRaw|Start|End|NodeList|AllocTRES") -> str:
+    return "\n".join([head, *jobs]) + "\n"
+
+
+def test_what_slurm_prints_becomes_claims(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    done = claims("import", "slurm", file(PRINTED))
+    assert done.counts == (3, 0, 0)
+    assert done.dropped == {"never started": 1, "no GPU": 1}
+    assert (done.json["running"], done.json["as_of"], done.json["timezone"]) == (
+        2,
+        "2026-11-21T04:33:49Z",
+        "UTC (assumed)",
+    )
+    shared = {
+        "host": "vm", "scheduler": "slurm", "user": "root", "account": "ml", "partition": "p", "qos": "normal",
+        "submitted": AT - 1000, "time": AT,
+    }  # fmt: skip
+    assert stored(lake) == [
+        shared | {"claim_id": "1", "end": AT + 3000, "gpu_count": 2, "host_gpu_count": 2, "name": "done|one",
+                  "state": "COMPLETED", "planned_end": AT + 3_600_000},
+        shared | {"claim_id": "2", "gpu_count": 1, "host_gpu_count": 1, "name": "run", "state": "RUNNING",
+                  "planned_end": AT + 1_800_000},
+        shared | {"claim_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
+                  "planned_end": AT + 1_800_000},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "kept"),
+    [
+        ("7.batch|100000000|100000060|n1|gres/gpu=1", {}),
+        ("7.0|100000000|100000060|n1|gres/gpu=1", {}),
+        ("7|Unknown|100000060|None assigned|gres/gpu=1", {}),
+        ("7|None|None|None assigned|", {}),
+        ("7|100000000|100000000|n1|gres/gpu=1", {}),
+        ("7|100000000|100000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5", {}),
+        ("7|100000000|100000060|n1|gres/gpu:h100=8", {"n1": 8}),
+        ("7|100000000|100000060|n1|gres/gpu:h100=8,gres/gpu=8", {"n1": 8}),
+        ("7|100000000|100000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3", {"n1": 3}),
+        ("7|100000000|100000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1", {"n1": 3}),
+        ("7|100000000|100000060|gn[001-003,7]|gres/gpu=8", dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2)),
+        ("7|100000000|100000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
+    ],
+)
+def test_each_kind_of_line(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, job: str, kept: dict[str, int | None]
+) -> None:
+    assert claims("import", "slurm", file(sacct(job))).code == 0
+    found = stored(lake) if kept else []
+    assert {row["host"]: row.get("host_gpu_count") for row in found} == kept
+    assert not kept or {row["time"] for row in found} == {100_000_000_000}
+    assert bool(lake.all_files("claim")) == bool(kept)
+
+
+def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    text = (
+        "End|JobID|Comment|Timelimit|NodeList|ReqTRES|Start|State|\n"
+        "2026-11-20T11:00:00|12_4|x|1-02:00:00|n1|gres/gpu=1|2026-11-20T10:00:00|CANCELLED by 1000|\n"
+        "2026-11-20T11:00:00|12_4.batch|x||n1|gres/gpu=1|2026-11-20T10:00:00|CANCELLED|\n"
+        "2026-11-20T11:00:00|13+0|x|UNLIMITED|n1|gres/gpu=1|2026-11-20T10:00:00|TIMEOUT|\n"
+    )
+    done = claims("import", "slurm", file(text))
+    assert done.dropped == {"step of a job": 1}
+    assert "JobIDRaw" in done.json["files"][0]["notes"][0]
+    one, other = stored(lake)
+    assert (one["claim_id"], one["state"], one["planned_end"] - one["time"]) == ("12_4", "CANCELLED", 26 * 3_600_000)
+    assert (other["claim_id"], other["state"], other.get("planned_end")) == ("13+0", "TIMEOUT", None)
+
+
+def test_a_name_with_a_line_end_where_it_stands_last(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    head = "JobIDRaw|Start|End|NodeList|AllocTRES|JobName"
+    jobs = ("7|100000000|100000060|n1|gres/gpu=1|two", "lines", "8|100000000|100000060|n1|gres/gpu=1|one")
+    claims("import", "slurm", file(sacct(*jobs, head=head)))
+    assert [row["name"] for row in stored(lake)] == ["two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "job", "seconds"),
+    [
+        ("UTC", "7|2026-11-20T10:00:00|2026-11-20T11:00:00|3600", (0, 3600)),
+        ("Europe/Paris", "7|2026-11-20T11:00:00|2026-11-20T12:00:00|3600", (0, 3600)),
+        ("Europe/Paris", "7|2026-11-20T11:00:00+0100|2026-11-20T10:30:00Z|1800", (0, 1800)),
+        # summer time ends on 2026-10-25 at 01:00 UTC: 02:00 to 03:00 in Paris is there twice
+        (
+            "Europe/Paris",
+            "7|2026-10-25T01:00:00|2026-10-25T04:00:00|14400",
+            (-2_286_000 + 18_000 - 14_400 + 10_800 - 10_800, None),
+        ),
+    ],
+)
+def test_times_are_the_clusters(
+    claims: Callable[..., Outcome],
+    file: Callable[..., Path],
+    lake: Lake,
+    zone: str,
+    job: str,
+    seconds: tuple[int, int | None],
+) -> None:
+    head = "JobIDRaw|Start|End|ElapsedRaw|NodeList|AllocTRES"
+    claims("import", "slurm", file(sacct(f"{job}|n1|gres/gpu=1", head=head)), "--time-zone", zone)
+    (row,) = stored(lake)
+    ten = 1_795_168_800_000  # 2026-11-20 10:00 UTC
+    if seconds[1] is None:
+        assert row["end"] - row["time"] == 14_400_000
+    else:
+        assert ((row["time"] - ten) // 1000, (row["end"] - ten) // 1000) == seconds
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "elapsed", "minutes"),
+    [
+        ("02:10", "02:50", "2400", (10, 50)),
+        ("02:10", "02:50", "6000", (10, 110)),
+        ("02:50", "02:10", "", (50, 70)),
+        ("02:10", "02:50", "", (10, 50)),
+        ("02:30", "03:30", "3600", (90, 150)),
+        ("02:30", "03:30", "7200", (30, 150)),
+        ("01:30", "02:30", "7200", (-30, 90)),
+    ],
+)
+def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
+    claims: Callable[..., Outcome],
+    file: Callable[..., Path],
+    lake: Lake,
+    start: str,
+    end: str,
+    elapsed: str,
+    minutes: tuple[int, int],
+) -> None:
+    midnight = 1_792_886_400_000  # 2026-10-25 00:00 UTC is 02:00 in Paris
+    job = f"7|2026-10-25T{start}:00|2026-10-25T{end}:00|{elapsed}|n1|gres/gpu=1"
+    head = "JobIDRaw|Start|End|ElapsedRaw|NodeList|AllocTRES"
+    done = claims("import", "slurm", file(sacct(job, head=head)), "--time-zone", "Europe/Paris")
+    assert "in the hour that Europe/Paris repeats" in done.json["files"][0]["notes"][0]
+    (row,) = stored(lake)
+    assert ((row["time"] - midnight) // 60_000, (row["end"] - midnight) // 60_000) == minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("squeue\nno such thing\n", "does not begin with the header line"),
+        ("JobID|Start|End|NodeList\n", "lacks the column AllocTRES"),
+        ("JobIDRaw|JobIDRaw|Start|End|NodeList|AllocTRES\n", "names a column twice"),
+        (sacct("7|1|2"), "line 2: 3 fields where the header names 5"),
+        (sacct("7|yesterday|Unknown|n1|gres/gpu=1"), "Start is no time, or one that UTC skips: line 2 ('yesterday')"),
+        (sacct("7|100000000|soon|n1|gres/gpu=1"), "End is no time"),
+        (sacct("7|100000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' counts nothing"),
+        (sacct("7|100000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is no list of hosts"),
+        (sacct("7|100000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is no range of numbers"),
+        (sacct("7|100000000|Unknown|None assigned|gres/gpu=1"), "line 2: the job has GPUs and no node"),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_nothing_is_written(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, text: str, said: str
+) -> None:
+    good = file(sacct("7|100000000|Unknown|n1|gres/gpu=1"), "good.txt")
+    done = claims("import", "slurm", good, file(text))
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert "claims.txt" in done.err
+    assert "; " in done.err  # the remedy
+    assert not lake.store.exists()
+
+
+def test_a_time_that_the_zone_skips_is_refused(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+    done = claims("import", "slurm", file(sacct("7|2026-03-29T02:30:00|Unknown|n1|gres/gpu=1")), "--tz", "Europe/Paris")
+    assert (done.code, "skips: line 2" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["import", "slurm"], "there is nothing to read"),
+        (["import", "slurm", "x", "--live"], "either files or --live"),
+        (["import", "slurm", "x", "--since", "7d"], "--since and --sacct are for --live"),
+        (["import", "slurm", "--live", "--time-zone", "UTC"], "no meaning with --live"),
+        (["import", "slurm", "x", "--time-zone", "Mars"], "no time zone 'Mars'"),
+    ],
+)
+def test_wrong_use(claims: Callable[..., Outcome], arguments: list[str], said: str) -> None:
+    done = claims(*arguments)
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_gzip_and_several_files_that_overlap(
+    claims: Callable[..., Outcome], file: Callable[..., Path], tmp_path: Path, lake: Lake
+) -> None:
+    older = file(sacct("7|100000000|Unknown|n1|gres/gpu=1", "8|100000000|Unknown|n1|gres/gpu=1"), "older.txt")
+    newer = tmp_path / "newer.txt.gz"
+    newer.write_bytes(gzip.compress(sacct("8|100000000|100000060|n1|gres/gpu=1").encode()))
+    for order in ((older, newer), (newer, older)):
+        assert claims("import", "slurm", *order).code == 0
+        assert [row.get("end") for row in stored(lake)] == [None, 100_000_060_000]
+
+
+def test_importing_again_replaces_and_never_doubles(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    head = "JobIDRaw|Start|End|State|QOS|NodeList|AllocTRES"
+    running = file(sacct("7|100000000|Unknown|RUNNING|high|n[1-2]|gres/gpu=2", head=head), "a")
+    over = file(
+        sacct(
+            "7|100000000|100000060|FAILED||n[1-2]|gres/gpu=2", "9|100003600|Unknown|RUNNING||n1|gres/gpu=1", head=head
+        ),
+        "b",
+    )
+    assert claims("import", "slurm", running).counts == (2, 0, 0)
+    assert claims("import", "slurm", running).counts == (0, 2, 0)
+    assert claims("import", "slurm", over).counts == (1, 0, 2)
+    before = [file.key for file in lake.all_files("claim")]
+    assert claims("import", "slurm", over).counts == (0, 3, 0)
+    assert claims("import", "slurm", running).counts == (0, 2, 0)  # an older export knows nothing better
+    assert [file.key for file in lake.all_files("claim")] == before
+    assert [(row["host"], row["state"], row["qos"], row["end"]) for row in stored(lake)[:2]] == [
+        ("n1", "FAILED", "high", 100_000_060_000), ("n2", "FAILED", "high", 100_000_060_000),
+    ]  # fmt: skip
+
+
+def test_claims_of_an_agent_in_the_same_folder_stay(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    row = claim("GPU-a", 0, None, None, "ml/pod") | {"scheduler": "kubernetes", "time": 100_000_000_000}
+    data = parquet.encode(schema.CLAIM, parquet.table_from_rows(schema.CLAIM, [row]))
+    lake.put(LakeFile("claim", "1973-03-03", "n1", 10**15 + 5, 10**15 + 5), data)
+    for last in ("Unknown", "100000060"):
+        claims("import", "slurm", file(sacct(f"7|100000000|{last}|n1|gres/gpu=1", "8|100000500|Unknown|n1|gres/gpu=1")))
+        assert [each["claim_id"] for each in stored(lake)] == ["7", "8", "ml/pod"]
+    assert len(lake.all_files("claim")) == 2
+
+
+def test_a_crash_between_the_new_file_and_the_end_of_the_old_one_doubles_nothing(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|gres/gpu=1")))
+    (old,) = lake.files("claim")
+    kept = parquet.encode(schema.CLAIM, parquet.read([old], schema.CLAIM).drop_columns(["host"]))
+    claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|gres/gpu=1", "8|100000500|Unknown|n1|gres/gpu=1")))
+    lake.put(LakeFile("claim", old.date, old.host, old.first_seq, old.last_seq), kept)
+    assert [row["claim_id"] for row in stored(lake)] == ["7", "8"]
+
+
+def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "slurm", file(sacct("7|100000000|Unknown|n2|gres/gpu=1")))
+    (there,) = lake.files("claim")
+    lake.put(there, b"PAR1 no longer")
+    done = claims("import", "slurm", file(sacct("7|100000000|Unknown|n[1-2]|gres/gpu=2")))
+    assert (done.code, "is not a whole Parquet file" in done.err) == (1, True)
+    assert [each.host for each in lake.all_files("claim")] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "suffix", "named"),
+    [
+        (["gn1.cluster.example"], "", "gn1.cluster.example"),
+        (["GN1"], "", "GN1"),
+        (["gn1", "gn1.cluster.example"], "", "gn1"),
+        (["gn1.a.example", "gn1.b.example"], "", "gn1"),  # nobody can tell which
+        (["gn1.a.example", "gn1.b.example"], ".b.example", "gn1.b.example"),
+        ([], "", "gn1"),
+    ],
+)
+def test_nodes_are_the_lakes_hosts(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, hosts: list[str], suffix: str, named: str
+) -> None:
+    for number, host in enumerate(hosts):
+        write(lake, schema.DEVICE, [device(f"GPU-{number}")], host)
+    flag = [f"--host-suffix={suffix}"] if suffix else []
+    claims("import", "slurm", file(sacct("7|100000000|Unknown|gn1|gres/gpu=1")), *flag)
+    assert [row["host"] for row in stored(lake)] == [named]
+
+
+def test_a_cluster_that_does_not_account_for_gpus_is_told_how(
+    claims: Callable[..., Outcome], file: Callable[..., Path]
+) -> None:
+    done = claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|cpu=4")), as_json=False)
+    assert (done.code, "AccountingStorageTRES" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", ("a",)),
+        ("a,b", ("a", "b")),
+        ("gn[001-003,007],x1", ("gn001", "gn002", "gn003", "gn007", "x1")),
+        ("r[1-2]n[08-09]", ("r1n08", "r1n09", "r2n08", "r2n09")),
+        ("n[9-11].example", ("n9.example", "n10.example", "n11.example")),
+        ("a,a", ("a",)),
+    ],
+)
+def test_host_lists(text: str, hosts: tuple[str, ...]) -> None:
+    assert expand(text) == hosts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,", "[", "a[1-2", "a]1[", "a[x-y]", "a[1-99999999]", "a[1-60000]b[1-60000]", "a[]"]
+)
+def test_what_is_no_host_list(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no|names more than"):
+        expand(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:30:00", 1800),
+        ("1-00:00:00", 86_400),
+        ("2-12:30:15", 217_815),
+        ("05:00", 300),
+        ("UNLIMITED", None),
+        ("", None),
+        ("60", None),
+    ],
+)
+def test_time_limits(text: str, seconds: int | None) -> None:
+    assert duration_ms(text) == (None if seconds is None else seconds * 1000)
+
+
+def test_gpus_in_tres_strings() -> None:
+    found: list[Any] = [
+        gpu_count(text) for text in ("", "gres/gpu=0", "gres/gpu:a=2,gres/gpu:b=1", "cpu=1,gres/gpu:a=2,gres/gpu=2")
+    ]
+    assert found == [None, None, 3, 2]
