@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.frames import arrow, read_frame, typed
-from analytics.ledger.keep import FLEET, digest
+from analytics.ledger.keep import digest
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from fallow.lake import LakeFile
+from fallow.lake import ALL_HOSTS, LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def read_small(lake: Lake, table: schema.Table, columns: Sequence[str]) -> pl.Da
         rows = typed(read_frame(days[date], table), of_all)
         with contextlib.suppress(LakeError):  # it is a convenience: the next reader opens the small files again
             facts = {"sources": _sources(days[date])}
-            lake.put(LakeFile(of_all.name, date, FLEET, 0, 0), parquet.encode(of_all, arrow(rows, of_all), facts))
+            lake.put(LakeFile(of_all.name, date, ALL_HOSTS, 0, 0), parquet.encode(of_all, arrow(rows, of_all), facts))
         parts.append(rows.select(names))
     return pl.concat(parts, how="vertical_relaxed")
 

@@ -104,7 +104,11 @@ class DemoFolder:
         if not self.lake.store.exists():
             return
         strangers = {
-            file.host for table in TABLES for file in self.lake.all_files(table.name) if file.host not in made.hosts
+            file.host
+            for table in TABLES
+            if not table.derived  # made from the others
+            for file in self.lake.all_files(table.name)
+            if file.host not in made.hosts
         }
         if strangers:
             raise FallowError(

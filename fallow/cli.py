@@ -58,6 +58,8 @@ COMMANDS: tuple[Command, ...] = (
             "fallow claims import slurm jobs.txt --lake /srv/lake", "analytics.claims.command", "analytics"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.ledger.command", "analytics"),
+    Command("prices", "list what a GPU-hour costs, and where each price is from",
+            "fallow prices --lake /srv/lake", "analytics.money.command", "analytics"),
     Command("findings", "list GPUs that can be taken back, with evidence",
             "fallow findings --lake /srv/lake --json", "analytics.findings.command", "analytics"),
     Command("report", "write the waste report",

@@ -153,12 +153,17 @@ SETTINGS: tuple[Setting, ...] = (
             "a whole week, so that a weekend alone never looks like a surplus"),
     Setting("ledger", "workers", _count_or_auto, "auto", "processes that build the ledger; auto: one per CPU, 1: in this process",
             "host-days are independent of one another"),
-    Setting("money", "currency", _text, "USD", "currency that every sum is in"),
-    Setting("money", "prices", _text, "", "CSV file with the site's own prices; empty: the built-in catalog of public list prices"),
+    Setting("money", "currency", _text, "USD", "currency that every sum is in; prices in others need an exchange rate in the price table",
+            "that of the built-in catalog"),
+    Setting("money", "prices", _text, "", "CSV file with the site's own prices; empty: the built-in catalog of public list prices",
+            "list prices say what a cloud asks on demand, not what a site pays: see docs/money.md"),
     Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
-    Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency"),
-    Setting("money", "pue", _positive, "1.5", "power usage effectiveness: what the site draws over what its machines draw"),
-    Setting("money", "grid_kg_per_kwh", _not_negative, "0.4", "carbon dioxide per kilowatt-hour of the grid, in kg"),
+    Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency",
+            "between what industry (8.72 cents) and commerce (12.82 cents) paid in the US East North Central division in April 2025 (EIA)"),
+    Setting("money", "pue", _positive, "1.54", "power usage effectiveness: what the site draws over what its machines draw",
+            "mean of the Uptime Institute's Global Data Center Survey 2025"),
+    Setting("money", "grid_kg_per_kwh", _not_negative, "0.445", "carbon dioxide per kilowatt-hour of the grid, in kg",
+            "the world's mean in 2024 (IEA, Electricity 2025); yours may be a tenth or twice of it"),
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The lake's layout: where each file goes, what its name says and which files a reader sees.
 
-`<lake>/<table>/date=YYYY-MM-DD/host=H/<first seq>-<last seq>.parquet`. The writer owns its host's sequence numbers, so
+`<lake>/<table>/date=YYYY-MM-DD/host=H/<first seq>-<last seq>.parquet`; a derived table's day is one file over all hosts,
+`<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`, whose rows name their host. The writer owns its host's sequence numbers, so
 publishing a stretch twice lands on the same name. A file whose range lies inside another file's range of the same
 table, date and host is hidden: that is how a wider file replaces narrower ones without a rename.
 """
@@ -12,13 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from fallow import schema
 from fallow.errors import EmptyLakeError, LakeError
 from fallow.stores import Store, Stored, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_KEY = re.compile(r"(\w+)/date=(\d{4}-\d{2}-\d{2})/host=([^/]+)/(\d+)-(\d+)\.parquet")
+_KEY = re.compile(r"(\w+)/date=(\d{4}-\d{2}-\d{2})/(?:host=([^/]+)/)?(\d+)-(\d+)\.parquet")
+
+ALL_HOSTS = ""
+"""The host of a file over all hosts."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,9 +42,8 @@ class LakeFile:
     @property
     def key(self) -> str:
         """The path below the lake's root."""
-        return (
-            f"{self.table}/date={self.date}/host={quote(self.host, safe='')}/{self.first_seq}-{self.last_seq}.parquet"
-        )
+        host = f"host={quote(self.host, safe='')}/" if self.host != ALL_HOSTS else ""
+        return f"{self.table}/date={self.date}/{host}{self.first_seq}-{self.last_seq}.parquet"
 
     def covers(self, other: LakeFile) -> bool:
         """Whether the other file's range lies inside this one's, in the same table, date and host."""
@@ -92,7 +96,7 @@ class Lake:
             match = _KEY.fullmatch(stored.key)
             if match is None:
                 continue
-            host = unquote(match[3])
+            host = ALL_HOSTS if match[3] is None else unquote(match[3])
             if (wanted_hosts is None or host in wanted_hosts) and (wanted_dates is None or match[2] in wanted_dates):
                 url = self.store.url(stored.key)
                 found.append(
@@ -126,7 +130,7 @@ class Lake:
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
         """Publishes one file atomically and returns it with its address; the same name again replaces it."""
-        if not file.host:
+        if file.host == ALL_HOSTS and not schema.table(file.table).derived:
             raise LakeError(f"{file.table} rows of {file.date} name no host", "give --host")
         self.store.put(file.key, data)
         return LakeFile(

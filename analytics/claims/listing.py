@@ -71,12 +71,18 @@ def claims_in(claims: pl.DataFrame, window: Window) -> list[ListedClaim]:
     unplaced = pl.when("uncounted").then(pl.col("gpu_count") - pl.col("named")).otherwise("counted")
     table = grouped.with_columns(
         gpus=gpus,
-        gpu_hours=gpus * lasted.clip(0) / HOUR_MS,
+        gpu_ms=gpus * lasted.clip(0),
         end=pl.when(pl.col("end") < FOREVER_MS).then("end"),
         unplaced_gpus=unplaced,
     )
-    ordered = table.rename({"host": "hosts"}).select(COLUMNS).sort("start", "claim_id", "scheduler", nulls_last=True)
-    return [ListedClaim(**{**row, "hosts": tuple(row["hosts"])}) for row in ordered.iter_rows(named=True)]
+    ordered = table.sort("start", "claim_id", "scheduler", nulls_last=True)
+    return [_listed(row) for row in ordered.iter_rows(named=True)]
+
+
+def _listed(row: dict[str, Any]) -> ListedClaim:
+    spent_ms = row["gpu_ms"]
+    known: dict[str, Any] = {"hosts": tuple(row["host"]), "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS}
+    return ListedClaim(**{name: row.get(name) for name in COLUMNS} | known)
 
 
 def values(claim: ListedClaim) -> list[Any]:

@@ -73,11 +73,13 @@ def _write_day(
     seen = visible(list(there))
     old = conform(read_frame(seen, CLAIM))
     merged = merge(old, new)
+    told = merged.join(_on_known_gpus(old, new), on=_KEY, how="semi", nulls_equal=True)
     same = merged.join(old, on=CLAIM.names, how="semi", nulls_equal=True).height
+    already = told.join(old, on=CLAIM.names, how="semi", nulls_equal=True).height
     fresh = merged.join(old, on=_KEY, how="anti", nulls_equal=True).height
     replaced = merged.height - fresh - same
     if not (fresh or replaced or len(seen) > 1 or merged.height != old.height):
-        return Published("claim", 0, new.height, 0, 0)
+        return Published("claim", 0, already, 0, 0)
     first = min([merged["time"].min(), *(file.first_seq for file in seen)])  # type: ignore[type-var]  # integers
     last = max([merged["time"].max(), *(file.last_seq for file in seen)])  # type: ignore[type-var]
     facts = {"fallow_source": "claims"} | ({} if as_of_ms is None else {AS_OF: str(as_of_ms)})
@@ -88,7 +90,7 @@ def _write_day(
     for file in there:
         if file.last_seq < LATEST_MS and file.key != written.key and written.covers(file):
             lake.delete(file)
-    return Published("claim", fresh, new.height - fresh - replaced, replaced, 1)
+    return Published("claim", fresh, already, replaced, 1)
 
 
 def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:

@@ -106,7 +106,7 @@ def _require(inputs: Inputs, ids: Iterable[str], actions: Mapping[str, object]) 
     known = [finding.finding_id for finding in (*found.findings, *found.gone)]
     for each in wanted:
         if each not in known:
-            near = get_close_matches(each, [*known, *actions], n=3, cutoff=0.5)
+            near = get_close_matches(each, dict.fromkeys((*known, *actions)), n=3, cutoff=0.5)
             hint = f"near it: {', '.join(near)}" if near else "`fallow findings` lists the ids"
             raise FallowError(
                 f"there is no finding {plain(each)} in this window",

@@ -48,8 +48,9 @@ def memory(context: Context) -> pl.DataFrame:
 
     `hours` (whole hours that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
     `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the
-    card), `reserving` (an inference server that reserves its cache), `preallocated` (null: cannot be told) and `need_bytes`
-    (null where it is reserved or may be).
+    card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default;
+    null: the run is too short to tell), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
+    reserved or may be).
     """
     found = (
         runs(context)
@@ -63,9 +64,10 @@ def memory(context: Context) -> pl.DataFrame:
     found = found.join(_reserving(context), on=("host", "gpu"), how="left").with_columns(
         pl.col("reserving").fill_null(value=False)
     )
-    flagged = found.with_columns(preallocated=_preallocated())
+    found = found.with_columns(by_default=_by_default())
+    found = found.with_columns(preallocated=pl.col("reserving") | pl.col("by_default"))
     need = (pl.col("q98_bytes") * NEED_MARGIN).ceil().cast(pl.Int64)
-    return flagged.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
+    return found.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
 
 
 def _taken(context: Context) -> pl.DataFrame:
@@ -94,10 +96,9 @@ def _reserving(context: Context) -> pl.DataFrame:
     return found.unique().with_columns(reserving=True)
 
 
-def _preallocated() -> pl.Expr:
+def _by_default() -> pl.Expr:
     """True, false, or null where the memory is of a size that a framework may have reserved and the run too short to tell."""
     shares = pl.lit(value=False)
     for low, high in RESERVED_SHARES:
         shares |= pl.col("mem_share").is_between(low, high)
-    flat = pl.col("variation") < FLAT_BELOW
-    return pl.when(pl.col("reserving")).then(True).otherwise(shares & flat)  # noqa: FBT003  # Polars' own way to say it
+    return shares & (pl.col("variation") < FLAT_BELOW)

@@ -35,6 +35,8 @@ TOGETHER_MS = MINUTE_MS
 """GPUs that one holder left and took up again within so long of each other are one decision, not several."""
 
 _BLIND = ("unknown", "unavailable")
+_UNNAMED = "\0"
+"""Before the UUID that stands for a holder without a name, lest somebody be called so."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     since_ms = until_ms - HISTORY_MS
     held = (
         stretches.filter((pl.col("state") == "held") & (pl.col("stretch_end") > since_ms))
-        .with_columns(whom=pl.coalesce("holder", "gpu"))
+        .with_columns(whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")))
         .group_by("host", "gpu", "stretch_start", "whom")
         .agg(time=pl.col("time").min(), end=pl.col("end").max())
     )
@@ -173,13 +175,13 @@ def _decisions(spells: pl.DataFrame) -> pl.DataFrame:
 def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> list[str]:
     """Failure to be likely to last: the lower end of the 90 % interval of S is below 0.5, or nothing is known of it."""
     known = persistence(context)
-    outlook, pooled = known.outlook(holder or gpu, so_far_ms)
+    outlook, pooled = known.outlook(_UNNAMED + gpu if holder is None else holder, so_far_ms)
     if outlook is None:
         spells = count(len(known.fleet.length_ms), "idle spell")
         return [f"{spells} of the whole fleet seen to begin: how long one lasts is not known, {SPELLS_MIN} are wanted"]
     if outlook.low >= LIKELY_MIN:
         return []
-    whose = "of the whole fleet" if pooled else f"of {plain(holder)}'s" if holder else "of this GPU's"
+    whose = "of the whole fleet" if pooled else "of this GPU's" if holder is None else f"of {plain(holder)}'s"
     return [in_words(outlook, whose)]
 
 

@@ -19,6 +19,9 @@ from analytics.money.cards import card
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from analytics.findings.model import Context
 
 RUN = ("host", "gpu", "holder", "account", "job")
@@ -122,18 +125,18 @@ def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.
     From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
     point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
     """
-    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("host", "gpu", "time", "run")
-    if hours.is_empty():
-        return found.with_columns(util_pct=pl.lit(None, pl.Float64), sm_pct=pl.lit(None, pl.Float64))
-    with_run = context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))
-    columns = {"util_pct": "gpu_util_ms", "sm_pct": "sm_active_ms"}
-    for name, column in columns.items():
-        found = found.join(_percentiles(with_run, column, name, share), on="run", how="left")
+    for name, column in (("util_pct", "gpu_util_ms"), ("sm_pct", "sm_active_ms")):
+        values = {run: percentile(bins, share) for run, bins in busy_histograms(context, found, column).items()}
+        above = [None if value is None else min(value + (value > 0), 100.0) for value in values.values()]
+        frame = pl.DataFrame({"run": list(values), name: above}, schema={"run": pl.UInt32, name: pl.Float64})
+        found = found.join(frame, on="run", how="left")
     return found
 
 
-def _percentiles(hours: pl.DataFrame, column: str, name: str, share: float) -> pl.DataFrame:
-    sums = histogram_sums(hours, column, by="run")
-    values = {int(run): percentile(bins, share) for run, bins in sums.items()}
-    above = [None if value is None else min(value + (value > 0), 100.0) for value in values.values()]
-    return pl.DataFrame({"run": list(values), name: above}, schema={"run": pl.UInt32, name: pl.Float64})
+def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[int, NDArray[np.int64]]:
+    """Milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, by run, over its whole hours."""
+    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("host", "gpu", "time", "run")
+    if hours.is_empty():
+        return {}
+    with_run = context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))
+    return {int(run): bins for run, bins in histogram_sums(with_run, column, by="run").items()}

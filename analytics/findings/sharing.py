@@ -93,8 +93,11 @@ def together(members: tuple[Candidate, ...], card_bytes: int) -> Group | None:
 
 
 def _independent_pct(histograms: Sequence[NDArray[np.int64]]) -> float:
-    """What the sum of independent values stays within for BUSY_SHARE of the time: the convolution of their shares of time."""
+    """What the sum of independent values stays within for BUSY_SHARE of the time: the convolution of their shares of time.
+
+    Percents in histograms are rounded down, so that the sum is up to one point too low for each.
+    """
     shares = np.ones(1)
     for histogram in histograms:
         shares = np.convolve(shares, histogram / histogram.sum())
-    return float(np.searchsorted(np.cumsum(shares), BUSY_SHARE - 1e-9))
+    return float(np.searchsorted(np.cumsum(shares), BUSY_SHARE - 1e-9) + len(histograms))

@@ -11,12 +11,14 @@ from analytics.money.cards import Card, card, cards
 from analytics.money.catalog import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from analytics.findings.model import Context
 
 BFLOAT16_SINCE = 2020
 """The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
+WORTH_MOVING = 0.2
+"""A card is cheaper if it saves at least this share of the price: for less nobody moves."""
 _NOT_FOR_SERVERS = ("GeForce", "TITAN", "Quadro", "RTX")
 """Cards that nobody buys for a server; they are recommended only where the fleet has them."""
 
@@ -90,14 +92,16 @@ def shelf(context: Context) -> Shelf:
         offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
         fleet[device.model] = replace(offer, gpus=before.gpus + 1)
     servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
-    return Shelf(fleet, tuple(_listed(each, context.costs.currency) for each in servers))
+    return Shelf(fleet, tuple(_listed(servers, context.costs.currency)))
 
 
-def _listed(each: Card, currency: str) -> Offer:
-    price = listed(each.name)
-    if price is None or price.currency != currency:
-        return Offer(each)
-    return Offer(each, hourly=float(price.hourly), origin="catalog")
+def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
+    """The cards that somebody lists a price for: what nobody rents out is nothing to move to."""
+    for each in those:
+        price = listed(each.name)
+        if price is not None:
+            hourly = float(price.hourly) if price.currency == currency else None
+            yield Offer(each, hourly=hourly, origin="catalog")
 
 
 def slowdown(present: Card, other: Card) -> float | None:
@@ -119,10 +123,10 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
 
 
 def _no_dearer(offer: Offer, present: Offer) -> bool:
-    """Whether it costs less; where that cannot be said, whether it has no more of anything."""
+    """Whether it costs clearly less; where that cannot be said, whether it has no more of anything."""
     saving = offer.saving_per_hour(present)
     if saving is not None:
-        return saving > 0
+        return saving >= WORTH_MOVING * (present.hourly or 0.0)
     return (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
 
 

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 QUIET_MS = DAY_MS
 ANSWERED_MIN = 0.9
+SERVER = (
+    r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
+    r"torchserve|lorax|aphrodite"
+)
+"""How commands and arguments of inference servers read."""
 
-_COUNTED = ("requests_per_s_mean", "generated_tokens_per_s_mean")
+_COUNTED = ("requests_mean_per_s", "generated_tokens_mean_per_s")
 """From counters: a request between two scrapes is in them. What runs at a scrape shows some requests only."""
 _SEEN = ("running_requests_max", "waiting_requests_max")
 

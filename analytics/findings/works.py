@@ -25,6 +25,9 @@ WORK_THRESHOLDS = {
     "GPU-hours": "more than 24 in the window, of one holder, account and model (Princeton Job Defense Shield)",
 }
 
+IDLE_MAX_PCT = 20.0
+"""Princeton's Job Defense Shield: utilization up to which a card is too powerful for what it does."""
+
 PEAK_MIN_DAYS = 7
 """Days of memory peaks that are wanted: a week holds what is done once a week."""
 
@@ -55,7 +58,7 @@ def works(context: Context) -> pl.DataFrame:
 
     Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
     `gpu_ms`, `began`, `ended`, `days`, and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes` and
-    `util_mean_pct`, the smallest `card_bytes`, and `preallocated` (null where any may be).
+    `util_mean_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
     """
     return (
         work_of_runs(context)
@@ -67,6 +70,7 @@ def works(context: Context) -> pl.DataFrame:
             pl.col("peak_bytes", "q98_bytes", "need_bytes", "util_mean_pct", "ended", "days", "gpu_count").max(),
             pl.col("card_bytes").min(),
             pl.col("preallocated").any(ignore_nulls=False),
+            by_default=pl.col("by_default").fill_null(value=False).all(),
             pl.col("whole_card", "single").all(),
             service=pl.col("service").any(),
             gpus=pl.col("gpu").n_unique(),

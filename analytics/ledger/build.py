@@ -69,10 +69,10 @@ def load_ledger(
         made.add(batch, frames, stale[batch[0].date])
         done += len(batch)
         progress(done / len(wanted))
-    made.finish(stale, set(days))
+    changed = made.finish(stale, set(days))
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
     stretches, spells = stitch(parts, spell_parts, settings)
-    if stale:
+    if changed:
         made.keep_ledger(stretches, spells)
     files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
     return Ledger(counted_once(stretches), spells, files, made.rollups())
@@ -137,14 +137,15 @@ class _Made:
         if len(built) == len(self.changed(date, hosts)):
             self._close(date, hosts)
 
-    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
-        """Puts together dates of which only hosts have gone, and forgets those without any samples."""
+    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> bool:
+        """Puts together dates of which only hosts have gone, forgets those without any samples; whether anything changed."""
         for date, hosts in stale.items():
             if not self.changed(date, hosts):
                 self._close(date, hosts)
-        gone = {file.date for files in self._kept.files.values() for file in files} - dates
+        gone = {file.date for table in PARTS for file in self._kept.files[table.name]} - dates
         if gone:
             self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
+        return bool(stale or gone)
 
     def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
         built, parts = self._building.pop(date, (set(), []))

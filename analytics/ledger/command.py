@@ -12,7 +12,8 @@ from analytics.inputs import add_common_arguments, load_window_ledger, open_inpu
 from analytics.ledger.text import moment, simulated_text, summary_text
 from analytics.money.accounts import GROUPS
 from analytics.money.as_json import account_json, account_row, energy_json, money_json
-from analytics.money.text import basis_lines, energy_lines, state_amounts, table_text
+from analytics.money.table_text import table_text
+from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.money.window import open_money
 
 if TYPE_CHECKING:

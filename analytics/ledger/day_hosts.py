@@ -59,8 +59,8 @@ def serving_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
         kv_cache_used_max_ratio=_known("kv_cache_used_ratio").max(),
         running_requests_max=_known("running_requests").max(),
         waiting_requests_max=_known("waiting_requests").max(),
-        requests_per_s_mean=_known("requests_per_s").mean(),
-        generated_tokens_per_s_mean=_known("generated_tokens_per_s").mean(),
+        requests_mean_per_s=_known("requests_per_s").mean(),
+        generated_tokens_mean_per_s=_known("generated_tokens_per_s").mean(),
         scrape_count=answered.sum(),
         failed_count=(~answered).sum(),
     )

@@ -18,15 +18,12 @@ from analytics.ledger.day import PARTS
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
-from fallow.lake import LakeFile
+from fallow.lake import ALL_HOSTS, LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fallow.lake import Lake
-
-FLEET = "all-hosts"
-"""The host part of the path of a table that is kept over all hosts; its rows name their own."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def kept_days(lake: Lake) -> Kept:
     for table in PARTS:
         kept.files[table.name] = lake.all_files(table.name)
         for file in kept.files[table.name]:
-            if file.host == FLEET:
+            if file.host == ALL_HOSTS:
                 by_day.setdefault(file.date, {})[table.name] = file
     for table in (schema.LEDGER, schema.SPELL):
         kept.files[table.name] = lake.all_files(table.name)
@@ -85,7 +82,7 @@ def keep_day(
     facts = {"hosts": json.dumps(hosts, sort_keys=True), "build": digest(date, sorted(hosts.items()))}
     written = {}
     for table in PARTS:
-        file = LakeFile(table.name, date, FLEET, 0, 0)
+        file = LakeFile(table.name, date, ALL_HOSTS, 0, 0)
         written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
     _forget(lake, date, tuple(table.name for table in PARTS), kept)
     return written
@@ -95,29 +92,36 @@ def _forget(lake: Lake, date: str, tables: tuple[str, ...], kept: Kept) -> None:
     """Removes a day's derived files of other names: an older fallow kept one per host."""
     for table in tables:
         for stale in kept.files.get(table, ()):
-            if stale.date == date and stale.host != FLEET:
+            if stale.date == date and stale.host != ALL_HOSTS:
                 lake.delete(stale)
 
 
 def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
-    """Removes everything derived of days that no longer have samples."""
-    for files in kept.files.values():
-        for file in files:
+    """Removes the parts of days that no longer have samples."""
+    for table in PARTS:
+        for file in kept.files[table.name]:
             if file.date in dates:
                 lake.delete(file)
 
 
 def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept) -> None:
-    """Writes the days of `ledger` or `spell` whose rows have changed; LakeError where it cannot be written."""
-    before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == FLEET}
+    """Writes the days of `ledger` or `spell` whose rows have changed and removes those that have none any more.
+
+    LakeError where that cannot be done.
+    """
+    before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == ALL_HOSTS}
     days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
+    dates = {utc_day(int(day) * DAY_MS) for (day,) in days}
+    for file in kept.files.get(table.name, ()):
+        if file.date not in dates:
+            lake.delete(file)
     for (day,), rows in sorted(days.items()):
         date = utc_day(int(day) * DAY_MS)
         content = _digest_of(rows)
         if date in before and _content(before[date]) == content:
             continue
         lake.put(
-            LakeFile(table.name, date, FLEET, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content})
+            LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content})
         )
         _forget(lake, date, (table.name,), kept)
 

@@ -24,7 +24,8 @@ HOURS_PER_YEAR = 8766
 
 ORIGINS = ("site", "catalog")
 
-_PricedAs = tuple[object, str | None]
+PricedAs = tuple[object, str | None]
+"""What a price is about: a card by whatever name, and a pool."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class PriceBook:
     """
 
     currency: str
-    site: Mapping[_PricedAs, Price] = field(default_factory=dict)
+    site: Mapping[PricedAs, Price] = field(default_factory=dict)
     exchange: Mapping[str, Decimal] = field(default_factory=dict)
     lines: tuple[Mapping[str, str], ...] = ()
 
@@ -63,12 +64,12 @@ class PriceBook:
         lines = list(read_lines(path, COLUMNS, ())) if path else []
         currency = currency.strip().upper()
         exchange = _exchange((line for line in lines if line.text("exchange") is not None), currency)
-        site: dict[_PricedAs, Price] = {}
-        numbers: dict[_PricedAs, int] = {}
+        site: dict[PricedAs, Price] = {}
+        numbers: dict[PricedAs, int] = {}
         for line in lines:
             if line.text("exchange") is not None:
                 continue
-            key = _key(line.text("model"), line.text("pool"))
+            key = priced_as(line.text("model"), line.text("pool"))
             if key in site:
                 raise line.error(f"line {numbers[key]} prices the same GPUs already", "leave one of them")
             site[key], numbers[key] = _price(line, currency, exchange), line.number
@@ -83,7 +84,7 @@ class PriceBook:
         for named_model, named_pool in ways:
             if named_model is None and named_pool is None:
                 continue
-            if (price := self.site.get(_key(named_model, named_pool))) is not None:
+            if (price := self.site.get(priced_as(named_model, named_pool))) is not None:
                 return price
         return self.from_catalog(model)
 
@@ -148,7 +149,7 @@ def _currency(line: Line, otherwise: str) -> str:
     return (line.text("currency") or otherwise).upper()
 
 
-def _key(model: str | None, pool: str | None) -> _PricedAs:
+def priced_as(model: str | None, pool: str | None) -> PricedAs:
     """What a line is about: a card by whatever name, else the model's words; and the pool."""
     if model is None:
         return None, pool

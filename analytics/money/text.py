@@ -5,29 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.ledger.text import count, hours, percent, plain, wrap
-from analytics.money.accounts import USED
 from analytics.money.energy import KNOWN_MIN
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from analytics.money.accounts import Account
     from analytics.money.energy import Energy
     from analytics.money.prices import Price
     from analytics.money.window import Basis, Money
 
 WIDTH = 100
 _SHOWN = 8
-_NAME_MOST = 28
-_HEADS = {
-    "used": "used",
-    "held": "held",
-    "reserved": "reserved",
-    "free": "free",
-    "unavailable": "down",
-    "unknown": "unknown",
-}
+"""Prices that are listed before `fallow prices` is named."""
 
 
 def amount(cents: int | None) -> str:
@@ -50,7 +38,7 @@ def basis_lines(money: Money) -> list[str]:
     listed = sum(each.gpus for each in priced if each.price is not None and each.price.origin == "catalog")
     if listed:
         lines += wrap(
-            f"{count(listed, 'GPU')} at public list prices, which are not what you pay: name your own in money.prices",
+            f"{count(listed, 'GPU')} at public on-demand prices, which are not what you pay: name your own in money.prices",
             WIDTH, "  ", "  ",
         )  # fmt: skip
     lines += [_basis_line(each) for each in priced[:_SHOWN]]
@@ -69,10 +57,8 @@ def basis_lines(money: Money) -> list[str]:
 
 
 def price_source(price: Price) -> str:
-    """Where a price is from, and of which day."""
-    day = "" if price.date is None else f", {price.date.isoformat()}"
-    stated = "" if price.stated is None else f" ({price.stated})"
-    return f"{plain(price.source)}{stated}{day}"
+    """Where a price is from, and as what it was stated if that is not what it is given as."""
+    return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
 def energy_lines(money: Money) -> list[str]:
@@ -97,80 +83,13 @@ def energy_lines(money: Money) -> list[str]:
     )  # fmt: skip
 
 
-def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
-    """One line per row: GPU-hours, efficiency, what was paid and its parts; the last line is the total.
-
-    Parts that are nothing in every row are left out and named; where the line would be too long, parts are shares of paid.
-    """
-    total = money.accounts.total
-    everything = [*rows, total]
-    shown = {name: head for name, head in _HEADS.items() if any(_part_ms(row, name) for row in everything)}
-    width = min(_NAME_MOST, max(len(group), len("total"), *(len(row.label) for row in rows)))
-    cells = [_cells(row, shown, as_share=False) for row in everything]
-    if total.paid_cents is None:
-        cells = [_cells(row, shown, as_share=True) for row in everything]
-        note = "shares of GPU time: no price is known"
-    elif _line_width(width, shown, cells) > WIDTH:
-        cells = [_cells(row, shown, as_share=True) for row in everything]
-        note = "shares of GPU time"
-    else:
-        note = "parts of what was paid"
-    heads = {"hours": "GPU-hours", "efficiency": "efficiency", "paid": money.currency, **shown}
-    columns = {name: max(len(head), *(len(row[name]) for row in cells)) for name, head in heads.items()}
-    names = [plain(row.label, width) for row in rows] + ["total"]
-    lines = ["  ".join((f"{group:<{width}}", *(f"{heads[name]:>{each}}" for name, each in columns.items())))]
-    for name, row in zip(names, cells, strict=True):
-        lines.append("  ".join((f"{name:<{width}}", *(f"{row[key]:>{each}}" for key, each in columns.items()))))
-    left_out = [head for name, head in _HEADS.items() if name not in shown]
-    lines += ["", *_notes(note, left_out, rows, total)]
-    return "\n".join(lines)
-
-
-def _notes(note: str, left_out: Sequence[str], rows: Sequence[Account], total: Account) -> list[str]:
-    nothing = f"; nothing was {', '.join(left_out)}" if left_out else ""
-    lines = wrap(f"{note}{nothing}; efficiency: share of the allocated GPU time in which kernels ran", WIDTH)
-    if any(row.unpriced_ms for row in rows) and total.paid_cents is not None:
-        lines += wrap(
-            f"* some of it has no price: {hours(round(total.unpriced_ms))} GPU-hours in all are in no sum", WIDTH
-        )
-    return lines
-
-
-def _cells(row: Account, shown: Mapping[str, str], *, as_share: bool) -> dict[str, str]:
-    paid = row.paid_cents
-    mark = "*" if row.unpriced_ms and paid is not None else ""
-    found = {
-        "hours": hours(round(row.total_ms)),
-        "efficiency": "-" if row.efficiency is None else percent(row.efficiency),
-        "paid": amount(paid) + mark,
-    }
-    for name in shown:
-        if as_share:
-            found[name] = percent(_part_ms(row, name) / row.total_ms) if row.total_ms else "-"
-        else:
-            found[name] = "-" if paid is None else amount(_part(row, name))
-    return found
-
-
-def _line_width(width: int, shown: Mapping[str, str], cells: Sequence[Mapping[str, str]]) -> int:
-    heads = {"hours": "GPU-hours", "efficiency": "efficiency", "paid": "", **shown}
-    return width + sum(2 + max(len(head), *(len(row[name]) for row in cells)) for name, head in heads.items())
-
-
-def _part(row: Account, name: str) -> int:
-    return row.used_cents if name == "used" else row.state_cents[name]
-
-
-def _part_ms(row: Account, name: str) -> float:
-    return sum(row.state_ms[state] for state in USED) if name == "used" else row.state_ms[name]
-
-
 def _basis_line(basis: Basis) -> str:
     price = basis.price
     if price is None:
         raise ValueError(basis.model)
-    what = f"{plain(basis.model, 32)} ({plain(basis.pool, 14)})"
-    start = f"  {basis.gpus:>6,}  {what:<38}  {price.hourly:>8,.4f}  "
+    what = plain(f"{basis.model} ({basis.pool})", 33)
+    day = "" if price.date is None else price.date.isoformat()
+    start = f"  {basis.gpus:>5,}  {what:<33}  {price.hourly:>8,.4f}  {day:<10}  "
     return start + plain(price_source(price), WIDTH - len(start))
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.claims.place import PROCESS_JOBS_SCHEMA, place
-from analytics.claims.rows import ROW_SCHEMA
 from analytics.claims.spans import (
     FOREVER_MS,
     UNPLACED_SCHEMA,
@@ -20,20 +19,7 @@ from analytics.claims.spans import (
     overlapping_claims,
     unplaced_claims,
 )
-
-Row = dict[str, Any]
-
-
-def claim(gpu: str | None, start: int, end: int | None, claim_id: str = "1", **more: object) -> Row:
-    """A row of Slurm's, user and account named after the claim."""
-    return {
-        "host": "h1", "gpu": gpu, "time": start, "end": end, "claim_id": claim_id, "scheduler": "slurm",
-        "user": f"u{claim_id}", "account": f"a{claim_id}", **more,
-    }  # fmt: skip
-
-
-def frame(*rows: Row) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=ROW_SCHEMA)
+from tests.claims.rows import Row, claim, frame
 
 
 def spans(*rows: Row) -> list[tuple[Any, ...]]:

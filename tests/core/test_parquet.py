@@ -35,6 +35,7 @@ VALUES: dict[Type, st.SearchStrategy[Any]] = {
     Type.BOOL: st.booleans(),
     Type.STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     Type.INT_LIST: st.lists(st.none() | st.integers(0, 3_600_000), max_size=5),
+    Type.DOUBLE_LIST: st.lists(st.none() | st.floats(allow_nan=False), max_size=5),
     Type.STRING_LIST: st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=3),
 }
 TIMESTAMPS = {each.name: [column.name for column in each.columns if column.type is Type.TIMESTAMP] for each in TABLES}
@@ -195,6 +196,8 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "kind": "compute",
         "detail": "x",
         "claim_id": "42",
+        "action_id": "a1",
+        "finding_id": "F-1",
         "endpoint": "http://127.0.0.1:8000/metrics",
         "model": "llama",
     }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 
-from analytics.ledger import workers
+from analytics.ledger import build
 from analytics.ledger.build import load_ledger
+from analytics.ledger.day import PARTS
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import summarise
 from fallow import parquet, schema
@@ -19,7 +22,7 @@ from fallow.lake import Lake, LakeFile
 from tests.ledger.rows import T0, claim, fill, load, processes, samples, snapshot, states, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from analytics.ledger.day import HostDay
 
@@ -39,13 +42,13 @@ def filled(lake: Lake) -> Lake:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """A list that grows by (host, date) with every host-day that is built."""
     seen: list[tuple[str, str]] = []
-    real = workers.build_day
+    real = build.build_days
 
-    def counted(day: HostDay, settings: LedgerSettings) -> Any:
-        seen.append((day.host, day.date))
-        return real(day, settings)
+    def counted(days: Sequence[HostDay], *arguments: Any) -> Any:
+        seen.extend((day.host, day.date) for day in days)
+        return real(days, *arguments)
 
-    monkeypatch.setattr(workers, "build_day", counted)
+    monkeypatch.setattr(build, "build_days", counted)
     return seen
 
 
@@ -67,16 +70,36 @@ def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[tu
     assert snapshot(filled) == before
 
 
-def test_what_is_kept_is_what_duckdb_sees(filled: Lake) -> None:
-    totals = summarise(load(filled)).totals
+def stored(lake: Lake) -> dict[str, float]:
+    """GPU-hours by state as anything that reads Parquet finds them in the lake."""
     with duckdb.connect() as connection:
-        sums = connection.sql(
+        rows = connection.sql(
             f"""
-            select state, sum(epoch_ms("end") - epoch_ms("time"))::bigint
-            from read_parquet('{filled.root}/ledger/**/*.parquet', hive_partitioning = true) group by state
+            select state, sum(epoch_ms("end") - epoch_ms("time")) / 3600000
+            from read_parquet('{lake.root}/ledger/**/*.parquet') group by state
             """  # noqa: S608  # a folder of the test's own
         ).fetchall()
-    assert dict(sums) == {state: part for state, part in totals.state_ms.items() if part}
+    return dict(rows)
+
+
+def hours_of(summary: dict[str, object]) -> dict[str, float]:
+    """The same out of a summary."""
+    hours = summary["gpu_hours"]
+    assert isinstance(hours, dict)
+    return {state: pytest.approx(part) for state, part in hours.items() if part and state != "total"}
+
+
+def test_what_is_kept_is_what_duckdb_sees(filled: Lake) -> None:
+    whole = numbers(filled)
+    assert stored(filled) == hours_of(whole)
+
+
+def test_a_gpu_that_moved_counts_once_in_what_is_kept_too(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 600, gpu_util_pct=50.0, process_count=1))
+    fill(lake, samples("a", 300, 900), host="h2")
+    whole = numbers(lake)
+    assert whole["gpu_hours"]["total"] == pytest.approx(900 / 3600)  # type: ignore[index]
+    assert stored(lake) == hours_of(whole)
 
 
 def test_other_settings_build_again_and_are_kept_in_their_turn(filled: Lake, builds: list[tuple[str, str]]) -> None:
@@ -121,15 +144,13 @@ def test_a_new_day_of_one_host_builds_that_day_alone(filled: Lake, builds: list[
     assert builds == [("h1", "2026-11-23")]
 
 
-def test_a_claim_that_ends_today_leaves_the_days_before_as_they_were(
-    filled: Lake, builds: list[tuple[str, str]]
-) -> None:
+def test_a_claim_that_ends_leaves_the_days_before_as_they_were(filled: Lake, builds: list[tuple[str, str]]) -> None:
     write(filled, schema.CLAIM, [claim("a", -3600, None)])
     load(filled)
     builds.clear()
-    write(filled, schema.CLAIM, [claim("a", -3600, 2 * DAY + 600)])
+    write(filled, schema.CLAIM, [claim("a", -3600, 2 * DAY + 7200)])
     load(filled)
-    assert builds == [("h1", "2026-11-22")]
+    assert not {"2026-11-19", "2026-11-20"} & {date for _, date in builds}
 
 
 def test_corrected_rows_of_the_same_size_are_seen(lake: Lake) -> None:
@@ -148,35 +169,47 @@ def kept(lake: Lake, table: str) -> list[LakeFile]:
     return lake.all_files(table)
 
 
-@pytest.mark.parametrize("table", [table.name for table in PARTS if table.name not in EMPTY])
-@pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "gone"])
-def test_a_broken_kept_file_is_built_again(filled: Lake, builds: list[tuple[str, str]], table: str, damage: str) -> None:
-    whole = numbers(filled)
-    victim = Path(kept(filled, table)[1].url)
+def damaged(victim: Path, damage: str) -> None:
     data = victim.read_bytes()
     if damage == "gone":
         victim.unlink()
     else:
         victim.write_bytes({"truncated": data[:-20], "empty": b"", "noise": os.urandom(len(data))}[damage])
+
+
+DAMAGES = ["truncated", "empty", "noise", "gone"]
+
+
+@pytest.mark.parametrize("table", [table.name for table in PARTS])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_part_is_built_again(filled: Lake, builds: list[tuple[str, str]], table: str, damage: str) -> None:
+    whole = numbers(filled)
+    damaged(Path(kept(filled, table)[1].url), damage)
     assert numbers(filled) == whole
     assert builds == [*EVERY_DAY, ("h1", DATES[1])]
     assert numbers(filled) == whole
     assert len(builds) == len(EVERY_DAY) + 1
 
 
-def test_all_spell_files_gone_is_no_ledger_without_spells(filled: Lake, builds: list[tuple[str, str]]) -> None:
-    whole = numbers(filled)
-    for file in kept(filled, "spell"):
-        filled.delete(file)
+@pytest.mark.parametrize("table", ["ledger", "spell"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_ledger_is_put_together_again(
+    filled: Lake, builds: list[tuple[str, str]], table: str, damage: str
+) -> None:
+    whole, before = numbers(filled), snapshot(filled)
+    damaged(Path(kept(filled, table)[1].url), damage)
     assert numbers(filled) == whole
-    assert len(builds) == 2
+    assert snapshot(filled) == before
+    assert builds == EVERY_DAY
 
 
-def test_a_gpu_that_is_never_idle_has_no_spell_files_and_is_kept_all_the_same(lake: Lake, builds: list[tuple[str, str]]) -> None:
-    fill(lake, samples("a", 0, 600, gpu_util_pct=50.0, process_count=1))
-    assert numbers(lake) == numbers(lake)
-    assert builds == ["h1"]
-    assert kept(lake, "spell") == []
+def test_days_without_rows_between_others_stay_in_the_kept_ledger(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 600) + samples("a", 3 * DAY, 3 * DAY + 600))
+    load(lake)
+    before = snapshot(lake)
+    assert {file.date for file in kept(lake, "ledger")} == {"2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23"}
+    load(lake)
+    assert snapshot(lake) == before
 
 
 def interruptions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
@@ -212,21 +245,22 @@ def interruptions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_dying_while_keeping_never_leaves_a_mixture(
     filled: Lake, monkeypatch: pytest.MonkeyPatch, *, kept_before: bool, wider: bool
 ) -> None:
-    expected: list[dict[str, object]] = []
     if kept_before:
         numbers(filled)
     if wider:  # a wider range of files hides the old ones from the first new one on
         write(filled, schema.GPU, samples("a", 3 * DAY, 3 * DAY + 600, every_s=60))
-    for settings in ({}, {"idle_after_ms": 2 * 3_600_000}):
-        files = build._sources(filled)["h1"]  # noqa: SLF001  # what a build without any kept ledger starts from
-        part = build._with_host(build.build_host(files, LedgerSettings(**settings)), "h1")  # noqa: SLF001
-        expected.append(summarise(build.Ledger(part.ledger, part.spells, ())).as_json())
+    with TemporaryDirectory() as folder:  # what a build without any kept ledger gives
+        shutil.copytree(Path(filled.root, "gpu"), Path(folder, "gpu"))
+        shutil.copytree(Path(filled.root, "process"), Path(folder, "process"))
+        expected = [numbers(Lake.at(folder), **settings) for settings in ({}, {"idle_after_ms": 2 * 3_600_000})]
     start = snapshot(filled)
     count = 0
     for _ in interruptions(filled, monkeypatch):
         count += 1
         assert numbers(filled, idle_after_ms=2 * 3_600_000) == expected[1]
+        assert stored(filled) == hours_of(expected[1])
         assert numbers(filled) == expected[0]
+        assert stored(filled) == hours_of(expected[0])
         restore(filled, start)
     assert count > 4
 
@@ -253,14 +287,16 @@ def test_a_lake_that_cannot_be_written_warns_once_and_works(filled: Lake) -> Non
     assert not [name for name in snapshot(filled) if name.endswith(".part")]
 
 
-def test_narrower_files_vanish_once_a_wider_ledger_is_kept(filled: Lake) -> None:
-    load(filled)
-    narrow = {file.key for table in ("ledger", "spell") for file in kept(filled, table)}
-    write(filled, schema.GPU, samples("a", 3 * DAY, 3 * DAY + 600, every_s=60))
-    load(filled)
-    wide = {file.key for table in ("ledger", "spell") for file in kept(filled, table)}
-    assert not narrow & wide
-    assert len({(file.first_seq, file.last_seq) for file in kept(filled, "ledger")}) == 1
+def test_files_that_an_older_fallow_kept_per_host_vanish(filled: Lake) -> None:
+    whole = numbers(filled)
+    old = [LakeFile(table, DATES[1], "h1", 1, 9) for table in ("ledger", "spell")]
+    for file in old:
+        filled.put(
+            file, parquet.encode(schema.table(file.table), parquet.table_from_rows(schema.table(file.table), []))
+        )
+    write(filled, schema.GPU, [row | {"gpu": "b"} for row in samples("b", 0, 600)])
+    assert numbers(filled) != whole
+    assert not {file.key for file in old} & set(snapshot(filled))
 
 
 def test_days_that_lost_their_rows_lose_their_ledger_too(filled: Lake) -> None:
@@ -270,15 +306,16 @@ def test_days_that_lost_their_rows_lose_their_ledger_too(filled: Lake) -> None:
             filled.delete(file)
     assert states(filled)[-1][2] == DAY
     assert {file.date for file in kept(filled, "ledger")} == {"2026-11-19", "2026-11-20"}
+    assert {file.date for file in kept(filled, "hourly")} == {"2026-11-19", "2026-11-20"}
 
 
 def test_a_kept_file_of_a_newer_schema_is_built_again(filled: Lake, builds: list[tuple[str, str]]) -> None:
     load(filled)
-    victim = kept(filled, "ledger")[0]
-    newer = parquet.encode(schema.LEDGER, parquet.table_from_rows(schema.LEDGER, []), {"fallow_schema_version": "99"})
+    victim = kept(filled, "hourly")[0]
+    newer = parquet.encode(schema.HOURLY, parquet.table_from_rows(schema.HOURLY, []), {"fallow_schema_version": "99"})
     Path(victim.url).write_bytes(newer)
     load(filled)
-    assert len(builds) == 2
+    assert builds == [*EVERY_DAY, ("h1", DATES[0])]
 
 
 def test_no_lake_and_an_empty_lake_are_two_things(tmp_path: Path) -> None:
@@ -293,4 +330,5 @@ def test_progress_ends_at_one(filled: Lake) -> None:
     fill(filled, samples("b", 0, 60), host="h2")
     seen: list[float] = []
     load_ledger(filled, LedgerSettings(), progress=seen.append)
-    assert seen == [0.5, 1.0]
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0

@@ -8,19 +8,18 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
-from analytics.findings.works import WORK_THRESHOLDS, with_demand, works, worth_telling
+from analytics.findings.works import IDLE_MAX_PCT, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding
 
-UTIL_MAX_PCT = 20.0
 OUT_OF_MEMORY_SHARE = 0.97
 """A peak beyond this share of the card: it may have run out of memory."""
 
-_MEAN_MAX_PCT = 0.95 * UTIL_MAX_PCT + 0.05 * 100
-"""The highest mean of what is at most UTIL_MAX_PCT for 95 % of the time."""
+_MEAN_MAX_PCT = 0.95 * IDLE_MAX_PCT + 0.05 * 100
+"""The highest mean of what is at most IDLE_MAX_PCT for 95 % of the time."""
 
 
 class ComputeOversized:
@@ -30,7 +29,7 @@ class ComputeOversized:
     category = "right_size"
     sentence = "uses a fifth of the card's time or less, and a lesser or older card would do"
     thresholds: Mapping[str, str] = {
-        "utilization": f"above 0 and at most {UTIL_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
+        "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; work that took 97 % of its card and more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
         **NEED_THRESHOLDS,
@@ -47,5 +46,5 @@ class ComputeOversized:
         idle = worth_telling(idle)
         if idle.is_empty():
             return
-        calm = with_demand(context, idle).filter((pl.col("util_pct") > 0) & (pl.col("util_pct") <= UTIL_MAX_PCT))
+        calm = with_demand(context, idle).filter((pl.col("util_pct") > 0) & (pl.col("util_pct") <= IDLE_MAX_PCT))
         yield from resized(context, self, calm, less_memory=False)

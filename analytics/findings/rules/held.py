@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from analytics.findings.model import Context, Finding, Number
 
-_BY = ("host", "whom")
+_BY = ("host", "holder", "whom")
+_NOBODYS = ("free", "reserved")
 
 
 class Held:
@@ -43,10 +44,11 @@ class Held:
             whom=pl.coalesce("holder", "gpu"),
         )
         long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
-        every = held.join(long.select(_BY).unique(), on=_BY, how="semi").partition_by(_BY, as_dict=True)
+        every = held.join(long.select(_BY).unique(), on=_BY, how="semi", nulls_equal=True).partition_by(_BY, as_dict=True)
         now = _ongoing(context, long)
         ongoing = now.partition_by(_BY, as_dict=True)
-        idle = frozenset(now["gpu"])
+        # a process list says nothing of a GPU that its processes have left since
+        idle = frozenset(now["gpu"]) | _left(context)
         for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
             yield self._finding(context, stretches, every[by], ongoing.get(by, now.clear()), idle)
 
@@ -82,6 +84,13 @@ def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
     last = context.inside.stretches.group_by("gpu").agg(last_seen=pl.col("end").max())
     alive = last.filter(pl.col("last_seen") > context.until_ms - SILENT_AFTER_MS)
     return long.join(alive, on="gpu").filter(pl.col("end") == pl.col("last_seen"))
+
+
+def _left(context: Context) -> frozenset[str]:
+    """The GPUs that nobody was on at the end of the window."""
+    rows = context.inside.stretches
+    last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
+    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS))["gpu"])
 
 
 def _numbers(

@@ -82,14 +82,10 @@ class InputStarved:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         hours = _hours(context)
-        if hours.is_empty():
-            return
-        for (work,), rows in hours.group_by("work", maintain_order=True):
-            resource = _limiting(rows)
-            if resource is not None:
-                yield self._finding(context, str(work), rows, resource)
+        for work, resource, gain_pct in _limiting(hours):
+            yield self._finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
 
-    def _finding(self, context: Context, work: str, rows: pl.DataFrame, resource: Resource) -> Finding:
+    def _finding(self, context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
         starved = rows.filter(pl.col("middling") & pl.col(resource.name))
         stretches = within_hours(context.inside.stretches, starved)
         host, holder = str(starved["host"][0]), starved["holder"][0]
@@ -97,9 +93,9 @@ class InputStarved:
             context,
             self,
             stretches,
-            subject=work,
+            subject=str(rows["work"][0]),
             numbers=_numbers(rows, starved, resource),
-            failed=[known_holder("process", holder), _doubts(context, rows, starved, resource)],
+            failed=[known_holder("process", holder), _doubts(context, starved, resource, gain_pct)],
             next_command=on_host(host, *resource.looks),
             holder=holder,
             since_ms=int(starved.select(pl.col("time").min()).item()),
@@ -172,33 +168,38 @@ def _process_limits(context: Context) -> pl.DataFrame:
     )
 
 
-def _limiting(rows: pl.DataFrame) -> Resource | None:
-    """The resource at its limit in most of the middling hours, if it explains them; None where none does."""
-    middling = rows.filter("middling")
-    best: tuple[int, Resource] | None = None
-    for resource in RESOURCES:
-        count = int(middling[resource.name].sum())
-        if count <= GPU_HOURS_MIN or count < SHARE_MIN * middling.height:
-            continue
-        gain = _gain_pct(rows, resource)
-        # where the GPU does no better without the limit, the limit is not the reason
-        if (gain is None and resource.plateau) or (gain is not None and gain < GAIN_MIN_PCT):
-            continue
-        if best is None or count > best[0]:
-            best = (count, resource)
-    return best[1] if best else None
+def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None]]:
+    """Work with the resource that was at its limit in most of its middling hours and explains them, and what the GPU gains
+    without the limit (None: there are no hours without)."""
+    util = pl.col("gpu_util_mean_pct").cast(pl.Float64)
+    sums = hours.group_by("work", maintain_order=True).agg(
+        pl.col("middling").sum(),
+        *((pl.col("middling") & pl.col(each.name)).sum().alias(each.name) for each in RESOURCES),
+        *(
+            (util.filter(~pl.col(each.name)).mean() - util.filter(pl.col(each.name)).mean()).alias(
+                f"{each.name}_gain_pct"
+            )
+            for each in RESOURCES
+        ),
+    )
+    for row in sums.iter_rows(named=True):
+        found = [each for each in RESOURCES if _explains(each, row)]
+        if found:
+            most = max(found, key=lambda each: row[each.name])
+            yield row["work"], most, row[f"{most.name}_gain_pct"]
 
 
-def _gain_pct(rows: pl.DataFrame, resource: Resource) -> float | None:
-    """By how much utilization is higher in hours without the limit; None without such hours."""
-    means = rows.group_by(resource.name).agg(pl.col("gpu_util_mean_pct").cast(pl.Float64).mean())
-    by_limit = dict(means.iter_rows())
-    return by_limit[False] - by_limit[True] if len(by_limit) == 2 else None  # with and without
+def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
+    """Whether the limit coincides with most of the middling hours, and the GPU does better without it."""
+    count, gain_pct = row[resource.name] or 0, row[f"{resource.name}_gain_pct"]
+    if count <= GPU_HOURS_MIN or count < SHARE_MIN * (row["middling"] or 0):
+        return False
+    return not resource.plateau if gain_pct is None else gain_pct >= GAIN_MIN_PCT
 
 
-def _doubts(context: Context, rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> list[str]:
+def _doubts(context: Context, starved: pl.DataFrame, resource: Resource, gain_pct: float | None) -> list[str]:
     failed = []
-    if _gain_pct(rows, resource) is None:
+    if gain_pct is None:
         failed.append(f"there is no hour in which {resource.words} were not at the limit, to compare with")
     host = str(starved["host"][0])
     there = context.inside.stretches.filter(pl.col("host") == host)

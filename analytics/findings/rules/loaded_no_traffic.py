@@ -11,7 +11,7 @@ from analytics.findings.alive import alive, is_service, last_rows, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
-from analytics.findings.traffic import ANSWERED_MIN, QUIET_MS, traffic
+from analytics.findings.traffic import ANSWERED_MIN, QUIET_MS, SERVER, traffic
 from analytics.findings.work import AT_WORK, cut
 from fallow.clock import HOUR_MS
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from analytics.findings.model import Context, Finding
 
-_SERVER = (
-    r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
-    r"torchserve|lorax|aphrodite"
-)
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = (
     "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
@@ -128,7 +124,7 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
 def _by_utilization(
     context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame
 ) -> Iterator[_Server]:
-    serving = pl.col("text").str.contains(_SERVER).all().over("gpu")
+    serving = pl.col("text").str.contains(SERVER).all().over("gpu")
     silent = there.filter(
         serving & (pl.col("state") == "held") & (pl.col("stretch_start") <= context.until_ms - QUIET_MS)
     ).filter(~pl.col("gpu").is_in(asked["gpu"].implode()) & ~pl.col("gpu").is_in(waiting.implode()))

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
-from analytics.findings.works import WORK_THRESHOLDS, with_demand, works, worth_telling
+from analytics.findings.works import IDLE_MAX_PCT, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +27,7 @@ class MemoryOversized:
     sentence = "needs half of the card's memory or less, and a smaller card would do"
     thresholds: Mapping[str, str] = {
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
+        "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
         "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
@@ -36,5 +37,9 @@ class MemoryOversized:
         """The findings, in no order."""
         # out of memory there is nothing to spare: such work is nowhere near half of its card
         large = worth_telling(works(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
-        if not large.is_empty():
-            yield from resized(context, self, with_demand(context, large), less_memory=True)
+        if large.is_empty():
+            return
+        # of work that leaves the card nearly idle `compute_oversized` says the same, and of a burst now and then nothing is
+        # known that would show how fast a card it needs
+        busy = with_demand(context, large).filter(pl.col("util_pct") > IDLE_MAX_PCT)
+        yield from resized(context, self, busy, less_memory=True)

@@ -1,4 +1,4 @@
-"""Memory that was reserved in advance on a card that is idle for half of its time: what is needed is not known."""
+"""Memory that was reserved in advance: what is needed is not known, or only from the server's own metrics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from analytics.findings.model import Context, Finding, Number
     from analytics.findings.smaller import Offer
 
-UTIL_MAX_PCT = 50.0
-"""Mean utilization. On a busier card the memory is beside the point: there is no time for anybody else."""
+FULL_CACHE_RATIO = 0.9
+"""A KV cache that has been used so far is no reserve: the server needs what it holds."""
 
 
 class Preallocated:
@@ -35,28 +35,28 @@ class Preallocated:
     sentence = "has its memory reserved in advance, so that what it needs is not known"
     thresholds: Mapping[str, str] = {
         "preallocated": NEED_THRESHOLDS["preallocated"],
-        "utilization": f"a mean above 0 and of at most {UTIL_MAX_PCT:g} % (on a busier card nobody else has room)",
-        "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell",
+        "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "
+        f"a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve",
         **WORK_THRESHOLDS,
     }
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        calm = (pl.col("util_mean_pct") <= UTIL_MAX_PCT) & pl.col("preallocated").fill_null(value=False)
-        reserved = worth_telling(works(context).filter(calm))
+        reserved = worth_telling(works(context).filter(pl.col("by_default")))
         if reserved.is_empty():
             return
         by = ("holder", "account", "model")
         for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
-            yield self._finding(context, group)
+            runs = runs_of(context, group)
+            use = cache_use(context, runs)
+            if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
+                yield self._finding(context, group, runs, use)
 
-    def _finding(self, context: Context, group: pl.DataFrame) -> Finding:
-        runs = runs_of(context, group)
+    def _finding(self, context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
         rows = stretches_of(context, runs)
         holder, model = group["holder"][0], group["model"][0]
         host = runs["host"][0]
         gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
-        use = cache_use(context, runs)
         share = float(runs["mem_share"].top_k(1)[0])
         offer = _lesser(context, group, use)
         return finding_of(
@@ -141,9 +141,9 @@ def _notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer 
     width = f"{use.bytes_per_parameter:g} bytes a parameter" + (f" over {use.gpus} GPUs" if use.gpus > 1 else "")
     rest = use.reserved_bytes - use.weights_bytes
     share_needed = use.need_bytes / (use.reserved_bytes / share)
+    arithmetic = f"weights {format_bytes(use.weights_bytes)} ({width}) + {use.used_max_ratio:.1%} of the other {format_bytes(rest)}"
     notes = [
-        f"{used}; need = (weights {format_bytes(use.weights_bytes)} ({width}) + {use.used_max_ratio:.1%} of the other "
-        f"{format_bytes(rest)}) x {NEED_MARGIN:g} = {format_bytes(use.need_bytes)}",
+        f"{used}; need = ({arithmetic}) x {NEED_MARGIN:g} = {format_bytes(use.need_bytes)}",
         f"vLLM takes less with --gpu-memory-utilization {max(share_needed, 0.01):.2f}",
     ]
     if offer is not None:

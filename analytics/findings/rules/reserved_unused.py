@@ -21,7 +21,6 @@ THRESHOLDS_MIN = (30, 60, 120)
 """Printed beside the headline, as with `held`."""
 STANDING_MIN_MS = 3 * DAY_MS
 RECENT_MS = DAY_MS
-SHARED_MAX = 0.1
 
 _SPELL = pl.col("stretch_end") - pl.col("stretch_start")
 _JOB = ("slurm:", "pod:")
@@ -36,7 +35,6 @@ class ReservedUnused:
     thresholds: Mapping[str, str] = {
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
         "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
-        "beside its own work": f"under {SHARED_MAX:.0%} of that time while the same job worked on other GPUs, which is partial_use",
     }
 
     def find(self, context: Context) -> Iterator[Finding]:
@@ -45,12 +43,8 @@ class ReservedUnused:
         whom = pl.coalesce("holder", "job", "gpu")
         reserved = context.inside.stretches.filter(pl.col("state") == "reserved").with_columns(whom=whom)
         least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
-        shortest_ms = THRESHOLDS_MIN[0] * MINUTE_MS
-        apart = _without_work_elsewhere(
-            context, reserved.filter(min(shortest_ms, context.settings.held_min_ms) <= _SPELL)
-        )
-        for _, rows in apart.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
-            of_them = apart.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
+        for _, rows in reserved.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
+            of_them = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
             yield self._finding(context, rows, of_them)
 
     def _finding(self, context: Context, rows: pl.DataFrame, all_reserved: pl.DataFrame) -> Finding:
@@ -93,21 +87,6 @@ def _of_a_job() -> pl.Expr:
     return (pl.col("job").str.starts_with(_JOB[0]) | pl.col("job").str.starts_with(_JOB[1])).fill_null(
         value=False
     ) & ~standing
-
-
-def _without_work_elsewhere(context: Context, reserved: pl.DataFrame) -> pl.DataFrame:
-    """The rows in whose time the claim's job worked on no other GPU: such a job is partial_use's."""
-    numbered = reserved.with_row_index("row")
-    jobs = by_job(numbered.filter(_of_a_job())).select("row", "work", "time", "end")
-    at_work = by_job(context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)))
-    worked = (
-        at_work.join(jobs.select("work").unique(), on="work", how="semi")
-        .group_by("work")
-        .agg(began=pl.col("time").min(), ended=pl.col("end").max())
-    )
-    shared_ms = pl.min_horizontal("end", "ended") - pl.max_horizontal("time", "began")
-    beside = jobs.join(worked, on="work").filter(shared_ms > SHARED_MAX * (pl.col("end") - pl.col("time")))
-    return numbered.join(beside.select("row").unique(), on="row", how="anti").drop("row")
 
 
 def _works_on(context: Context, current: pl.DataFrame) -> list[str]:

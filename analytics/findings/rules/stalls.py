@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined
 from analytics.findings.looking import monitor_command
-from analytics.findings.programs import program_stretches
+from analytics.findings.programs import program_stretches, serving_gpus
 from analytics.findings.work import cut, one_job, stays
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -117,12 +117,13 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     at_work = pl.col("state").is_in(("held", "low", "active"))
     jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
     bare = program_stretches(context, stretches)
-    # of the programs on one GPU nothing but the holder is known, and one holder's stay is one series
+    # of what runs on one GPU alone nothing but the holder need be told apart
     alone = stretches.filter(pl.col("job").is_null() & at_work).join(
         bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
     )
-    single = alone.with_columns(work=pl.format("{}/{}", "host", "gpu"))
-    rows = pl.concat([jobs, bare, single])
+    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("holder").fill_null(""), "gpu"))
+    # pauses of a server are its callers'
+    rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(spells, rows)
     shares = inside.group_by("work").agg(stopped_ms=SPAN.sum()).join(
         rows.group_by("work").agg(all_ms=SPAN.sum()), on="work"

@@ -11,7 +11,9 @@ from analytics.findings.alive import alive, is_service, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
+from analytics.findings.looking import on_host
 from analytics.findings.persistence import lasting
+from analytics.findings.traffic import SERVER
 from analytics.findings.work import cut
 from analytics.frames import read_frame
 from fallow import schema
@@ -29,6 +31,7 @@ CPU_IDLE_PCT = 10.0
 
 _NOTEBOOK = r"(?i)ipykernel|jupyter|colab_kernel"
 _NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
+_SERVICE_USER = r"^(?:root|nobody|daemon|www-data|ollama|vllm|triton.*|llm|nvidia.*|systemd-.*|svc[-_].*|.*[-_]svc|service.*|gdm|_.*|\d{1,3})$"
 
 ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
 """Why it is a zombie, the surest first."""
@@ -43,8 +46,8 @@ class ZombieHolder:
     thresholds: Mapping[str, str] = {
         ENDED: f"the claim of the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's time; ours), "
         "and no kernel ran for findings.held_min",
-        PARENT_GONE: f"the parent was seen and then gone (parent 1), no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used "
-        f"under {CPU_IDLE_PCT:g} % of a CPU; what had parent 1 from the start is a service (ours)",
+        PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
+        "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
     }
 
@@ -74,7 +77,7 @@ class ZombieHolder:
         others = context.holders.beyond(gpus)
         working = _working(context, others)
         shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
-        release = release_command(host, processes_of(context, processes, bare=why == ENDED))
+        born = why == PARENT_GONE and not processes["had_parent"].all()
         yield finding_of(
             context,
             self,
@@ -93,14 +96,24 @@ class ZombieHolder:
             failed=[
                 known_holder(first["holder_source"], first["holder"]),
                 lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
+                ["no other parent was seen before: it may be a service of its own"] if born else [],
                 alone(len(working)),
             ],
-            next_command=release if context.latest and not working else look_command(host),
+            next_command=_command(context, host, why, processes, sure=not working and not born),
             reclaimable_gpus=() if working else gpus,
             holder=first["holder"],
             since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
             notes=["unsaved results of a notebook end with its kernel: ask first"] if why == NOTEBOOK else [],
         )
+
+
+def _command(context: Context, host: str, why: str, processes: pl.DataFrame, *, sure: bool) -> str:
+    if not context.latest:
+        return look_command(host)  # a pid at the end of a past window may be somebody else's by now
+    if not sure:
+        pids = ",".join(map(str, processes["pid"].unique().sort()))
+        return on_host(host, "ps", "-o", "pid,ppid,lstart,user,args", "-p", pids)
+    return release_command(host, processes_of(context, processes, bare=why == ENDED))
 
 
 def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
@@ -109,8 +122,13 @@ def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
     notebook = text.str.contains(_NOTEBOOK) | pod.str.contains(_NOTEBOOK_POD)
-    # a parent that nobody ever saw may never have been there: systemd's services and daemons begin with parent 1
-    orphan = (pl.col("parent_pid") == 1) & (pl.col("first_parent_pid") > 1)
+    service = pl.col("user").str.contains(_SERVICE_USER) | text.str.contains(SERVER)
+    contained = pl.col("container_id").is_not_null() | pl.col("job").str.starts_with("pod:")
+    had_parent = (pl.col("first_parent_pid") > 1).fill_null(value=False)
+    # systemd's services and daemons have parent 1 from the start, as what a closed session left behind has later on
+    orphan = (
+        (pl.col("parent_pid") == 1) & (had_parent | ~service.fill_null(value=True)) & ~contained.fill_null(value=False)
+    )
     still = (pl.col("cpu_util_mean_pct") < CPU_IDLE_PCT).fill_null(value=True)
     ended = pl.col("job_end") <= context.until_ms - GRACE_MS
     why = (
@@ -123,7 +141,7 @@ def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     )
     rank = pl.col("why").replace_strict({ENDED: 0, PARENT_GONE: 1, NOTEBOOK: 2}, default=3, return_dtype=pl.Int8)
     known = processes.join(_job_ends(context), on="job", how="left")
-    return known.with_columns(why=why).with_columns(rank=rank)
+    return known.with_columns(why=why, had_parent=had_parent).with_columns(rank=rank)
 
 
 def _job_ends(context: Context) -> pl.DataFrame:

@@ -62,6 +62,35 @@ def project_that_has_faded(fleet: Fleet) -> None:
     train(fleet, gpus[5:], "bob", util=np.where(faded, 0, 95), job="1002")
 
 
+def team_far_under_its_quota(fleet: Fleet) -> None:
+    """A team has a quota of eight GPUs and has never had more than two of them at once in four weeks."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "bob", job="1002")
+
+
+def team_with_a_weekly_peak(fleet: Fleet) -> None:
+    """A team has a quota of eight GPUs, two on most days, and needs all of them for two days a week."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "ann", fleet.every(7 * 24, 48), job="1002")
+    train(fleet, gpus[2:], "bob", ~fleet.every(7 * 24, 48), job="1003")
+
+
+def project_that_has_ended(fleet: Fleet) -> None:
+    """The project ended ten days ago, says the file of owners, and its work goes on."""
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "bob", job="1002")
+
+
+def project_with_half_a_year_left(fleet: Fleet) -> None:
+    """The file of owners knows an end, which is far away."""
+    project_that_has_ended(fleet)
+
+
+OWNERS = "kind,name,team,quota_gpus,project_end\n"
+
 SCENARIOS = (
     situation(
         defensive_reservation,
@@ -73,8 +102,8 @@ SCENARIOS = (
     situation(claimed_and_used, look_alike_of="reserved_unused held partial_use"),
     situation(
         claimed_four_used_one,
-        fires="reserved_unused",
-        may="partial_use never_used standing_surplus imbalance",
+        fires="partial_use",
+        may="reserved_unused never_used standing_surplus imbalance",
         look_alike_of="held zombie_holder",
     ),
     situation(
@@ -91,5 +120,31 @@ SCENARIOS = (
         fires="wind_down held",
         may="standing_surplus partial_use imbalance low_efficiency zombie_holder stalls",
         look_alike_of="never_used loaded_no_traffic",
+    ),
+    situation(
+        team_far_under_its_quota,
+        days=29,
+        interval_s=600,
+        fires="hoarding",
+        look_alike_of="held wind_down standing_surplus",
+        lists={"money.owners": f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n"},
+    ),
+    situation(
+        team_with_a_weekly_peak,
+        days=29,
+        interval_s=600,
+        look_alike_of="hoarding wind_down standing_surplus held",
+        lists={"money.owners": f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n"},
+    ),
+    situation(
+        project_that_has_ended,
+        fires="wind_down",
+        look_alike_of="held standing_surplus",
+        lists={"money.owners": f"{OWNERS}user,ann,vision,,\nuser,bob,language,,2026-11-10\n"},
+    ),
+    situation(
+        project_with_half_a_year_left,
+        look_alike_of="wind_down hoarding held",
+        lists={"money.owners": f"{OWNERS}user,ann,vision,,\nuser,bob,language,2,2027-05-31\n"},
     ),
 )

@@ -170,6 +170,6 @@ SCENARIOS = (
     situation(held_back_by_its_group, fires="throttled", look_alike_of="inefficient imbalance stalls"),
     situation(capped_at_full_load, look_alike_of="throttled inefficient memory_oversized"),
     situation(idle_clocks, look_alike_of=f"throttled inefficient {RUNNING}"),
-    situation(imported_points, look_alike_of="blind_spot held zombie_holder never_used"),
+    situation(imported_points, may="blind_spot", look_alike_of="held zombie_holder never_used wind_down"),
     situation(absurd_readings, look_alike_of="blind_spot inefficient imbalance"),
 )

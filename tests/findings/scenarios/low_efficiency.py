@@ -62,7 +62,13 @@ def nobody_measured_it(fleet: Fleet) -> None:
     gpus = fleet.host("h1", V100, 2)
     train(fleet, gpus, "ann", util=10.0)
     for gpu in gpus:
-        gpu.override(fleet.always, gpu_util_pct=None, gpu_util_max_pct=None, gpu_util_zero_ratio=None, gpu_util_coverage_ratio=None)
+        gpu.override(
+            fleet.always,
+            gpu_util_pct=None,
+            gpu_util_max_pct=None,
+            gpu_util_zero_ratio=None,
+            gpu_util_coverage_ratio=None,
+        )
 
 
 def nobody_in_particular(fleet: Fleet) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import serve, situation, train
 
@@ -91,14 +89,10 @@ def screens_on_every_card(fleet: Fleet) -> None:
     fleet.run(gpus, "root", util=(6.0, 0.0), mem_gb=1, **options)  # type: ignore[arg-type]  # run names each of them
 
 
-def _rarely(fleet: Fleet) -> np.ndarray:
-    return fleet.wave(60, period_h=6, on_h=0.5)
-
-
 def pipeline_with_a_rare_stage(fleet: Fleet) -> None:
     """The re-ranking model on the second card is called now and then."""
     gpus = fleet.host("h1", H100, 2, pool="serving")
-    serve(fleet, gpus, util=(50.0, _rarely(fleet)))
+    serve(fleet, gpus, util=(50.0, fleet.wave(60, period_h=6, on_h=0.5)))
 
 
 SCENARIOS = (
@@ -112,7 +106,10 @@ SCENARIOS = (
     ),
     situation(one_worker_of_a_launcher_idles, days=DAYS, fires="partial_use", may=IDLE_GPUS),
     situation(
-        cards_take_turns, days=DAYS, may="held low_efficiency standing_surplus stalls", look_alike_of="partial_use imbalance"
+        cards_take_turns,
+        days=DAYS,
+        may="held low_efficiency standing_surplus stalls",
+        look_alike_of="partial_use imbalance",
     ),
     situation(
         standby_in_a_pod_of_its_own,
@@ -120,10 +117,17 @@ SCENARIOS = (
         may=f"{IDLE_GPUS} co_location preallocated compute_oversized",
         look_alike_of="partial_use",
     ),
-    situation(debugging_on_one_of_four, days=DAYS, may="wind_down standing_surplus", look_alike_of="partial_use imbalance"),
-    situation(two_notebooks_of_one_person, days=DAYS, may=f"{IDLE_GPUS} co_location", look_alike_of="partial_use imbalance"),
     situation(
-        evaluation_on_the_last_card, days=DAYS, may="imbalance standing_surplus", look_alike_of="partial_use held low_efficiency"
+        debugging_on_one_of_four, days=DAYS, may="wind_down standing_surplus", look_alike_of="partial_use imbalance"
+    ),
+    situation(
+        two_notebooks_of_one_person, days=DAYS, may=f"{IDLE_GPUS} co_location", look_alike_of="partial_use imbalance"
+    ),
+    situation(
+        evaluation_on_the_last_card,
+        days=DAYS,
+        may="imbalance standing_surplus",
+        look_alike_of="partial_use held low_efficiency",
     ),
     situation(
         two_servers_started_at_boot,

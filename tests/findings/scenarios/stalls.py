@@ -40,13 +40,11 @@ def requests_at_random(fleet: Fleet) -> None:
     """Batches come as customers send them: gaps of minutes without any rhythm."""
     gpus = fleet.host("h1", H100, 2)
     rng = np.random.default_rng(7)
-    busy = np.concatenate([np.tile([flag], length) for length in rng.exponential(25, 2000).astype(int) + 1 for flag in (1,)])
-    gap = rng.exponential(5, 2000).astype(int) + 1
-    ends = np.cumsum(rng.exponential(25, 2000).astype(int) + gap)
-    still = np.zeros(fleet.rows, np.bool_)
-    for end, length in zip(ends, gap, strict=True):
-        still[max(end - length, 0) : end] = True
-    train(fleet, gpus, "ann", util=np.where(still, 0, 90) * (len(busy) > 0))
+    gaps = rng.exponential(5, 500).astype(int) + 1
+    ends = np.cumsum(gaps + rng.exponential(25, 500).astype(int))
+    minutes = np.arange(fleet.rows)
+    still = np.any([(minutes >= end - gap) & (minutes < end) for end, gap in zip(ends, gaps, strict=True)], axis=0)
+    train(fleet, gpus, "ann", util=np.where(still, 0, 90))
 
 
 def cards_stop_one_by_one(fleet: Fleet) -> None:
@@ -60,6 +58,12 @@ def a_server_that_is_polled(fleet: Fleet) -> None:
     """A forecast every ten minutes: three minutes of work, seven of waiting for the next."""
     gpus = fleet.host("h1", H100, 2, pool="serving")
     serve(fleet, gpus, util=np.where(fleet.every(1 / 6, 3 / 60), 85, 0), command="forecast")
+
+
+def a_server_with_a_batch_every_ten_minutes(fleet: Fleet) -> None:
+    """The same with heavier batches: eight minutes of work and two until the next is due."""
+    gpus = fleet.host("h1", H100, 2, pool="serving")
+    serve(fleet, gpus, util=np.where(fleet.every(1 / 6, 8 / 60), 95, 0), mem_gb=70)
 
 
 def evaluation_of_a_quarter_hour(fleet: Fleet) -> None:
@@ -83,6 +87,9 @@ SCENARIOS = (
     situation(requests_at_random, days=DAYS, interval_s=FINE_S, may=REST, look_alike_of="stalls"),
     situation(cards_stop_one_by_one, days=DAYS, interval_s=FINE_S, look_alike_of="stalls imbalance"),
     situation(a_server_that_is_polled, days=DAYS, interval_s=FINE_S, may=REST, look_alike_of="stalls"),
-    situation(evaluation_of_a_quarter_hour, days=DAYS, interval_s=FINE_S, may="held", look_alike_of="stalls partial_use"),
+    situation(a_server_with_a_batch_every_ten_minutes, days=DAYS, interval_s=FINE_S, may=REST, look_alike_of="stalls"),
+    situation(
+        evaluation_of_a_quarter_hour, days=DAYS, interval_s=FINE_S, may="held", look_alike_of="stalls partial_use"
+    ),
     situation(light_work_by_the_clock, days=DAYS, interval_s=FINE_S, may=REST, look_alike_of="stalls"),
 )

@@ -1,0 +1,89 @@
+"""`fallow claims list`: one line per claim."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.claims.listing import COLUMNS
+from fallow import schema
+from tests.ledger.rows import claim, samples, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.claims.conftest import Outcome
+
+HOUR = 3600
+
+
+@pytest.fixture
+def some(lake: Lake) -> Lake:
+    """A job on two hosts, a claim of unknown size, one that runs on."""
+    slurm = {"scheduler": "slurm", "state": "COMPLETED", "account": "ml", "gpu_count": 6}
+    write(lake, schema.CLAIM, [claim("a", 0, HOUR, "ann", "7") | slurm, claim("b", 0, HOUR, "ann", "7") | slurm], "h1")
+    write(lake, schema.CLAIM, [claim(None, 0, HOUR, "ann", "7") | slurm | {"host_gpu_count": 4}], "h2")
+    write(
+        lake, schema.CLAIM, [claim(None, HOUR, 2 * HOUR, "bob", "8"), claim("c", 2 * HOUR, None, None, "ml/pod")], "h3"
+    )
+    return lake
+
+
+def test_a_claim_is_one_line_over_all_its_hosts(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    listed = claims("list", "--until", "2026-11-20T03:00Z").json["claims"]
+    shown = [
+        (each["claim_id"], each["hosts"], each["gpus"], each["gpu_hours"], each["unplaced_gpus"]) for each in listed
+    ]
+    assert shown == [("7", ["h1", "h2"], 6, 6.0, 4), ("8", ["h3"], None, None, None), ("ml/pod", ["h3"], 1, 1.0, 0)]
+    assert (listed[0]["start"], listed[0]["end"], listed[2]["end"]) == (
+        "2026-11-20T00:00:00Z",
+        "2026-11-20T01:00:00Z",
+        None,
+    )
+
+
+def test_only_the_window_counts(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    (only,) = claims("list", "--since", "2026-11-20T00:30Z", "--until", "2026-11-20T01:00Z").json["claims"]
+    assert (only["claim_id"], only["gpu_hours"]) == ("7", 3.0)
+    assert claims("list", "--until", "2026-11-19").json["claims"] == []
+
+
+def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    window = ("--until", "2026-11-20T03:00Z")
+    rows = list(csv.DictReader(io.StringIO(claims("list", "--csv", *window, as_json=False).out)))
+    assert list(rows[0]) == list(COLUMNS)
+    assert (rows[0]["hosts"], rows[0]["end"], rows[1]["gpus"], rows[2]["end"]) == (
+        "h1+h2",
+        "2026-11-20T01:00:00Z",
+        "",
+        "",
+    )
+    text = claims("list", *window, as_json=False).out.splitlines()
+    assert text[0] == "3 claims, 7.0 GPU-hours and 1 of unknown size"
+    assert text[3].split() == [
+        "2026-11-20",
+        "00:00Z",
+        "2026-11-20",
+        "01:00Z",
+        "6",
+        "6.0",
+        "COMPLETED",
+        "ann",
+        "7",
+        "h1+h2",
+    ]
+    assert text[5].split()[:5] == ["2026-11-20", "02:00Z", "runs", "1", "1.0"]
+
+
+def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outcome], lake: Lake) -> None:
+    assert "there is no lake" in claims("list").err
+    write(lake, schema.GPU, samples("a", 0, 60))
+    done = claims("list")
+    assert (done.code, "holds no claims yet; bring them in with `fallow claims import`" in done.err) == (1, True)

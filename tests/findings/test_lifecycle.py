@@ -1,0 +1,186 @@
+"""How a finding stands: new, standing, closed or reversed by itself, and what people's actions make of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.findings.actions import Action, record
+from analytics.findings.lifecycle import STATUSES, status_of
+from analytics.findings.totals import totals
+from fallow.clock import DAY_MS, MINUTE_MS
+from fallow.schema import FINDING
+from tests.conftest import REPOSITORY
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
+from tests.ledger.rows import device, fill, ms, processes, samples
+
+if TYPE_CHECKING:
+    from analytics.findings.find import Review
+    from fallow.lake import Lake
+
+WEEK = 7 * DAY
+
+
+def action(kind: str, at_ms: int, expires_ms: int | None = None) -> Action:
+    return Action(at_ms, f"A-{at_ms}", "F-1", kind, "ann", expires_ms=expires_ms)
+
+
+@pytest.mark.parametrize(
+    ("actions", "status"),
+    [
+        ([], "standing"),
+        ([action("note", 1)], "standing"),
+        ([action("notify", 1)], "notified"),
+        ([action("ack", 1)], "acknowledged"),
+        ([action("ack", 1), action("notify", 2)], "acknowledged"),
+        ([action("notify", 1), action("ack", 2)], "acknowledged"),
+        ([action("ack", 1), action("suppress", 2)], "suppressed"),
+        ([action("suppress", 1), action("ack", 2)], "acknowledged"),
+        ([action("suppress", 1, 11)], "suppressed"),
+        ([action("suppress", 1, 10)], "standing"),
+        ([action("suppress", 1, 9), action("notify", 2)], "notified"),
+        ([action("suppress", 1), action("notify", 2), action("note", 3)], "suppressed"),
+        ([action("suppress", 1), action("reopen", 2)], "standing"),
+        ([action("notify", 1), action("suppress", 2), action("reopen", 3)], "standing"),
+        ([action("ack", 1), action("reopen", 2), action("notify", 3)], "notified"),
+    ],
+)
+def test_what_was_done_last_decides(actions: list[Action], status: str) -> None:
+    assert status_of(actions, "standing", 10) == status
+
+
+def held(gpu: str, first_s: float, last_s: float) -> list[dict[str, Any]]:
+    return samples(gpu, first_s, last_s, every_s=300, **HELD)
+
+
+def users(gpu: str, first_s: int, last_s: int, user: str = "ann", pid: int = 1) -> list[dict[str, Any]]:
+    return processes(gpu, *range(first_s, last_s, 300), every_s=300, user=user, pid=pid)
+
+
+def busy(gpu: str, first_s: float, last_s: float) -> list[dict[str, Any]]:
+    return samples(gpu, first_s, last_s, every_s=300, **BUSY)
+
+
+@pytest.fixture
+def two_weeks(lake: Lake) -> Lake:
+    """ann idles in both weeks, bob in the first only, cy in the second only; dan came back in the second."""
+    rows = held("a", 0, 2 * WEEK)
+    rows += held("b", 0, 5 * HOUR) + busy("b", 5 * HOUR, 2 * WEEK)
+    rows += busy("c", 0, 2 * WEEK - 5 * HOUR) + held("c", 2 * WEEK - 5 * HOUR, 2 * WEEK)
+    rows += held("d", 0, WEEK + DAY) + busy("d", WEEK + DAY, 2 * WEEK)
+    names = {"a": "ann", "b": "bob", "c": "cy", "d": "dan"}
+    lists = [row for number, gpu in enumerate("abcd") for row in users(gpu, 0, 2 * WEEK, names[gpu], number + 1)]
+    return fill(lake, rows, lists)
+
+
+def by_holder(found: Review) -> dict[str | None, str]:
+    return {each.holder: each.status for each in (*found.findings, *found.gone) if each.rule == "held"}
+
+
+def test_new_standing_closed_and_reversed(two_weeks: Lake) -> None:
+    found = reviewed(two_weeks, since="2026-11-29", until="2026-12-03")
+    assert by_holder(found) == {"ann": "standing", "cy": "new", "dan": "reversed"}
+    assert by_holder(reviewed(two_weeks, since="2026-11-27", until="2026-12-03")) == {
+        "ann": "standing", "cy": "new", "bob": "closed", "dan": "standing",
+    }  # fmt: skip
+
+
+def test_what_is_gone_has_nothing_to_take_back_and_nothing_to_type(two_weeks: Lake) -> None:
+    (dan,) = reviewed(two_weeks, since="2026-11-29", until="2026-12-03").gone
+    assert (dan.holder, dan.reclaimable, dan.next_command) == ("dan", False, "")
+    assert dan.notes == ("last week's was wrong: used again from 2026-11-28 00:00 UTC",)
+
+
+def test_without_a_week_before_everything_is_new(two_weeks: Lake) -> None:
+    found = reviewed(two_weeks, until="2026-11-22")
+    assert {each.status for each in found.findings} == {"new"}
+    assert (found.gone, found.reversals) == ((), None)
+
+
+def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Lake) -> None:
+    now_ms = ms(2 * WEEK)
+    first = reviewed(two_weeks)
+    ann = next(each for each in first.shown if each.holder == "ann")
+    record(
+        two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=now_ms, reason="standby", expires_ms=now_ms + DAY_MS
+    )
+    hidden = reviewed(two_weeks)
+    assert [each.holder for each in hidden.suppressed] == ["ann"]
+    assert ann.finding_id not in {each.finding_id for each in hidden.shown}
+    assert hidden.suppressed[0].notes == (
+        "2026-12-04 00:00 UTC, zoe: suppressed until 2026-12-05 00:00 UTC: standby",
+    )
+    assert reviewed(two_weeks, later_ms=DAY_MS - 1).suppressed
+    back = reviewed(two_weeks, later_ms=DAY_MS)
+    assert back.suppressed == ()
+    assert next(each.status for each in back.shown if each.holder == "ann") == ann.status
+
+
+def test_a_past_window_looks_the_same_whenever_it_is_asked_for(two_weeks: Lake) -> None:
+    """A suppression holds for windows that end before it expires, and no command ends what may be gone."""
+    window = {"since": "2026-11-20", "until": "2026-11-26"}
+    ann = next(each for each in reviewed(two_weeks, **window).shown if each.holder == "ann")
+    record(two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=ms(2 * WEEK), expires_ms=ms(3 * WEEK))
+    at_once, years_later = (reviewed(two_weeks, **window, later_ms=later) for later in (0, 1000 * DAY_MS))
+    assert at_once.findings == years_later.findings
+    assert [each.holder for each in at_once.suppressed] == ["ann"]
+    assert not any(" kill " in each.next_command for each in at_once.findings)
+
+
+@pytest.mark.parametrize(
+    ("later_min", "command"),
+    [
+        (0, "ssh h1 kill 1"),
+        (60, "ssh h1 kill 1"),
+        (61, "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"),
+    ],
+)
+def test_a_lake_that_nothing_was_added_to_for_an_hour_says_nothing_of_ending_processes(
+    lake: Lake, later_min: int, command: str
+) -> None:
+    fill(lake, held("a", 0, 2 * HOUR), users("a", 0, 2 * HOUR))
+    (found,) = reviewed(lake, later_ms=later_min * MINUTE_MS).findings
+    assert found.next_command == command
+
+
+def test_a_window_that_was_as_yet_open_knows_no_longer_spells_than_it_had_seen(lake: Lake) -> None:
+    """At 00:40 the idle spell was 40 minutes old, though it went on for hours."""
+    fill(lake, held("a", 0, 6 * HOUR), users("a", 0, 6 * HOUR))
+    assert reviewed(lake, until="2026-11-20T00:40Z").findings == ()
+    (found,) = reviewed(lake, until="2026-11-20T01:30Z").findings
+    assert found.evidence.numbers["longest_h"] == 1.5
+
+
+def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(lake: Lake) -> None:
+    rows = held("a", 0, 2 * HOUR) + [row | {"process_count": None, "mem_used_bytes": 2**34} for row in held("b", 0, 2 * HOUR)]
+    fill(lake, rows, users("a", 0, 2 * HOUR, user="b"))
+    found = reviewed(lake).findings
+    assert sorted((each.subject.partition("\0")[0], each.gpus) for each in found) == [("b", ("a",)), ("b", ("b",))]
+    assert len({each.finding_id for each in found}) == 2
+
+
+def test_totals_count_a_gpu_once(lake: Lake) -> None:
+    """ann held both GPUs for two hours, bob one of them for one hour after."""
+    rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + samples("b", 2 * HOUR, 3 * HOUR, every_s=300, **FREE)
+    lists = users("a", 0, 2 * HOUR) + users("b", 0, 2 * HOUR) + users("a", 2 * HOUR, 3 * HOUR, user="bob")
+    fill(lake, rows, lists, devices=[device("a"), device("b")])
+    found = reviewed(lake).findings
+    assert [(each.holder, each.gpu_hours) for each in found] == [("bob", 1.0), ("ann", 4.0)]
+    sums = totals(found)
+    assert (sums.findings, sums.gpus, sums.gpu_hours, sums.gpus_to_take) == (2, 2, 4.0, 1)
+    assert sums.cost == pytest.approx(next(each.cost for each in found if each.holder == "ann"))
+    assert (sums.currency, sums.unpriced) == ("USD", 0)
+
+
+def test_what_has_no_price_is_not_in_the_sum_and_is_counted(lake: Lake) -> None:
+    fill(lake, held("a", 0, 2 * HOUR), users("a", 0, 2 * HOUR))
+    sums = totals(reviewed(lake).findings)
+    assert (sums.cost, sums.currency, sums.unpriced) == (None, None, 1)
+
+
+def test_every_status_is_documented() -> None:
+    page = (REPOSITORY / "docs" / "findings.md").read_text(encoding="utf-8")
+    for status, meaning in STATUSES.items():
+        assert f"| {status} | {meaning} |" in page
+    assert all(status in FINDING.column("status").meaning for status in STATUSES)

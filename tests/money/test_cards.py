@@ -1,0 +1,120 @@
+"""Names of GPU models as NVML, Slurm and people write them, and the facts behind them."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+from importlib import resources
+
+import pytest
+
+from analytics.money.cards import card, cards, words
+from analytics.money.catalog import catalog, listed
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("H100 SXM5", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H100 NVL MIG 1g.12gb", "H100 NVL"),
+        ("NVIDIA H200", "H200 SXM"),
+        ("NVIDIA B200", "B200"),
+        ("NVIDIA GB200", "GB200"),
+        ("NVIDIA GH200 480GB", "GH200 96GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
+        ("A100-SXM4-40GB", "A100 SXM 40GB"),
+        ("NVIDIA-A100-SXM4-80GB", "A100 SXM 80GB"),
+        ("nvidia_a100_80gb_pcie", "A100 PCIe 80GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 PCIe 40GB"),
+        ("NVIDIA A30", "A30"),
+        ("NVIDIA A10", "A10"),
+        ("NVIDIA A10G", "A10G"),
+        ("NVIDIA A40", "A40"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA L40", "L40"),
+        ("Tesla T4", "T4"),
+        ("Tesla V100-SXM2-16GB", "V100 SXM2 16GB"),
+        ("Tesla V100-PCIE-32GB", "V100 PCIe 32GB"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("Quadro RTX 6000", "Quadro RTX 6000"),
+        ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell Server Edition"),
+    ],
+)
+def test_a_card_is_known_by_every_way_to_write_it(written: str, name: str) -> None:
+    found = card(written)
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        "",
+        "A100",
+        "H100",
+        "V100",
+        "GRID A100X-40C",
+        "NVIDIA H100 Super",
+        "AMD Instinct MI300X",
+        "H100L-1-12C",
+        "NVIDIA",
+    ],
+)
+def test_a_name_that_may_be_several_cards_or_none_is_unknown(written: str | None) -> None:
+    assert card(written) is None
+
+
+def test_no_two_cards_share_a_name() -> None:
+    text = resources.files("analytics.money").joinpath("cards.csv").read_text(encoding="utf-8")
+    owner: dict[frozenset[str], str] = {}
+    for row in csv.DictReader(text.splitlines()):
+        for alias in {words(each) for each in (row["name"], *row["aliases"].split("|"))}:
+            assert owner.setdefault(alias, row["name"]) == row["name"], alias
+
+
+def test_facts_are_plausible() -> None:
+    for each in cards():
+        assert 8 * GIB < each.memory_bytes < 300 * GIB, each.name
+        assert 2016 <= each.year <= 2026, each.name
+        assert each.mig_slices in (0, 4, 7), each.name
+        assert bool(each.mig_profiles) == bool(each.mig_slices), each.name
+        for profile in each.mig_profiles:
+            assert 1 <= profile.slices <= each.mig_slices, each.name
+            assert profile.memory_bytes < each.memory_bytes * 1.02, (each.name, profile.name)
+    newest = [each.year for each in cards()]
+    assert newest[0] == max(newest)
+
+
+def test_a_mig_instance_is_never_said_to_hold_more_than_it_shows() -> None:
+    """What nvidia-smi mig -lgip shows in GiB of a 1g.5gb of an A100 40GB and a 1g.18gb of an H200."""
+    for model, shown_gib in (("NVIDIA A100-SXM4-40GB", 4.75), ("NVIDIA H200", 16.0)):
+        found = card(model)
+        assert found is not None
+        assert found.mig_profiles[0].memory_bytes <= shown_gib * GIB
+
+
+def test_the_catalog_is_dated_sourced_and_of_known_cards() -> None:
+    names = {each.name for each in cards()}
+    assert len(catalog()) >= 20
+    for model, each in catalog().items():
+        assert model in names
+        assert each.hourly > 0
+        assert each.currency == "USD"
+        assert date(2026, 1, 1) <= each.date <= date(2026, 11, 21)
+        assert each.source
+
+
+def test_a_list_price_is_found_by_the_drivers_name() -> None:
+    found = listed("NVIDIA H100 80GB HBM3")
+    assert found is not None
+    assert str(found.hourly) == "6.88"
+    assert listed("NVIDIA A100") is None, "which A100 is not said"
+    assert listed("NVIDIA A30") is None, "nobody lists it"

@@ -1,0 +1,124 @@
+"""The price table: which line wins, what a rate is made of, other currencies, and mistakes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.money.prices import PriceBook
+from fallow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from analytics.money.prices import Price
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def book(folder: Path, text: str, currency: str = "USD") -> PriceBook:
+    file = folder / "prices.csv"
+    file.write_text(text, encoding="utf-8")
+    return PriceBook.load(str(file), currency)
+
+
+def price(found: PriceBook, model: str | None, pool: str | None) -> Price:
+    result = found.hourly(model, pool)
+    assert result is not None
+    return result
+
+
+def test_the_most_specific_line_wins(tmp_path: Path) -> None:
+    found = book(
+        tmp_path,
+        "model,pool,hourly\nH100 SXM5,,4\n,train,3\nH100 SXM,train,2\n,legacy,0\n",
+    )
+    assert price(found, H100, "train").hourly == 2
+    assert price(found, "NVIDIA L40S", "train").hourly == 3
+    assert price(found, H100, "other").hourly == 4
+    assert price(found, H100, None).hourly == 4
+    assert price(found, None, "legacy").hourly == 0, "free of charge is a price"
+    assert price(found, "NVIDIA L40S", "other").origin == "catalog"
+    assert found.hourly("NVIDIA A100", "other") is None
+    assert found.hourly(None, None) is None
+
+
+def test_a_model_that_nobody_knows_can_be_priced_by_its_name(tmp_path: Path) -> None:
+    found = book(tmp_path, "model,hourly\nNVIDIA Foo 9000,1.5\n")
+    assert price(found, "nvidia foo-9000", None).hourly == Decimal("1.5")
+    assert found.hourly("NVIDIA Foo 9001", None) is None
+
+
+def test_a_price_says_where_it_is_from(tmp_path: Path) -> None:
+    found = book(tmp_path, "model,hourly,date,source\nH100 SXM,2,2025-03-01,contract 4711\nL40S,1,,\n")
+    dated = price(found, H100, "train")
+    assert (dated.origin, dated.source, str(dated.date), dated.currency) == (
+        "site",
+        "contract 4711",
+        "2025-03-01",
+        "USD",
+    )
+    assert price(found, "NVIDIA L40S", None).date is None
+    listed = price(found, "Tesla T4", None)
+    assert (listed.origin, listed.source, str(listed.date)) == ("catalog", "AWS g4dn.xlarge, us-east-1", "2026-05-07")
+
+
+def test_a_purchase_is_spread_over_its_years(tmp_path: Path) -> None:
+    found = book(
+        tmp_path,
+        "model,purchase,amortisation_years,yearly_cost\nH100 SXM,35064,4,\nL40S,8766,2,4383\n",
+    )
+    assert price(found, H100, None).hourly == 1
+    assert price(found, "NVIDIA L40S", None).hourly == 1
+    assert price(found, "NVIDIA L40S", None).stated == "8766 over 2 years and 4383 a year"
+
+
+def test_other_currencies_go_by_the_tables_own_rates(tmp_path: Path) -> None:
+    table = "model,hourly,currency,exchange\n,,usd,0.5\nH100 SXM,2,EUR,\nL40S,2,USD,\nA40,2,,\n"
+    found = book(tmp_path, table, "eur")
+    assert found.currency == "EUR"
+    assert price(found, H100, None).hourly == 2
+    assert price(found, "NVIDIA L40S", None).hourly == 1
+    assert price(found, "NVIDIA A40", None).hourly == 2
+    assert price(found, "Tesla T4", None).hourly == Decimal("0.2630"), "the catalog is in USD"
+    assert price(found, "Tesla T4", None).stated == "0.526 USD"
+
+
+def test_without_a_rate_the_catalog_says_nothing_in_another_currency() -> None:
+    assert PriceBook.load(None, "EUR").hourly("Tesla T4", None) is None
+    assert PriceBook.load(None, "USD").hourly("Tesla T4", None) is not None
+
+
+def test_a_semicolon_table_may_have_decimal_commas(tmp_path: Path) -> None:
+    found = book(tmp_path, "model;hourly;purchase;amortisation_years\nH100 SXM;2,5;;\nL40S;;17.532,00;2\n")
+    assert price(found, H100, None).hourly == Decimal("2.5")
+    assert price(found, "NVIDIA L40S", None).hourly == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("A100-SXM4-80GB,,2,,,,,,", "line 3: line 2 prices the same GPUs already"),
+        (",,2,,,,,,", "line 3: a price needs a model, a pool or both"),
+        ("L40S,,,,,,,,", "line 3: a price is either hourly, or purchase and amortisation_years"),
+        ("L40S,,2,,9000,4,,,", "line 3: a price is either hourly, or purchase and amortisation_years"),
+        ("L40S,,2,,,,100,,", "line 3: a price is either hourly, or purchase and amortisation_years"),
+        ("L40S,,,,9000,,,,", "line 3: a price is either hourly, or purchase and amortisation_years"),
+        ("L40S,,,,9000,0,,,", "line 3: a price is either hourly, or purchase and amortisation_years"),
+        ("L40S,,-2,,,,,,", "line 3: hourly '-2' is not a number from 0 on"),
+        ("L40S,,$2,,,,,,", "line 3: hourly '$2' is not a number"),
+        ("L40S,,1e999999999,,,,,,x", "line 3: date 'x' is not a day"),
+        ("L40S,,inf,,,,,,", "line 3: hourly 'inf' is not a number from 0 on"),
+        ("L40S,,2,GBP,,,,,", "line 3: it is in GBP, and sums are in USD; add a line with currency GBP"),
+        (",,,USD,,,,1,", "line 3: the rate of USD is 1"),
+        (",,,EUR,,,,0,", "line 3: an exchange rate needs a currency and a number above 0"),
+        (",,,,,,,2,", "line 3: an exchange rate needs a currency and a number above 0"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, said: str) -> None:
+    header = "model,pool,hourly,currency,purchase,amortisation_years,yearly_cost,exchange,date"
+    with pytest.raises(ConfigError) as caught:
+        book(tmp_path, f"{header}\nNVIDIA A100-SXM4-80GB,,2,,,,,,\n{line}\n")
+    assert f"prices.csv, {said}" in str(caught.value)
