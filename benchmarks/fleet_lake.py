@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analytics.simulation import Fleet, plan_fleet, write_fleet
+from analytics.simulation import Fleet, plan_fleet
 from analytics.simulation.days import host_days
 from analytics.simulation.write import METADATA, day_tables
 from fallow import schema
@@ -31,6 +32,11 @@ KEPT_IN = "FALLOW_BENCH_LAKE"
 UNTIL_MS = 20_700 * DAY_MS
 PUBLISHED_EVERY_MS = 5 * MINUTE_MS
 """How often an agent brings its rows to the lake: so long is a file before it is compacted."""
+
+COUNTERS_SINCE_MS = UNTIL_MS - 60 * DAY_MS
+COUNTED_ABOVE = 0.9
+"""Utilization above which clocks are held down now and then."""
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def simulated(fleet: Fleet, *, small_files: bool = False) -> Iterator[FleetLake]
             shutil.rmtree(root, ignore_errors=True)
             root.parent.mkdir(parents=True, exist_ok=True)
             lake = Lake.at(str(root))
-            facts = _write_small(lake, fleet) if small_files else _write_whole(lake, fleet)
+            facts = _write(lake, fleet, small_files=small_files)
             said.write_text(json.dumps(facts), encoding="utf-8")
         forget_derived(root)
         yield FleetLake(Lake.at(str(root)), fleet, **json.loads(said.read_text(encoding="utf-8")))
@@ -91,31 +97,44 @@ def without_last_day(of: FleetLake) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write_whole(lake: Lake, fleet: Fleet) -> dict[str, int]:
-    summary = write_fleet(lake, fleet)
-    return {
-        "gpu_rows": summary.rows["gpu"],
-        "process_rows": summary.rows["process"],
-        "size_bytes": summary.size_bytes,
-    }
-
-
-def _write_small(lake: Lake, fleet: Fleet) -> dict[str, int]:
+def _write(lake: Lake, fleet: Fleet, *, small_files: bool) -> dict[str, int]:
     rows, size_bytes = {"gpu": 0, "process": 0}, 0
     for host in plan_fleet(fleet).hosts:
         for day in host_days(fleet, host):
             for table, data in day_tables(fleet, day):
+                whole = _as_agents_write(data) if table is schema.GPU else data
                 rows[table.name] = rows.get(table.name, 0) + data.num_rows
-                for file, part in _published(table, data, day.plan.host.name):
+                every_ms = PUBLISHED_EVERY_MS if small_files else DAY_MS
+                for file, part in _published(table, whole, day.plan.host.name, every_ms):
                     size_bytes += lake.put(file, encode(table, part, METADATA)).size_bytes
     return {"gpu_rows": rows["gpu"], "process_rows": rows["process"], "size_bytes": size_bytes}
 
 
-def _published(table: schema.Table, data: pa.Table, host: str) -> Iterator[tuple[LakeFile, pa.Table]]:
+def _as_agents_write(data: pa.Table) -> pa.Table:
+    """The rows with the counters and rates that an agent reads and the simulation leaves out: null columns cost nothing to read."""
+    count = data.num_rows
+    rng = np.random.default_rng(count)
+    busy = np.nan_to_num(data["gpu_util_pct"].to_numpy().astype(np.float64)) / 100
+    there = pc.is_valid(data["energy_mj"])
+    columns: dict[str, pa.Array] = {"counters_since": pa.repeat(pa.scalar(COUNTERS_SINCE_MS), count)}
+    for name in (name for name in schema.GPU.names if name.startswith("throttled_")):
+        columns[name] = pa.array(np.cumsum(rng.integers(0, 20, count) * (busy > COUNTED_ABOVE)))
+    for name in (name for name in schema.GPU.names if name.endswith("_bytes_per_s")):
+        rates = pa.array(np.rint(rng.gamma(4, 400, count) * busy) * MIB)
+        columns[name] = pc.if_else(pc.is_valid(data["sm_active_pct"]), rates, None)
+    for name, values in columns.items():
+        field = data.schema.field(name)
+        data = data.set_column(
+            data.schema.get_field_index(name), field, pc.if_else(there, values.cast(field.type), None)
+        )
+    return data
+
+
+def _published(table: schema.Table, data: pa.Table, host: str, every_ms: int) -> Iterator[tuple[LakeFile, pa.Table]]:
     """The rows as an agent's publisher would name and cut them."""
     ordered = data.sort_by("time")
     times = np.asarray(ordered["time"].cast(pa.int64()))
-    cuts = np.flatnonzero(np.diff(times // PUBLISHED_EVERY_MS)) + 1
+    cuts = np.flatnonzero(np.diff(times // every_ms)) + 1
     for first, last in pairwise([0, *cuts, len(times)]):
         span = 1000 * int(times[first]), 1000 * int(times[last - 1])
         yield LakeFile(table.name, utc_day(int(times[first])), host, *span), ordered.slice(first, last - first)

@@ -34,7 +34,8 @@ class PodClaims:
             match entry:
                 case [str(gpu), str(pod), int(since_ms)]:
                     self._since_ms[gpu, pod] = since_ms
-        self._told_ms: int | None = None
+        self._told_ms: int | None = None  # the newest answer
+        self._began_ms: int | None = None
 
     def rows(self, allocation: Allocation | None, now_ms: int) -> list[Row]:
         """Claims that began or ended since the last call; none where the kubelet said nothing new.
@@ -44,10 +45,10 @@ class PodClaims:
             now_ms: wall clock.
         """
         if allocation is None:
-            told_ms = self._told_ms = now_ms if self._told_ms is None else self._told_ms
-            if now_ms - told_ms < SILENT_MS:
-                return []
-            return self._follow(set(), told_ms)
+            if self._began_ms is None:
+                self._began_ms = now_ms
+            heard_ms = self._began_ms if self._told_ms is None else self._told_ms
+            return self._follow(set(), heard_ms) if now_ms - heard_ms >= SILENT_MS else []
         if allocation.asked_ms == self._told_ms:
             return []
         self._told_ms = allocation.asked_ms

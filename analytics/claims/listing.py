@@ -81,8 +81,9 @@ def claims_in(claims: pl.DataFrame, window: Window) -> list[ListedClaim]:
 
 def _listed(row: dict[str, Any]) -> ListedClaim:
     spent_ms = row["gpu_ms"]
-    known: dict[str, Any] = {"hosts": tuple(row["host"]), "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS}
-    return ListedClaim(**{name: row.get(name) for name in COLUMNS} | known)
+    known = {"hosts": tuple(row["host"]), "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS}
+    fields: dict[str, Any] = {name: row.get(name) for name in COLUMNS} | known
+    return ListedClaim(**fields)
 
 
 def values(claim: ListedClaim) -> list[Any]:

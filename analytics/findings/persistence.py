@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,11 +60,27 @@ class Spells:
     entry_ms: NDArray[np.int64]
     ended: NDArray[np.bool_]
 
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        return np.sort(self.length_ms)
+
+    @cached_property
+    def _entries(self) -> NDArray[np.int64]:
+        return np.sort(self.entry_ms)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.sort(self.length_ms[self.ended])
+
+    @cached_property
+    def _well_known_ages(self) -> NDArray[np.int64]:
+        """The lengths of spells that `SPELLS_MIN` spells and more reached, in order."""
+        return self._lengths[self.at_risk(self._lengths) >= SPELLS_MIN]
+
     def at_risk(self, ages_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many spells were followed at each age: begun to be followed before it and not over by then."""
-        lengths, entries = np.sort(self.length_ms), np.sort(self.entry_ms)
-        reached = len(lengths) - np.searchsorted(lengths, ages_ms, side="left")
-        later = len(entries) - np.searchsorted(entries, ages_ms, side="left")
+        reached = len(self._lengths) - np.searchsorted(self._lengths, ages_ms, side="left")
+        later = len(self._entries) - np.searchsorted(self._entries, ages_ms, side="left")
         return np.asarray(reached - later, np.int64)
 
     def outlook(self, age_ms: int) -> Outlook:
@@ -73,8 +90,8 @@ class Spells:
         Chronic Dis 1978, 31:557). The effective number is that of Peto's standard error (Br J Cancer 1977, 35:1):
         spells at risk at the end over the share, which is the plain number where none was lost from sight.
         """
-        within = self.ended & (self.length_ms >= age_ms) & (self.length_ms < age_ms + HORIZON_MS)
-        ages_ms, ends = np.unique(self.length_ms[within], return_counts=True)
+        first, last = np.searchsorted(self._ends, (age_ms, age_ms + HORIZON_MS))
+        ages_ms, ends = np.unique(self._ends[first:last], return_counts=True)
         share = float(np.prod(1 - ends / self.at_risk(ages_ms)))
         begun, left = (int(number) for number in self.at_risk(np.array([age_ms, age_ms + HORIZON_MS])))
         low, high = wilson(share, left / share if share else begun)
@@ -82,9 +99,10 @@ class Spells:
 
     def oldest_age_ms(self, at_most_ms: int) -> int | None:
         """The greatest age up to a limit that `SPELLS_MIN` spells reached; None where there are not so many."""
-        ages_ms = np.unique(np.append(self.length_ms[self.length_ms <= at_most_ms], at_most_ms))
-        enough = ages_ms[self.at_risk(ages_ms) >= SPELLS_MIN]
-        return int(enough[-1]) if len(enough) else None
+        if int(self.at_risk(np.array([at_most_ms]))[0]) >= SPELLS_MIN:
+            return at_most_ms
+        younger = int(np.searchsorted(self._well_known_ages, at_most_ms, side="right"))
+        return int(self._well_known_ages[younger - 1]) if younger else None
 
 
 def wilson(share: float, number: float) -> tuple[float, float]:
@@ -132,22 +150,31 @@ def _spells(frame: pl.DataFrame) -> Spells:
 def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     """Held spells that ran in the 28 days before `until_ms`: `whom`, `length_ms`, `entry_ms` and `ended`.
 
+    `stretches` are a ledger's, sorted by GPU and time as they are.
+
     A spell that still runs, or that `unknown` or `unavailable` follows, has not ended: it is right-censored. One whose
     beginning nobody saw has no known age and is left out. One that began before the 28 days is followed from the age that
     it had then (delayed entry).
     """
     since_ms = until_ms - HISTORY_MS
-    held = (
-        stretches.filter((pl.col("state") == "held") & (pl.col("stretch_end") > since_ms))
-        .with_columns(whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")))
-        .group_by("host", "gpu", "stretch_start", "whom")
-        .agg(time=pl.col("time").min(), end=pl.col("end").max())
-    )
-    seen = stretches.filter(~pl.col("state").is_in(_BLIND))
-    ends = seen.select("host", "gpu", end="time", ended=pl.lit(value=True)).unique()
-    begun = held.join(seen.select("host", "gpu", time="end").unique(), on=("host", "gpu", "time"), how="semi")
-    followed = begun.join(ends, on=("host", "gpu", "end"), how="left").with_columns(
-        pl.col("ended").fill_null(value=False)
+    neighbours = stretches.select(
+        "host", "gpu", "time", "end", "stretch_end",
+        held=pl.col("state") == "held",
+        seen=~pl.col("state").is_in(_BLIND),
+        whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")),
+    ).with_columns(follows=_follows())  # fmt: skip
+    goes_on = pl.col("follows") & pl.col("held").shift(1) & (pl.col("whom") == pl.col("whom").shift(1))
+    pieces = neighbours.with_columns(
+        goes_on=goes_on,
+        begun=pl.col("follows") & pl.col("seen").shift(1),
+        ended=pl.col("follows").shift(-1) & pl.col("seen").shift(-1),
+    ).filter(pl.col("held") & (pl.col("stretch_end") > since_ms))
+    followed = (
+        pieces.with_columns(spell=(~pl.col("goes_on").fill_null(value=False)).cum_sum())
+        .group_by("spell", maintain_order=True)
+        .agg(pl.col("whom", "time", "begun").first(), pl.col("end", "ended").last())
+        .filter(pl.col("begun").fill_null(value=False))
+        .with_columns(pl.col("ended").fill_null(value=False))
     )
     return _decisions(followed).select(
         "whom",
@@ -155,6 +182,12 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
         entry_ms=pl.max_horizontal(pl.lit(0), since_ms - pl.col("time")),
         ended="ended",
     )
+
+
+def _follows() -> pl.Expr:
+    """Whether a row of the ledger, sorted by GPU and time, begins where the row before it ends."""
+    same = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("host") == pl.col("host").shift(1))
+    return (same & (pl.col("time") == pl.col("end").shift(1))).fill_null(value=False)
 
 
 def _decisions(spells: pl.DataFrame) -> pl.DataFrame:

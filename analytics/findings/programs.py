@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.findings.alive import is_service
 from analytics.findings.once import once
+from analytics.findings.traffic import SERVER
 from analytics.findings.work import AT_WORK, cut
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 _TOGETHER_MS = MINUTE_MS
 """A launcher starts its workers within seconds; what a shell starts by hand comes later."""
-
-_ENGINES = r"(?i)^(vllm|sglang|tritonserver|text-generation|trtllm|ollama|llama-server)"
-"""How the commands of inference servers begin."""
 
 
 def programs(processes: pl.DataFrame) -> pl.DataFrame:
@@ -77,6 +75,8 @@ def serving_gpus(context: Context) -> frozenset[str]:
         (pl.col("time") >= context.since_ms - HOUR_MS) & (pl.col("scrape_count") > 0)
     )
     served = frozenset(seen["gpu"].drop_nulls().unique())
-    engines = pl.col("command").str.contains(_ENGINES).fill_null(value=False)
+    engines = pl.any_horizontal(
+        pl.col(name).str.contains(SERVER).fill_null(value=False) for name in ("command", "arguments")
+    )
     named = context.rollups.processes().filter(engines & (pl.col("end") > context.since_ms))
     return served | frozenset(named["gpu"].unique())

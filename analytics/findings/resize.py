@@ -12,13 +12,16 @@ from analytics.findings.looking import monitor_command
 from analytics.findings.resubmit import ask_for
 from analytics.findings.runs import stretches_of
 from analytics.findings.smaller import BFLOAT16_SINCE, Demand, Offer, shelf, slowdown
-from analytics.findings.works import TOLD_FROM_GPU_MS, runs_of, seen_long_enough
+from analytics.findings.works import TOLD_FROM_GPU_MS, linked, runs_of, seen_long_enough
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding, Number, Rule
+
+UNMEASURED_BANDWIDTH = 0.75
+"""Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
 
 _TARGET = ("holder", "account", "model", "target")
 
@@ -45,9 +48,9 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
     By SM activity where it was measured: a GPU counts as busy while any kernel runs, however few of its SMs that takes.
     """
     busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
-    flow_pct = row["util_pct"] if row["dram_pct"] is None else row["dram_pct"]
-    if busy_pct is None or flow_pct is None or row["peak_bytes"] is None:
+    if busy_pct is None or row["peak_bytes"] is None:
         return None
+    flow_pct = UNMEASURED_BANDWIDTH * busy_pct if row["dram_pct"] is None else row["dram_pct"]
     return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
 
 
@@ -65,7 +68,7 @@ def _finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) ->
         rows,
         subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
         numbers=_numbers(works, present, offer) | {"saving": saving},
-        failed=[known_holder(works["holder_source"][0], holder), _unsure(works, offer)],
+        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, offer)],
         next_command=command,
         holder=holder,
         notes=[note, *_notes(present, offer, saving)],
@@ -115,10 +118,12 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Num
     }
 
 
-def _unsure(works: pl.DataFrame, offer: Offer) -> list[str]:
+def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
     failed = seen_long_enough(works)
+    if not works.join(linked(context), on="work", how="semi").is_empty():
+        failed.append(f"its GPUs talk over NVLink, and whether {offer.card.name} would be linked is not known")
     if works["sm_pct"].null_count():
-        failed.append("SM activity was not measured: the time with any kernel stands for it")
+        failed.append("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
     if offer.card.year < BFLOAT16_SINCE:
         failed.append(f"{offer.card.name} has no bfloat16, and which number formats it uses is not known")
     return failed

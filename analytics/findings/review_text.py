@@ -52,7 +52,8 @@ def _worth(findings: Sequence[Finding]) -> str:
         f" ({count(sums.unpriced, 'finding')} without a price)" if sums.unpriced and sums.cost is not None else ""
     )
     cost = "" if sums.cost is None else f", {money(sums.cost, sums.currency)}{unpriced}"
-    taken = f"{count(sums.gpus_to_take, 'GPU')} can be taken back, {sums.gpus_to_take_surely} with high confidence"
+    surely = f", {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
+    taken = f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}"
     return f"{taken}; all findings together are about {sums.gpu_hours:,.1f} GPU-hours{cost}"
 
 

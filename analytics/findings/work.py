@@ -82,7 +82,7 @@ def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
     wanted = hours.select(
         "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
     )
-    rows = stretches.filter(pl.col("state").is_in(OWNED)).join(wanted, on=("host", "gpu"), how="semi")
+    rows = stretches.filter(pl.col("gpu").is_in(hours["gpu"].unique().to_list()) & pl.col("state").is_in(OWNED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
         wanted, on=("host", "gpu", "hour")
@@ -94,3 +94,9 @@ def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
         energy_mj=(pl.col("hour_mj") * share).fill_null(0.0),
         energy_ms=(pl.col("hour_ms") * share).fill_null(0).round().cast(pl.Int64),
     ).drop("hour", "hour_mj", "hour_ms")
+
+
+def newest_source(stretches: pl.DataFrame) -> str | None:
+    """How the newest of some ledger rows knows its holder; None where it does not."""
+    source = stretches.sort("time", "gpu")["holder_source"][-1]
+    return None if source is None else str(source)

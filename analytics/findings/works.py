@@ -31,6 +31,9 @@ IDLE_MAX_PCT = 20.0
 PEAK_MIN_DAYS = 7
 """Days of memory peaks that are wanted: a week holds what is done once a week."""
 
+LINKED_BYTES_PER_S = 10e6
+"""NVLink traffic in the mean of an hour from which a GPU counts as working with others; an idle link carries next to none."""
+
 BUSY_SHARE = 0.95
 """Demand is what utilization and SM activity stay within for this share of the time."""
 
@@ -70,8 +73,8 @@ def works(context: Context) -> pl.DataFrame:
             pl.col("peak_bytes", "q98_bytes", "need_bytes", "util_mean_pct", "ended", "days", "gpu_count").max(),
             pl.col("card_bytes").min(),
             pl.col("preallocated").any(ignore_nulls=False),
-            by_default=pl.col("by_default").fill_null(value=False).all(),
             pl.col("whole_card", "single").all(),
+            by_default=pl.col("by_default").fill_null(value=False).all(),
             service=pl.col("service").any(),
             gpus=pl.col("gpu").n_unique(),
             hosts=pl.col("host").n_unique(),
@@ -122,3 +125,10 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The runs of some works, by host and GPU."""
     return work_of_runs(context).join(found.select("work"), on="work", how="semi").sort("host", "gpu", "run")
+
+
+@once
+def linked(context: Context) -> pl.DataFrame:
+    """The works with traffic to other GPUs, in `work`: of one program on several GPUs, whatever the process lists say."""
+    hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
+    return work_of_runs(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from analytics.frames import read_frame
+from analytics.frames import empty, read_frame
+from analytics.ledger.columns import Columns
 from fallow import schema
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from analytics.ledger.columns import Floats
     from fallow.lake import LakeFile
 
 _HOST_MEANS = {
@@ -28,6 +33,9 @@ _HOST_MEANS = {
 _HOUR = (pl.col("time") // HOUR_MS * HOUR_MS).alias("time")
 
 
+_COLUMNS = ("time", "cpu_count", *_HOST_MEANS.values())
+
+
 def _known(name: str) -> pl.Expr:
     """What can be a measurement: NaN and negative values are unknown."""
     value = pl.col(name).cast(pl.Float64).fill_nan(None)
@@ -36,13 +44,38 @@ def _known(name: str) -> pl.Expr:
 
 def host_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
     """The hours with the columns of `host_hourly`."""
-    names = ("time", "cpu_count", *_HOST_MEANS.values())
-    frame = read_frame(files, schema.HOST, names).unique(("host", "time"), keep="any")
-    return frame.group_by(_HOUR, "host").agg(
-        *(_known(source).mean().alias(name) for name, source in _HOST_MEANS.items()),
-        pl.col("cpu_count").max(),
-        sample_count=pl.len(),
+    columns = Columns(files, schema.HOST, _COLUMNS)
+    if not len(columns):
+        return empty(schema.HOST_HOURLY)
+    hour = columns.ints("time") // HOUR_MS
+    order = np.lexsort((hour, columns.host.codes))
+    host, hour = columns.host.codes[order], hour[order]
+    starts = np.flatnonzero(np.concatenate(([True], (np.diff(host) != 0) | (np.diff(hour) != 0))))
+    table: dict[str, object] = {
+        name: _means(columns.floats(source)[order], starts) for name, source in _HOST_MEANS.items()
+    }
+    cpu_count = np.maximum.reduceat(columns.ints("cpu_count")[order], starts)
+    frame = pl.DataFrame(
+        {
+            "time": hour[starts] * HOUR_MS,
+            "host": [columns.host.names[code] for code in host[starts]],
+            **table,
+            "cpu_count": cpu_count,
+            "sample_count": np.diff(np.append(starts, len(hour))),
+        }
     )
+    return frame.with_columns(
+        pl.col(*_HOST_MEANS).fill_nan(None), cpu_count=pl.when(pl.col("cpu_count") > 0).then("cpu_count")
+    )
+
+
+def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
+    """The mean of each group, NaN where nothing is known; what is below 0 or no number is unknown."""
+    known = np.isfinite(values) & (values >= 0)
+    counts = np.add.reduceat(known, starts, dtype=np.float64)
+    out = np.full(len(starts), np.nan)
+    np.divide(np.add.reduceat(np.where(known, values, 0.0), starts), counts, out=out, where=counts > 0)
+    return out
 
 
 def serving_hours(files: Sequence[LakeFile]) -> pl.DataFrame:

@@ -90,11 +90,14 @@ class _Groups:
         """Weighted by time; NaN where nothing is known."""
         if values is self._rows.nothing:
             return self.nothing
-        known = ~np.isnan(values)
-        known_ms = self.total(weight * known)
-        total = self.total(np.where(known, values, 0.0) * weight)
+        weighted = values * weight
+        unknown = np.isnan(weighted)
+        known_ms = self.total(weight)
+        if unknown.any():
+            weighted[unknown] = 0.0
+            known_ms -= self.total(weight * unknown)
         out = self.nothing
-        np.divide(total, known_ms, out=out, where=known_ms > 0)
+        np.divide(self.total(weighted), known_ms, out=out, where=known_ms > 0)
         return out
 
     def largest(self, values: Floats) -> Floats:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.ledger.columns import Codes, Floats, Ints
+    from analytics.ledger.columns import Codes, Floats, Ints, Mask
     from analytics.ledger.day_rows import DayRows
     from fallow.lake import LakeFile
 
@@ -55,24 +55,28 @@ class Lists:
     owners: tuple[Owner, ...]
     users: dict[int, dict[str, int]]
 
-    def of_rows(self, rows: DayRows) -> NDArray[np.intp]:
-        """The list that each row goes by, NONE for none.
+    def of_rows(self, rows: DayRows, wanted: Mask) -> NDArray[np.intp]:
+        """The list that each wanted row goes by, NONE for none.
 
         The last one at or before the row's time, else the first one after; a list is good for three of its own intervals.
         """
-        if not len(self.key):
-            return np.full(len(rows), NONE, np.intp)
-        wanted = sort_key(rows.gpu, rows.time)
-        before = np.searchsorted(self.key, wanted, side="right") - 1
+        found = np.full(len(rows), NONE, np.intp)
+        mine = np.flatnonzero(wanted)
+        if not len(self.key) or not len(mine):
+            return found
+        gpu, time = rows.gpu[mine], rows.time[mine]
+        before = np.searchsorted(self.key, sort_key(gpu, time), side="right") - 1
         after = np.minimum(before + 1, len(self.key) - 1)
-        near_before = (before >= 0) & self._near(before, rows, 1)
-        near_after = self._near(after, rows, -1)
-        return np.where(near_before, before, np.where(near_after, after, NONE))
+        near_before = (before >= 0) & self._near(before, gpu, time)
+        if near_before.all():
+            found[mine] = before
+        else:
+            found[mine] = np.where(near_before, before, np.where(self._near(after, gpu, time), after, NONE))
+        return found
 
-    def _near(self, at: NDArray[np.intp], rows: DayRows, sign: int) -> NDArray[np.bool_]:
-        distance = sign * (rows.time - self.time[at])
-        same = (self.key[at] >> _KEY_BITS) == rows.gpu
-        return np.asarray(same & (distance >= 0) & (distance <= self.reach[at]), bool)
+    def _near(self, at: NDArray[np.intp], gpu: Codes, time: Ints) -> Mask:
+        same = (self.key[at] >> _KEY_BITS) == gpu
+        return np.asarray(same & (np.abs(time - self.time[at]) <= self.reach[at]), bool)
 
 
 def sort_key(gpu: Codes, time: Ints) -> Ints:

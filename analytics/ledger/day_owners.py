@@ -105,7 +105,7 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, split: Mask, settin
     claim = np.where(split, NONE, claimed.of_rows(rows))
     use = by_process | by_memory | (known & ~zero)
     kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(claim != NONE, RESERVED, FREE)))
-    list_of_row = np.where(by_process & (kind == USE), lists.of_rows(rows), NONE)
+    list_of_row = lists.of_rows(rows, by_process & (kind == USE))
     unwatched = (
         (kind == FREE) & no_list & np.isnan(rows.floats["mem_used_bytes"]) & ~split & ~rows.health.where_in((ASLEEP,))
     )

@@ -129,13 +129,21 @@ def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
 def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
     weight = rows.weight[use].astype(np.float64)
+    count = len(weight)
     found: dict[str, Floats] = {}
 
-    def add(values: Floats, total: str, known_ms: str) -> None:
-        known = ~np.isnan(values)
-        found[total] = np.add.reduceat(np.where(known, values, 0.0) * weight, first)
-        found[known_ms] = np.add.reduceat(np.where(known, weight, 0.0), first)
+    whole_ms = np.add.reduceat(weight, first)
 
+    def add(values: Floats, total: str, known_ms: str) -> None:
+        weighted = values * weight
+        unknown = np.isnan(weighted)
+        found[known_ms] = whole_ms
+        if unknown.any():
+            weighted[unknown] = 0.0
+            found[known_ms] = whole_ms - np.add.reduceat(weight * unknown, first)
+        found[total] = np.add.reduceat(weighted, first)
+
+    use = slice(None) if len(use) == len(rows) else use  # type: ignore[assignment]  # a view instead of a copy
     util, util_max = rows.floats["gpu_util_pct"][use], rows.floats["gpu_util_max_pct"][use]
     add(np.where(alike.measured, util, np.nan), "util_sum", "util_ms")
     add(rows.floats["sm_active_pct"][use], "sm_sum", "sm_ms")
@@ -145,7 +153,7 @@ def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: 
     add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
     add(rows.floats["gpu_util_coverage_ratio"][use], "watched_sum", "watched_ms")
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
-    found["sample_count"] = np.diff(np.append(first, len(use))).astype(np.float64)
+    found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
     found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][use], first)
     return found

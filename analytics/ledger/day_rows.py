@@ -108,8 +108,10 @@ def day_rows(columns: Columns) -> DayRows:
     process_count = columns.ints("process_count")[kept]
     usable = health.where_in((*UNAVAILABLE_HEALTH, ASLEEP)) | ~np.isnan(floats["gpu_util_pct"]) | (process_count == 0)
     span = _weights(gpu, start, interval)
-    weight = np.zeros(len(gpu), np.int64)
-    weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
+    weight = span
+    if not usable.all():
+        weight = np.zeros(len(gpu), np.int64)
+        weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
     rates = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     tally.overlaps(gpu, start, interval)
     return DayRows(
@@ -171,7 +173,7 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
     if len(start) > 1:
         follows = gpu[1:] == gpu[:-1]
         reach = np.minimum(start[1:] - start[:-1], GAP_INTERVALS * interval[:-1])
-        weight[:-1] = np.where(follows, reach, interval[:-1])
+        np.copyto(weight[:-1], reach, where=follows)
     return weight
 
 

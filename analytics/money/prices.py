@@ -22,6 +22,9 @@ COLUMNS = (
 HOURS_PER_YEAR = 8766
 """365.25 days."""
 
+_LEAST_YEARS = Decimal("0.1")
+_LEAST_RATE = Decimal("0.000001")
+
 ORIGINS = ("site", "catalog")
 
 PricedAs = tuple[object, str | None]
@@ -102,9 +105,9 @@ class PriceBook:
 def _exchange(lines: Iterable[Line], currency: str) -> dict[str, Decimal]:
     found: dict[str, Decimal] = {}
     for line in lines:
-        other, rate = _currency(line, ""), line.number_of("exchange")
-        if not other or not rate:
-            raise line.error("an exchange rate needs a currency and a number above 0", "such as EUR and 1.08")
+        other, rate = _currency(line, ""), line.number_of("exchange", least=_LEAST_RATE)
+        if not other or rate is None:
+            raise line.error("an exchange rate needs a currency", "such as EUR and 1.08")
         if other == currency or other in found:
             raise line.error(f"the rate of {other} is {'1' if other == currency else 'stated above'}", "leave it out")
         found[other] = rate
@@ -135,11 +138,11 @@ def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
 
 def _hourly(line: Line) -> tuple[Decimal, str | None]:
     """The stated or computed hourly rate, and for a computed one from what."""
-    hourly, purchase, years = line.number_of("hourly"), line.number_of("purchase"), line.number_of("amortisation_years")
-    yearly = line.number_of("yearly_cost")
+    hourly, purchase, yearly = (line.number_of(name) for name in ("hourly", "purchase", "yearly_cost"))
+    years = line.number_of("amortisation_years", least=_LEAST_YEARS)
     if hourly is not None and purchase is None and years is None and yearly is None:
         return hourly, None
-    if hourly is None and purchase is not None and years:
+    if hourly is None and purchase is not None and years is not None:
         stated = f"{purchase} over {years} years" + ("" if yearly is None else f" and {yearly} a year")
         return (purchase / years + (yearly or 0)) / HOURS_PER_YEAR, stated
     raise line.error("a price is either hourly, or purchase and amortisation_years with, if you like, yearly_cost")

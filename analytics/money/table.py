@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _SEPARATORS = ",;\t"
+_MOST = Decimal(10**12)
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Line:
             value = Decimal(plain)
         except InvalidOperation:
             raise self.error(f"{column} '{text}' is not a number", "write it as 1234.56") from None
-        if not value.is_finite() or value < least:
-            raise self.error(f"{column} '{text}' is not a number from {least} on")
+        if not value.is_finite() or not least <= value < _MOST:
+            raise self.error(f"{column} '{text}' is not a number from {least} to {_MOST:,}")
         return value
 
     def date_of(self, column: str) -> date | None:

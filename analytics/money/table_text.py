@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from analytics.money.window import Money
 
 _NAME_MOST = 28
+_LAYOUTS = ((True, True, 21), (False, True, 21), (False, True, 17), (True, False, 21), (False, False, 12))
+"""With ranks, with money instead of shares, and how long a name may be at the least: the first that fits is taken."""
+
 _RANKED = ("team", "organisation", "holder", "account")
 _PARTS = {
     "used": "used",
@@ -34,20 +37,19 @@ def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
     """
     total = money.accounts.total
     everything = [*rows, total]
-    width = min(_NAME_MOST, max(len(group), len("total"), *(len(row.label) for row in everything)))
-    names = [group, *(plain(row.label, width) for row in rows), "total"]
+    names = [group, *(plain(row.label, _NAME_MOST) for row in rows), "total"]
     parts = [part for part in _PARTS if any(_part_ms(row, part) for row in everything)]
     in_money = total.paid_cents is not None
-    for with_rank, with_money in ((True, True), (False, True), (True, False), (False, False)):
+    for with_rank, with_money, least in _LAYOUTS:
         if (with_rank and group not in _RANKED) or (with_money and not in_money):
             continue
         columns = _columns(everything, parts, money.currency, with_rank=with_rank, with_money=with_money)
-        lines = _lines(names, width, columns)
+        lines = _lines(names, columns, least)
         if len(lines[0]) <= WIDTH:
             break
     notes = [
         f"{'parts of what was paid' if with_money else 'shares of the GPU time'}{_absent(parts)}",
-        "efficiency: share of the allocated time in which kernels ran" + (", with its rank" if with_rank else ""),
+        "effic.: share of the allocated time in which kernels ran" + (", with its rank" if with_rank else ""),
     ]
     lines += ["", *wrap("; ".join(notes), WIDTH)]
     if in_money and total.unpriced_ms:
@@ -63,7 +65,7 @@ def _columns(
     """The cells of each column, its heading first."""
     columns = [
         ["GPU-hours", *(hours(round(row.total_ms)) for row in rows)],
-        ["efficiency", *("-" if row.efficiency is None else percent(row.efficiency) for row in rows)],
+        ["effic.", *("-" if row.efficiency is None else percent(row.efficiency) for row in rows)],
     ]
     if with_rank:
         columns.append(["rank", *("" if row.rank_efficiency is None else f"{row.rank_efficiency}." for row in rows)])
@@ -73,11 +75,17 @@ def _columns(
     return columns + [[_PARTS[part], *(cell(row, part) for row in rows)] for part in parts]
 
 
-def _lines(names: Sequence[str], width: int, columns: Sequence[Sequence[str]]) -> list[str]:
+def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int) -> list[str]:
+    """The table, its names cut to what the columns leave them, though not below so many characters."""
     widths = [max(map(len, column)) for column in columns]
+    room = WIDTH - sum(widths) - 2 * len(widths)
+    width = min(max(map(len, names)), max(least, room))
     return [
         "  ".join(
-            (f"{name:<{width}}", *(f"{column[line]:>{each}}" for column, each in zip(columns, widths, strict=True)))
+            (
+                f"{plain(name, width):<{width}}",
+                *(f"{column[line]:>{each}}" for column, each in zip(columns, widths, strict=True)),
+            )
         )
         for line, name in enumerate(names)
     ]

@@ -8,14 +8,14 @@ import polars as pl
 
 from analytics.claims.spans import CLAIM_COLUMNS
 from analytics.frames import read_frame
+from analytics.money.costs import Costs
+from analytics.money.window import open_prices
 from analytics.quality.checks import CHECKS
 from analytics.quality.model import Data, Remark
 from fallow import schema
 from fallow.clock import DAY_MS, SystemClock, Window, utc_day
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from analytics.devices import Inventory
     from analytics.inputs import Inputs, WindowLedger
 
@@ -23,16 +23,14 @@ _CARDS = ("time", "gpu", "parent_gpu", "pci_bus_id")
 _EVENTS = ("time", "kind", "detail")
 
 
-def data_quality(
-    inputs: Inputs, ledger: WindowLedger, inventory: Inventory, missing_prices: Mapping[str, int]
-) -> tuple[Remark, ...]:
-    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and its kinds."""
-    data = load_data(inputs, ledger, inventory, missing_prices)
+def data_quality(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> tuple[Remark, ...]:
+    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and ConfigError."""
+    data = load_data(inputs, ledger, inventory)
     return tuple(remark for check in CHECKS for remark in check(data))
 
 
-def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, missing_prices: Mapping[str, int]) -> Data:
-    """The data that the checks look at; raises LakeError and its kinds."""
+def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> Data:
+    """The data that the checks look at; raises LakeError and ConfigError."""
     # as far as the window has passed: nobody is silent in the future
     window = Window(ledger.summary.since_ms, min(ledger.summary.until_ms, SystemClock().now_ms()))
     since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
@@ -46,7 +44,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, missin
         claims=read_frame(inputs.lake.files("claim"), schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
-        missing_prices=missing_prices,
+        costs=Costs(open_prices(inputs.settings), inventory),
     )
 
 

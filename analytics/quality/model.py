@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
 
     from analytics.devices import Inventory
+    from analytics.money.costs import Costs
     from fallow.clock import Window
 
 MOST_NAMED = 5
@@ -37,7 +38,7 @@ class Data:
     Times are integer milliseconds. `stretches` is the ledger, `values` the `quality` table, `hours` gpu, host, time and
     observed_ms of the `hourly` table. `claims` are whole rows of the `claim` table that reach into the window, `cards`
     the window's rows of the `device` table (time, host, gpu, pci_bus_id) of whole GPUs, `steps` its clock_stepped events
-    (time, host, detail). `missing_prices` counts the GPUs of each model and pool that has no price.
+    (time, host, detail).
     """
 
     window: Window
@@ -48,7 +49,7 @@ class Data:
     claims: pl.DataFrame
     cards: pl.DataFrame
     steps: pl.DataFrame
-    missing_prices: Mapping[str, int]
+    costs: Costs
 
 
 class Check(Protocol):

@@ -9,10 +9,11 @@ import pytest
 from analytics.claims.gres import JobGpus, job_gpus
 from fallow import schema
 from tests.claims.conftest import stored
+from tests.claims.slurm_cluster import NODE, Cluster, missing, slurm_cluster
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fallow.lake import Lake
@@ -178,3 +179,42 @@ def test_a_job_on_several_nodes_and_a_name_that_looks_like_an_answer() -> None:
         "gn1", "gn[1-2]"
     )
     assert list(job_gpus(text)) == [JobGpus("2", "gn1", (0, 2)), JobGpus("2", "gn2", (0, 2))]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    if reason := missing():
+        pytest.skip(f"no Slurm here: {reason}")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    with slurm_cluster(folder) as running:
+        yield running
+
+
+def test_a_real_cluster(
+    claims: Callable[..., Outcome], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+) -> None:
+    cluster.wrapper("sacct")
+    monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
+    inventory(lake, f"{NODE}.example")
+    sleep = ("sbatch", "--account=ml", "--wrap", "sleep 300", "--output=/dev/null")
+    cluster.run(*sleep, "--gres=gpu:h100:2", "--job-name=two|gpus", "--time=30")
+    cluster.run(*sleep, "--gres=gpu:1", "--array=1-2")
+    cluster.run(*sleep, "--job-name=none")
+    cluster.wait_until("4 RUNNING", "sh", "-c", "squeue --array --noheader --format=%T | sort | uniq -c")
+    running = claims("import", "slurm", "--live")
+    assert (running.counts, running.dropped, running.json["running"]) == ((4, 0, 0), {"no GPU": 1}, 3)
+    found = stored(lake)
+    assert sorted(row["gpu"] for row in found) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    assert {(row["host"], row["user"], row["account"], row["state"]) for row in found} == {
+        (f"{NODE}.example", "root", "ml", "RUNNING")
+    }
+    assert [(row["name"], row["planned_end"] - row["time"]) for row in found if row["claim_id"] == "1"] == [
+        ("two|gpus", 1_800_000)
+    ] * 2
+    cluster.run("scancel", "1")
+    cluster.wait_until("CANCELLED", "sacct", "-X", "-n", "-j", "1", "-o", "state%20,end%20")
+    assert claims("import", "slurm", "--live").counts == (0, 2, 2)
+    ended = [row for row in stored(lake) if "end" in row]
+    assert {row["claim_id"] for row in ended} == {"1"}
+    assert {row["gpu"] for row in ended} == {row["gpu"] for row in found if row["claim_id"] == "1"}

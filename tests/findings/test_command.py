@@ -11,15 +11,24 @@ import pytest
 
 from fallow.cli import main
 from tests.findings.conftest import BUSY, HELD, HOUR
-from tests.ledger.rows import fill, processes, samples
+from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fallow.lake import Lake
 
 COLUMNS = [
-    "finding_id", "rule", "sentence", "gpus", "host", "holder", "since", "gpu_hours", "energy_kwh", "cost", "confidence",
-    "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence", "next_command", "simulated",
+    "finding_id", "rule", "category", "sentence", "status", "gpus", "host", "holder", "team", "job", "since", "gpu_hours",
+    "energy_kwh", "cost", "currency", "confidence", "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence",
+    "next_command", "simulated", "notes",
 ]  # fmt: skip
+
+
+FAILED = [
+    "0.0 days of history, 14 are wanted",
+    "0 idle spells of the whole fleet seen to begin: how long one lasts is not known, 30 are wanted",
+]
 
 
 def run(capsys: pytest.CaptureFixture[str], lake: Lake, *arguments: str) -> str:
@@ -37,14 +46,20 @@ def held(lake: Lake) -> Lake:
 
 def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, held, "--json"))
-    assert list(found) == ["window", "findings"]
+    assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "gone"]
+    assert found["totals"] == {
+        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0, "gpu_hours": 4.0,
+        "cost": None, "currency": None, "findings_without_price": 1,
+    }  # fmt: skip
+    assert found["sensitivity"] == {"held_gpu_hours": {"30min": 4.0, "60min": 4.0, "120min": 4.0}}
+    assert (found["reversals"], found["suppressed"], found["gone"]) == (None, 0, [])
     assert found["window"] == {"since": "2026-11-20T00:00:00Z", "until": "2026-11-20T02:00:00Z"}
     (finding,) = found["findings"]
     assert list(finding) == COLUMNS
     assert finding["gpus"] == ["GPU-1", "GPU-2"]
     assert (finding["holder"], finding["gpu_hours"], finding["cost"]) == ("ann", 4.0, None)
     assert finding["energy_kwh"] is None, "the power of one of the two GPUs is not known"
-    assert finding["failed_conditions"] == ["0.0 days of history, 14 are wanted"]
+    assert finding["failed_conditions"] == FAILED
     assert finding["evidence"] == {
         "since": "2026-11-20T00:00:00Z", "until": "2026-11-20T02:00:00Z",
         "held_gpu_hours_in_stretches_of_30_min": 4.0, "held_gpu_hours_in_stretches_of_60_min": 4.0,
@@ -62,7 +77,7 @@ def test_csv_says_the_same_as_json(held: Lake, capsys: pytest.CaptureFixture[str
     assert row["gpus"] == "GPU-1 GPU-2"
     assert json.loads(row["evidence"]) == expected["evidence"]
     assert (float(row["gpu_hours"]), row["cost"], row["reclaimable"]) == (4.0, "", "True")
-    assert row["failed_conditions"] == "0.0 days of history, 14 are wanted"
+    assert row["failed_conditions"] == "; ".join(FAILED)
     assert "\r" not in out
 
 
@@ -79,18 +94,98 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
+2 GPUs can be taken back, 0 with high confidence; all findings together are about 4.0 GPU-hours
+held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min
+
+  rule                     findings   GPUs  to take    GPU-hours               cost
+  held                            1      2        2          4.0                  -
 
 F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   holder      ann, since 2026-11-20 00:00 UTC
   gpus        GPU-1, GPU-2
-  confidence  medium:
+  status      new
+  confidence  low:
               - 0.0 days of history, 14 are wanted
+              - 0 idle spells of the whole fleet seen to begin: how long one lasts is not known,
+                30 are wanted
   evidence    4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min; holder known
               by process; 2 of the GPUs held at the end; stretches 2; longest 2.0 h; memory in use
-              up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; samples 240; observed
-              100.0 %; commands python3
-  next        ssh h1 kill 4711
+              up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3;
+              samples 240; observed 100.0 %
+  next        ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv
 """
+
+
+@pytest.fixture
+def mixed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lake:
+    """Ann and bob share a GPU and cy has two; one team is known, one card has a price."""
+    owners, prices = tmp_path / "owners.csv", tmp_path / "prices.csv"
+    owners.write_text("kind,name,team\nuser,cy,vision\n", encoding="utf-8")
+    prices.write_text("model,hourly\nL40S,2\n", encoding="utf-8")
+    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(owners))
+    monkeypatch.setenv("FALLOW_MONEY_PRICES", str(prices))
+    rows = [row for gpu in "abc" for row in samples(gpu, 0, 2 * HOUR, every_s=60, **HELD)]
+    lists = [row for gpu in "bc" for row in processes(gpu, *range(0, 2 * HOUR, 60), every_s=60, user="cy", pid=3)]
+    for pid, user in enumerate(("ann", "bob")):
+        lists += processes("a", *range(0, 2 * HOUR, 60), every_s=60, user=user, pid=pid + 1)
+    models = [device("a", "home-made card"), device("b", "NVIDIA L40S"), device("c", "NVIDIA L40S")]
+    return fill(lake, rows, lists, devices=models)
+
+
+@pytest.mark.parametrize(
+    ("flags", "holders"),
+    [
+        ([], ["cy", "ann+bob"]),
+        (["--rule", "held"], ["cy", "ann+bob"]),
+        (["--rule", "never_used"], []),
+        (["--rule", "never_used", "--rule", "held"], ["cy", "ann+bob"]),
+        (["--category", "reclaim"], ["cy", "ann+bob"]),
+        (["--category", "efficiency"], []),
+        (["--holder", "bob"], ["ann+bob"]),
+        (["--holder", "bo"], []),
+        (["--team", "vision"], ["cy"]),
+        (["--min-cost", "8"], ["cy"]),
+        (["--min-cost", "8.01"], []),
+        (["--limit", "1"], ["cy"]),
+        (["--limit", "5"], ["cy", "ann+bob"]),
+    ],
+)
+def test_filters(mixed: Lake, capsys: pytest.CaptureFixture[str], flags: list[str], holders: list[str]) -> None:
+    found = json.loads(run(capsys, mixed, "--json", *flags))
+    assert [each["holder"] for each in found["findings"]] == holders
+    rows = csv.DictReader(io.StringIO(run(capsys, mixed, "--csv", *flags)))
+    assert [row["holder"] for row in rows] == holders
+
+
+def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, mixed, "--json", "--limit", "1"))["totals"]
+    assert (found["findings"], found["gpu_hours"], found["cost"], found["findings_without_price"]) == (2, 6.0, 8.0, 1)
+    text = run(capsys, mixed, "--limit", "1")
+    assert "all findings together are about 6.0 GPU-hours, 8.00 USD (1 finding without a price)" in " ".join(
+        text.split()
+    )
+    assert "and 1 more with 2.0 GPU-hours" in text
+    assert "holder      cy (team vision), since 2026-11-20 00:00 UTC" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (["--rule", "helt"], "there is no rule 'helt'; did you mean held?"),
+        (["--rule", "xyz"], "there is no rule 'xyz'; the rules are held, "),
+        (["--limit", "0"], "--limit 0 is not above 0"),
+        (["--category", "waste"], "invalid choice: 'waste'"),
+        (["--min-cost", "much"], "invalid float value: 'much'"),
+    ],
+)
+def test_wrong_filters(held: Lake, capsys: pytest.CaptureFixture[str], flags: list[str], error: str) -> None:
+    assert main(["findings", "--lake", held.root, *flags]) == 2
+    assert error in capsys.readouterr().err
+
+
+def test_no_line_is_wider_than_100_columns(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for line in run(capsys, mixed).splitlines() if not line.startswith("  next ")]
+    assert max(map(len, lines)) <= 100
 
 
 def test_no_findings(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

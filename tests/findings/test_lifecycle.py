@@ -64,7 +64,7 @@ def busy(gpu: str, first_s: float, last_s: float) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def two_weeks(lake: Lake) -> Lake:
-    """ann idles in both weeks, bob in the first only, cy in the second only; dan came back in the second."""
+    """Ann idles in both weeks, bob in the first only, cy in the second only; dan came back in the second."""
     rows = held("a", 0, 2 * WEEK)
     rows += held("b", 0, 5 * HOUR) + busy("b", 5 * HOUR, 2 * WEEK)
     rows += busy("c", 0, 2 * WEEK - 5 * HOUR) + held("c", 2 * WEEK - 5 * HOUR, 2 * WEEK)
@@ -102,15 +102,11 @@ def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Lake) -> Non
     now_ms = ms(2 * WEEK)
     first = reviewed(two_weeks)
     ann = next(each for each in first.shown if each.holder == "ann")
-    record(
-        two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=now_ms, reason="standby", expires_ms=now_ms + DAY_MS
-    )
+    record(two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=now_ms, reason="standby", expires_ms=now_ms + DAY_MS)
     hidden = reviewed(two_weeks)
     assert [each.holder for each in hidden.suppressed] == ["ann"]
     assert ann.finding_id not in {each.finding_id for each in hidden.shown}
-    assert hidden.suppressed[0].notes == (
-        "2026-12-04 00:00 UTC, zoe: suppressed until 2026-12-05 00:00 UTC: standby",
-    )
+    assert hidden.suppressed[0].notes == ("2026-12-04 00:00 UTC, zoe: suppressed until 2026-12-05 00:00 UTC: standby",)
     assert reviewed(two_weeks, later_ms=DAY_MS - 1).suppressed
     back = reviewed(two_weeks, later_ms=DAY_MS)
     assert back.suppressed == ()
@@ -153,7 +149,9 @@ def test_a_window_that_was_as_yet_open_knows_no_longer_spells_than_it_had_seen(l
 
 
 def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(lake: Lake) -> None:
-    rows = held("a", 0, 2 * HOUR) + [row | {"process_count": None, "mem_used_bytes": 2**34} for row in held("b", 0, 2 * HOUR)]
+    rows = held("a", 0, 2 * HOUR) + [
+        row | {"process_count": None, "mem_used_bytes": 2**34} for row in held("b", 0, 2 * HOUR)
+    ]
     fill(lake, rows, users("a", 0, 2 * HOUR, user="b"))
     found = reviewed(lake).findings
     assert sorted((each.subject.partition("\0")[0], each.gpus) for each in found) == [("b", ("a",)), ("b", ("b",))]
@@ -161,7 +159,7 @@ def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(l
 
 
 def test_totals_count_a_gpu_once(lake: Lake) -> None:
-    """ann held both GPUs for two hours, bob one of them for one hour after."""
+    """Ann held both GPUs for two hours, bob one of them for one hour after."""
     rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + samples("b", 2 * HOUR, 3 * HOUR, every_s=300, **FREE)
     lists = users("a", 0, 2 * HOUR) + users("b", 0, 2 * HOUR) + users("a", 2 * HOUR, 3 * HOUR, user="bob")
     fill(lake, rows, lists, devices=[device("a"), device("b")])

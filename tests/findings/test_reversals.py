@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.findings.persistence import wilson
-from analytics.findings.review_text import reversals_text
 from analytics.findings.reversals import Rate
+from analytics.findings.review_text import reversals_text
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples
@@ -32,7 +32,9 @@ def users(gpu: str, first_s: int, last_s: int, user: str = "ann") -> list[dict[s
 def outcome(lake: Lake, gpu: list[dict[str, Any]], lists: list[dict[str, Any]], **more: Any) -> Reversals:
     """Of a lake of two weeks, in which another GPU was busy throughout."""
     other = rows("z", (0, 2 * WEEK, BUSY))
-    found = reviewed(fill(lake, gpu + other, [*lists, *(row | {"pid": 99} for row in users("z", 0, 2 * WEEK, "zoe"))], **more)).reversals
+    found = reviewed(
+        fill(lake, gpu + other, [*lists, *(row | {"pid": 99} for row in users("z", 0, 2 * WEEK, "zoe"))], **more)
+    ).reversals
     assert found is not None
     return found
 

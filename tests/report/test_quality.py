@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ledger.rows import GB, device, fill, samples
+from fallow import schema
+from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples, write
 from tests.report.conftest import BUSY, DAY, FREE, HOUR
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
+
+    Remarks = Callable[..., dict[str, list[str]]]
 
 AGO = -90 * DAY  # well in the past, so that nothing is in the future
 
@@ -38,12 +41,12 @@ def host(lake: Lake, name: str, first_s: float = 0, last_s: float = 6 * HOUR, **
     fill(lake, rows, devices=[device(gpu, time=rows[0]["time"])], host=name)
 
 
-def test_nothing_to_remark(lake: Lake, remarks: Callable[..., dict[str, list[str]]]) -> None:
+def test_nothing_to_remark(lake: Lake, remarks: Remarks) -> None:
     host(lake, "h1")
     assert remarks(lake) == {}
 
 
-def test_nobody_looked(lake: Lake, remarks: Callable[..., dict[str, list[str]]]) -> None:
+def test_nobody_looked(lake: Lake, remarks: Remarks) -> None:
     for number in range(7):
         host(lake, f"h{number}", 0, HOUR)
         host(lake, f"h{number}", 2 * HOUR + 600 * number, 6 * HOUR)
@@ -64,14 +67,14 @@ def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(
     assert remarks(lake, "--until", "2026-08-22T01:00Z").get("silent") is None
 
 
-def test_a_gpu_that_is_gone_while_its_host_goes_on(lake: Lake, remarks: Callable[..., dict[str, list[str]]]) -> None:
+def test_a_gpu_that_is_gone_while_its_host_goes_on(lake: Lake, remarks: Remarks) -> None:
     rows = samples("a", AGO, AGO + HOUR, **BUSY) + samples("b", AGO, AGO + 6 * HOUR, **BUSY)
     fill(lake, rows)
     (sentence,) = remarks(lake)["gone"]
     assert sentence == ("1 GPU on 1 host stopped reporting before the host did; time after that is not in any sum")
 
 
-def test_how_the_figures_were_come_by(lake: Lake, remarks: Callable[..., dict[str, list[str]]]) -> None:
+def test_how_the_figures_were_come_by(lake: Lake, remarks: Remarks) -> None:
     rows = samples("a", AGO, AGO + HOUR, **FREE | {"process_count": None, "mem_used_bytes": 9 * GB})
     rows += samples("b", AGO, AGO + HOUR, **FREE | {"gpu_util_coverage_ratio": None})
     rows += samples("c", AGO, AGO + HOUR, **FREE | {"gpu_util_pct": None})
@@ -84,3 +87,196 @@ def test_how_the_figures_were_come_by(lake: Lake, remarks: Callable[..., dict[st
         ],
         "no_inventory": ["2 GPUs without an inventory entry: model, memory and pool are unknown"],
     }
+
+
+def hour(gpu: str, first_s: float = 0, last_s: float = HOUR, **values: object) -> list[dict[str, object]]:
+    return samples(gpu, AGO + first_s, AGO + last_s, **BUSY | values)
+
+
+def listed(*gpus: str, **values: object) -> list[dict[str, object]]:
+    return [device(gpu, time=ms(AGO)) | values for gpu in gpus]
+
+
+def one(found: dict[str, list[str]]) -> tuple[str, str]:
+    """The only remark."""
+    ((kind, (sentence,)),) = found.items()
+    return kind, sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        (
+            "util_out_of_range",
+            {"gpu_util_pct": 300.0},
+            "outside its range: it counts as unknown (such as a: gpu_util_pct 300)",
+        ),
+        ("util_out_of_range", {"gpu_util_coverage_ratio": 1.5}, "(such as a: gpu_util_coverage_ratio 1.5)"),
+        ("negative_value", {"mem_used_bytes": -5}, "negative memory, power or energy: it counts as unknown"),
+        ("negative_value", {"power_w": -5.0}, "(such as a: power_w -5)"),
+        ("negative_value", {"energy_mj": -5}, "energy_mj -5"),
+        ("not_a_number", {"power_w": float("nan")}, "no number (NaN or infinite): it counts as unknown"),
+        ("not_a_number", {"power_w": float("inf")}, "no number (NaN or infinite): it counts as unknown"),
+        ("no_interval", {"interval_ms": 0}, "they stand for no time"),
+        ("no_interval", {"interval_ms": -10}, "they stand for no time"),
+    ],
+)
+def test_values_that_cannot_be_are_counted(
+    lake: Lake, remarks: Remarks, kind: str, values: dict[str, object], words: str
+) -> None:
+    rows = hour("a") + hour("b")
+    fill(lake, [row | values if 2 <= number < 5 else row for number, row in enumerate(rows)], devices=listed("a", "b"))
+    found = remarks(lake)
+    found.pop("unobserved", None)  # what a refused value leaves
+    said, sentence = one(found)
+    assert said == kind
+    assert sentence.startswith("3 rows of 1 GPU with ")
+    assert words in sentence
+
+
+def test_rows_that_are_there_twice(lake: Lake, remarks: Remarks) -> None:
+    rows = hour("a")
+    fill(lake, rows + [row | {"gpu_util_pct": 3.0} for row in rows[:4]], devices=listed("a"))
+    kind, sentence = one(remarks(lake))
+    assert kind == "duplicate_rows"
+    assert sentence.startswith("4 rows of 1 GPU with the same moment as another row of their GPU: one of them counts")
+
+
+def test_a_counter_that_went_back(lake: Lake, remarks: Remarks) -> None:
+    rows = [row | {"energy_mj": 1000 * (number % 6)} for number, row in enumerate(hour("a"))]
+    fill(lake, rows, devices=listed("a"))
+    kind, sentence = one(remarks(lake))
+    assert kind == "counter_fell"
+    assert sentence.startswith("1 row of 1 GPU with a counter that went back")
+
+
+def test_a_clock_that_was_set_back(lake: Lake, remarks: Remarks) -> None:
+    rows = hour("a") + [row | {"offset_ms": 40_000} for row in hour("a", 600, 1800)]
+    fill(lake, rows, devices=listed("a"))
+    said = [
+        {"time": ms(AGO + 600), "kind": "clock_stepped", "detail": "the wall clock was put back by about 1200 s"},
+        {"time": ms(AGO + 700), "kind": "agent_start", "detail": "hello"},
+        {"time": ms(AGO - 2 * DAY), "kind": "clock_stepped", "detail": "before the window"},
+    ]
+    write(lake, schema.EVENT, said)
+    found = remarks(lake)
+    assert set(found) == {"clock_stepped", "overlapping_rows"}
+    assert found["clock_stepped"] == [
+        (
+            "the clock of h1 jumped, 1 time in all, last at 2026-08-22 00:10 UTC: time that was passed twice counts once, "
+            "time that was left out is unknown"
+        )
+    ]
+    (sentence,) = found["overlapping_rows"]
+    assert sentence.startswith(
+        "4 rows of 1 GPU on h1 begin before the row before them has ended: each moment counts once, by the later row"
+    )
+
+
+def test_two_machines_under_one_name(lake: Lake, remarks: Remarks) -> None:
+    slots = [
+        device(gpu, time=ms(AGO), pci_bus_id=f"00000000:{slot}:00.0") for gpu, slot in (("a", 1), ("b", 2), ("c", 1))
+    ]
+    rows = hour("a", 0, 6 * HOUR) + hour("b", 0, 6 * HOUR) + hour("c", HOUR, 5 * HOUR)
+    fill(lake, rows, devices=slots)
+    kind, sentence = one(remarks(lake, "--until", "2026-08-22T05:30Z"))
+    assert kind == "shared_host_name"
+    assert sentence.startswith(
+        "h1: two machines seem to write under this name, for 1 slot held two GPUs at once "
+        "(a and c at 00000000:1:00.0, 4.0 hours)"
+    )
+
+
+def test_a_card_that_was_swapped_is_no_second_machine(lake: Lake, remarks: Remarks) -> None:
+    slots = [device(gpu, time=ms(AGO), pci_bus_id="00000000:01:00.0") for gpu in ("a", "c")]
+    fill(lake, hour("a", 0, HOUR) + hour("c", HOUR + 600, 2 * HOUR), devices=slots)
+    assert "shared_host_name" not in remarks(lake)
+
+
+def test_a_gpu_that_moved(lake: Lake, remarks: Remarks) -> None:
+    fill(lake, hour("a", 0, HOUR), devices=listed("a"), host="h2")
+    fill(lake, hour("a", HOUR, 2 * HOUR), host="h1")
+    assert one(remarks(lake)) == (
+        "gpu_moved",
+        "1 GPU moved between hosts: a (h2 and h1); each host has the time that it saw",
+    )
+
+
+def test_a_gpu_on_two_hosts_at_once(lake: Lake, remarks: Remarks) -> None:
+    fill(lake, hour("a", 0, 3 * HOUR), devices=listed("a"), host="h2")
+    fill(lake, hour("a", HOUR, 4 * HOUR), host="h1")
+    assert one(remarks(lake)) == (
+        "gpu_on_two_hosts",
+        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that saw it last",
+    )
+
+
+def test_claims_that_overlap(lake: Lake, remarks: Remarks) -> None:
+    claims = [claim("a", AGO, AGO + 2400), claim("a", AGO + 600, AGO + 1800, "eve", "j2")]
+    fill(lake, hour("a"), claims=[*claims, claim("a", AGO + 2400, AGO + HOUR, "eve", "j3")], devices=listed("a"))
+    assert one(remarks(lake)) == (
+        "overlapping_claims",
+        (
+            "1 GPU named by several claims at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
+            "and everybody who claims is its holder"
+        ),
+    )
+
+
+def test_a_claim_that_ends_before_it_begins(lake: Lake, remarks: Remarks) -> None:
+    claims = [claim("a", AGO, AGO + HOUR), claim("a", AGO + 600, AGO, "eve", "j2")]
+    fill(lake, hour("a"), claims=claims, devices=listed("a"))
+    assert one(remarks(lake)) == (
+        "backward_claims",
+        "1 claim with an end before the start (such as j2): left out",
+    )
+
+
+def test_claims_without_telemetry(lake: Lake, remarks: Remarks) -> None:
+    claims = [claim("a", AGO, AGO + HOUR), claim("ghost", AGO - HOUR, None, "eve", "j2")]
+    fill(lake, hour("a"), claims=claims, devices=listed("a"))
+    kind, sentence = one(remarks(lake))
+    assert kind == "claims_without_telemetry"
+    assert sentence.startswith(
+        "1 claim with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum"
+    )
+
+
+def test_telemetry_without_claims(lake: Lake, remarks: Remarks) -> None:
+    lists = [row for gpu in "ab" for row in processes(gpu, *(AGO + at for at in range(0, HOUR, 300)), every_s=300)]
+    claims = [claim("a", AGO, AGO + 1800), claim("b", AGO - 600, AGO + HOUR + 600, claim_id="j2")]
+    fill(lake, hour("a") + hour("b") + hour("c", **FREE), lists, claims, devices=listed("a", "b", "c"))
+    fill(lake, hour("d"), devices=listed("d"), host="a-workstation-without-a-scheduler")
+    assert one(remarks(lake)) == (
+        "telemetry_without_claims",
+        (
+            "0.5 GPU-hours of use on 1 GPU that no claim covers, on hosts that have claims (such as a on h1, 0.5 hours by ann): "
+            "counted as use all the same"
+        ),
+    )
+
+
+def test_models_that_nobody_has_a_price_for(lake: Lake, remarks: Remarks) -> None:
+    devices = [*listed("a", "b", model="NVIDIA Z900"), *listed("c", model=None)]
+    fill(lake, hour("a") + hour("b") + hour("c"), devices=devices)
+    found = remarks(lake)
+    assert found == {
+        "no_model": ["1 GPU without a model's name: what it costs and whether a smaller card would do is not told"],
+        "no_price": [
+            (
+                "2 GPUs without a price: NVIDIA Z900 (train); every cost that they are part of is left out, name their price in "
+                "the file of money.prices"
+            )
+        ],
+    }
+
+
+def test_simulated_gpus(lake: Lake, remarks: Remarks) -> None:
+    fill(lake, hour("a") + hour("b"), devices=[*listed("a", source="simulated"), *listed("b")])
+    assert one(remarks(lake)) == ("simulated", "1 of 2 GPUs simulated: their figures are no measurements")
+
+
+def test_a_remark_counts_and_gives_an_example(lake: Lake, report: Callable[..., Outcome]) -> None:
+    fill(lake, hour("a", power_w=-1.0), devices=listed("a"))
+    (remark,) = json.loads(report(lake, "--format", "json").out)["data_quality"]
+    assert (remark["kind"], remark["count"], remark["example"]) == ("negative_value", 12, "a: power_w -1")

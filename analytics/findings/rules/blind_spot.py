@@ -43,12 +43,11 @@ class BlindSpot:
         silent = _silent(context)
         yield from self._silent(context, silent)
         seen = spans.filter(~pl.col("state").is_in(_OUT))
-        # a card that is split has no utilization of its own: that of its instances counts
-        own = seen.filter((pl.col("gpu_share") == 1) | pl.col("gpu").str.starts_with("MIG-"))
-        unmeasured = own.with_columns(
-            blind=1 - pl.col("util_ms").fill_null(0) / (pl.col("end") - pl.col("time"))
-        ).filter(pl.col("blind") > 0)
         used = spans.filter(pl.col("state").is_in(AT_WORK))
+        # a card that is split has no utilization of its own: that of its instances counts; an empty or sleeping one needs none
+        own = used.filter((pl.col("gpu_share") == 1) | pl.col("gpu").str.starts_with("MIG-"))
+        missing = 1 - pl.col("util_ms").fill_null(0) / (pl.col("end") - pl.col("time"))
+        unmeasured = own.with_columns(blind=missing).filter(pl.col("blind") > 0)
         unwatched = pl.col("holder_source") == "unwatched"
         for kind, whole, blind, command in (
             ("unknown time", spans, spans.filter(pl.col("state") == "unknown"), _agent_status),

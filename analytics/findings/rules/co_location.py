@@ -22,7 +22,7 @@ from analytics.findings.sharing import (
     Group,
     groups,
 )
-from analytics.findings.works import TOLD_FROM_GPU_MS, WORK_THRESHOLDS, runs_of, seen_long_enough, works
+from analytics.findings.works import TOLD_FROM_GPU_MS, WORK_THRESHOLDS, linked, runs_of, seen_long_enough, works
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class CoLocation:
             pl.col("need_bytes").is_not_null() & (pl.col("util_mean_pct") <= BUSY_MAX_PCT),
             pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes"),
         )
+        alone = alone.join(linked(context), on="work", how="anti")
         # of the works that a GPU has had, the longest stands for it
         where = runs_of(context, alone).group_by("work").agg(pl.col("host", "gpu").first())
         longest = (

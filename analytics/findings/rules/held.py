@@ -44,7 +44,9 @@ class Held:
             whom=pl.coalesce("holder", "gpu"),
         )
         long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
-        every = held.join(long.select(_BY).unique(), on=_BY, how="semi", nulls_equal=True).partition_by(_BY, as_dict=True)
+        every = held.join(long.select(_BY).unique(), on=_BY, how="semi", nulls_equal=True).partition_by(
+            _BY, as_dict=True
+        )
         now = _ongoing(context, long)
         ongoing = now.partition_by(_BY, as_dict=True)
         # a process list says nothing of a GPU that its processes have left since

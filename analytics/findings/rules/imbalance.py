@@ -9,7 +9,7 @@ import polars as pl
 from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import program_runs, serving_gpus
-from analytics.findings.work import one_job, whole_hours, within_hours
+from analytics.findings.work import newest_source, one_job, whole_hours, within_hours
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -120,11 +120,12 @@ def _numbers(rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame,
     highest, lowest = (
         float(per_gpu.select(value).item()) for value in (pl.col("mean_pct").max(), pl.col("mean_pct").min())
     )
-    what = "sm_active" if by_sm else "gpu_util"
+    what = "gpu_sm_active" if by_sm else "gpu_util"
     return {
+        "holder_source": newest_source(stretches),
         "gpus_of_the_job": per_gpu.height,
-        f"busiest_gpu_{what}_mean_pct": highest,
-        f"idlest_gpu_{what}_mean_pct": lowest,
+        f"busiest_{what}_mean_pct": highest,
+        f"idlest_{what}_mean_pct": lowest,
         "spread": 1 - lowest / highest,
         "uneven_h": rows["time"].n_unique(),
         "waiting_gpu_hours": _waiting(rows, highest),

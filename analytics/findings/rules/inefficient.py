@@ -10,7 +10,7 @@ from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.confidence import known_holder
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import serving_gpus
-from analytics.findings.work import whole_hours, within_hours
+from analytics.findings.work import newest_source, whole_hours, within_hours
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Inefficient:
             stretches,
             subject=whom,
             numbers=_numbers(busy, poor, stretches, rank),
-            failed=[known_holder("process", holder), _unmeasured(poor)],
+            failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
             next_command=monitor_command(host, here),
             holder=holder,
             since_ms=int(poor.select(pl.col("time").min()).item()),
@@ -115,6 +115,7 @@ def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, ra
     means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
     limits = poor["limit_w"].drop_nulls()
     return {
+        "holder_source": newest_source(stretches),
         **{name: poor.select(pl.col(name).cast(pl.Float64).mean()).item() for name in means},
         "power_limit_w": limits.mean() if len(limits) else None,
         "share_of_busy_hours": poor.height / busy.height,

@@ -11,7 +11,7 @@ from analytics.findings.base import finding_of, joined
 from analytics.findings.confidence import known_holder
 from analytics.findings.looking import on_host
 from analytics.findings.programs import serving_gpus
-from analytics.findings.work import whole_hours, within_hours
+from analytics.findings.work import newest_source, whole_hours, within_hours
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class InputStarved:
             self,
             stretches,
             subject=str(rows["work"][0]),
-            numbers=_numbers(rows, starved, resource),
-            failed=[known_holder("process", holder), _doubts(context, starved, resource, gain_pct)],
+            numbers={"holder_source": newest_source(stretches), **_numbers(rows, starved, resource)},
+            failed=[known_holder(newest_source(stretches), holder), _doubts(context, starved, resource, gain_pct)],
             next_command=on_host(host, *resource.looks),
             holder=holder,
             since_ms=int(starved.select(pl.col("time").min()).item()),
@@ -169,8 +169,10 @@ def _process_limits(context: Context) -> pl.DataFrame:
 
 
 def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None]]:
-    """Work with the resource that was at its limit in most of its middling hours and explains them, and what the GPU gains
-    without the limit (None: there are no hours without)."""
+    """Work with the resource that explains most of its middling hours, and what the GPU gains without that limit.
+
+    None for the gain: there are no hours without the limit.
+    """
     util = pl.col("gpu_util_mean_pct").cast(pl.Float64)
     sums = hours.group_by("work", maintain_order=True).agg(
         pl.col("middling").sum(),

@@ -9,7 +9,7 @@ import polars as pl
 from analytics.findings.alive import is_service
 from analytics.findings.base import GPU_MS, finding_of
 from analytics.findings.looking import monitor_command
-from analytics.findings.work import AT_WORK, SEVERAL
+from analytics.findings.work import AT_WORK, SEVERAL, newest_source
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class LowEfficiency:
                 "rank_among_holders": f"{row['rank']} of {holders}",
                 "share_of_held_hours": row["fleet_share"],
                 "sm_active_mean_pct": row["sm_pct"],
-                "holder_source": str(stretches["holder_source"].drop_nulls().mode().sort()[0]),
+                "holder_source": newest_source(stretches),
             },
             failed=[failed],
             next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),

@@ -10,14 +10,15 @@ from analytics.findings.base import finding_of
 from analytics.findings.confidence import known_holder
 from analytics.findings.memory import NEED_SHARE, NEED_THRESHOLDS
 from analytics.findings.mig import Fit, first_fit, fits, split_command, split_notes
-from analytics.findings.runs import run_hours, stretches_of
+from analytics.findings.runs import stretches_of
 from analytics.findings.works import (
+    LINKED_BYTES_PER_S,
     TOLD_FROM_GPU_MS,
     WORK_THRESHOLDS,
+    linked,
     runs_of,
     seen_long_enough,
     with_demand,
-    work_of_runs,
     works,
     worth_telling,
 )
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding
-
-LINKED_BYTES_PER_S = 10e6
-"""NVLink traffic in the mean of an hour from which a GPU counts as working with others; an idle link carries next to none."""
 
 _GROUP = ("host", "holder", "account", "model", "profile")
 
@@ -57,7 +55,7 @@ class MigFit:
                 pl.col("need_bytes").is_not_null(),
             )
         )
-        alone = alone.join(_linked(context), on="work", how="anti")
+        alone = alone.join(linked(context), on="work", how="anti")
         if alone.is_empty():
             return
         measured = with_demand(context, alone, NEED_SHARE).filter(pl.col("util_pct") > 0)
@@ -124,9 +122,3 @@ def _measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
         return []
     return ["SM activity was not measured, the time with any kernel stands for it: try it, then measure"]
-
-
-def _linked(context: Context) -> pl.DataFrame:
-    """Works with traffic to other GPUs."""
-    hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
-    return work_of_runs(context).join(hours.select("run").unique(), on="run", how="semi").select("work")

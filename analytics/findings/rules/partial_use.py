@@ -10,7 +10,7 @@ from analytics.findings.base import GPU_MS, SPAN, finding_of, joined, still_goin
 from analytics.findings.confidence import known_holder
 from analytics.findings.holders import look_command, quote, release_command
 from analytics.findings.programs import program_stretches
-from analytics.findings.work import by_job
+from analytics.findings.work import by_job, newest_source
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class PartialUse:
                 yield self._finding(context, str(work), gpus, rows)
 
     def _finding(self, context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-        source = rows.sort("time")["holder_source"][-1]
+        source = newest_source(rows)
         holder = joined(rows, "holder")
-        busy = gpus.filter("used")
+        kept = gpus.filter(~pl.col("unused"))
         now = still_going(context, rows)
-        bound = _bound(context, work, now, gpus.filter(~pl.col("unused"))["gpu"].to_list())
+        bound = _bound(context, work, now, kept["gpu"].to_list())
         free = () if bound else now
         return finding_of(
             context,
@@ -65,10 +65,10 @@ class PartialUse:
             subject=work,
             numbers=_numbers(gpus, rows, source),
             failed=[known_holder(source, holder)],
-            next_command=_command(context, work, rows, busy, free),
+            next_command=_command(context, work, rows, kept, free),
             reclaimable_gpus=free,
             holder=holder,
-            notes=_notes(work, busy, bound=bool(now) and bound),
+            notes=_notes(work, kept, bound=bool(now) and bound),
         )
 
 
@@ -131,10 +131,10 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
     return not set(busy).isdisjoint(context.holders.beyond(idle))
 
 
-def _command(context: Context, work: str, rows: pl.DataFrame, busy: pl.DataFrame, free: Sequence[str]) -> str:
+def _command(context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]) -> str:
     """The directive for the next submission; for a claim with processes of their own, what ends them."""
     kind, _, name = work.partition(":")
-    hosts = busy.group_by("host", maintain_order=True).len()
+    hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":
         return f"#SBATCH {_request(hosts)}"
     if kind == "pod":
@@ -145,7 +145,7 @@ def _command(context: Context, work: str, rows: pl.DataFrame, busy: pl.DataFrame
         return release_command(host, context.holders.of(free)) if free and context.latest else look_command(host)
     if kind == "ray":
         return look_command(str(rows["host"][0]))
-    return f"export CUDA_VISIBLE_DEVICES={quote(','.join(busy['gpu']))}"
+    return f"export CUDA_VISIBLE_DEVICES={quote(','.join(kept['gpu']))}"
 
 
 def _request(hosts: pl.DataFrame) -> str:
@@ -157,8 +157,8 @@ def _request(hosts: pl.DataFrame) -> str:
     return f"{nodes}--gres=gpu:{counts[0]}"
 
 
-def _notes(work: str, busy: pl.DataFrame, *, bound: bool) -> list[str]:
-    wanted = busy.height
+def _notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
+    wanted = kept.height
     notes = [f"resubmit with {wanted} of nvidia.com/gpu"] if work.startswith("pod:") else []
     if work.startswith("ray:"):
         notes.append(f"start it again with num_gpus={wanted}")

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import program_stretches, serving_gpus
-from analytics.findings.work import cut, one_job, stays
+from analytics.findings.work import cut, newest_source, one_job, stays
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def _numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> 
     stalled_ms = float(stalled.select(GPU_MS.sum()).item())
     all_ms = float(stretches.select(GPU_MS.sum()).item())
     return {
+        "holder_source": newest_source(stretches),
         "gpus_of_the_job": stretches["gpu"].n_unique(),
         "stall_count": len(series.start),
         "stall_mean_s": series.total_ms / len(series.start) / SECOND_MS,

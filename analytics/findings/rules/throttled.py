@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.findings.base import finding_of, joined
 from analytics.findings.looking import throttle_command
-from analytics.findings.work import whole_hours, within_hours
+from analytics.findings.work import newest_source, whole_hours, within_hours
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Throttled:
             self,
             stretches,
             subject=cause.name,
-            numbers=_numbers(cause, gpus),
+            numbers={"holder_source": newest_source(stretches), **_numbers(cause, gpus)},
             failed=[_guesses(cause)],
             next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
             holder=joined(stretches, "holder"),

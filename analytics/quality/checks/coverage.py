@@ -41,6 +41,7 @@ def silent(data: Data) -> Iterator[Remark]:
     """Hosts that were last seen more than an hour before the end, and GPUs that were before their host was."""
     until_ms = data.window.until_ms or 0
     gpus = data.stretches.group_by("host", "gpu").agg(last=pl.col("end").max())
+    gpus = gpus.filter(pl.col("last") == pl.col("last").max().over("gpu"))  # one that moved is not silent where it was
     hosts = gpus.group_by("host").agg(last=pl.col("last").max(), gpus=pl.len()).sort("last", "host")
     quiet = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
     for row in quiet.head(MOST_NAMED).iter_rows(named=True):

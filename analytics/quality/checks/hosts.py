@@ -19,6 +19,10 @@ _OVERLAP_MIN_MS = HOUR_MS
 """A card that was swapped has gone before the next one is seen; two machines go on beside each other."""
 
 
+_SPILL_MS = HOUR_MS // 4
+"""An hour's last row may reach over its end: by three intervals, five minutes each at most."""
+
+
 def several_hosts(data: Data) -> Iterator[Remark]:
     """GPUs that more than one host saw: moved, or written twice at once."""
     seen = pl.concat([
@@ -28,7 +32,7 @@ def several_hosts(data: Data) -> Iterator[Remark]:
     order = seen.group_by("gpu", "host").agg(pl.col("time").min()).sort("gpu", "time", "host")
     moved = order.group_by("gpu", maintain_order=True).agg("host").filter(pl.col("host").list.len() > 1)
     by_hour = data.hours.group_by("gpu", "time").agg(pl.col("observed_ms").cast(pl.Int64).sum())
-    twice = by_hour.filter(pl.col("observed_ms") > HOUR_MS).group_by("gpu").agg(
+    twice = by_hour.filter(pl.col("observed_ms") > HOUR_MS + _SPILL_MS).group_by("gpu").agg(
         twice_ms=(pl.col("observed_ms") - HOUR_MS).sum()
     )  # fmt: skip
     at_once = moved.join(twice, on="gpu").sort("twice_ms", "gpu", descending=[True, False])
@@ -66,7 +70,7 @@ def shared_names(data: Data) -> Iterator[Remark]:
         before=pl.col("gpu").shift(1).over("host", "pci_bus_id"),
         until=pl.col("last").cum_max().shift(1).over("host", "pci_bus_id"),
     )
-    both = slots.filter(pl.min_horizontal("until", "last") - pl.col("first") >= _OVERLAP_MIN_MS)
+    both = slots.drop_nulls("before").filter(pl.min_horizontal("until", "last") - pl.col("first") >= _OVERLAP_MIN_MS)
     for (host,), rows in both.group_by("host", maintain_order=True):
         first = rows.row(0, named=True)
         overlap_ms = min(first["until"], first["last"]) - first["first"]

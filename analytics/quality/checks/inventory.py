@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from analytics.ledger.text import count
@@ -20,24 +21,30 @@ def unlisted(data: Data) -> Iterator[Remark]:
     if absent:
         sentence = f"{count(len(absent), 'GPU')} without an inventory entry: model, memory and pool are unknown"
         yield Remark("no_inventory", sentence, len(absent), absent[0])
-    nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and data.inventory.devices[gpu].model is None]
+    nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
-        sentence = (
-            f"{count(len(nameless), 'GPU')} without a model's name: nothing is said of a card that would fit better"
-        )
+        sentence = f"{count(len(nameless), 'GPU')} without a model's name: what it costs and whether a smaller card would do is not told"
         yield Remark("no_model", sentence, len(nameless), nameless[0])
 
 
 def unpriced(data: Data) -> Iterator[Remark]:
     """Models without a price: any sum that they are part of is left out rather than too low."""
-    if data.missing_prices:
-        ranked = sorted(data.missing_prices, key=lambda name: (-data.missing_prices[name], name))
-        gpus = sum(data.missing_prices.values())
+    known = [gpu for gpu in data.stretches["gpu"].unique().sort() if data.costs.rate_of(gpu) is None]
+    models = Counter(
+        f"{data.inventory.model(gpu)} ({data.inventory.pool(gpu)})" for gpu in known if _has_model(data, gpu)
+    )
+    if models:
+        ranked = sorted(models, key=lambda name: (-models[name], name))
         sentence = (
-            f"{count(gpus, 'GPU')} without a price ({named(ranked, 'kind')}): every cost that they are part of is left out; "
-            "name a price in the file of money.prices"
+            f"{count(models.total(), 'GPU')} without a price: {named(ranked, 'model')}; every cost that they are part of is left "
+            "out, name their price in the file of money.prices"
         )
-        yield Remark("no_price", sentence, gpus, ranked[0])
+        yield Remark("no_price", sentence, models.total(), ranked[0])
+
+
+def _has_model(data: Data, gpu: str) -> bool:
+    device = data.inventory.devices.get(gpu)
+    return device is not None and (device.model is not None or device.parent_gpu is not None)
 
 
 def simulated(data: Data) -> Iterator[Remark]:

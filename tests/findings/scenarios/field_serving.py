@@ -81,7 +81,7 @@ def light_inference_on_old_cards(fleet: Fleet) -> None:
     """Small models on T4s, a third of the time: there is no smaller card to move to."""
     gpus = fleet.host("h1", T4, 4, pool="edge")
     for number, gpu in enumerate(gpus):
-        serve(fleet, gpu, util=fleet.noise(30, 3), zero=0.6, mem_gb=11.5, pod=f"small-{number}")
+        serve(fleet, gpu, util=fleet.noise(30, 3), zero=0.6, mem_gb=11.5, pod=f"small-{number}", command="tritonserver")
 
 
 def nightly_batch(fleet: Fleet) -> None:
@@ -130,7 +130,11 @@ def instances_in_use(fleet: Fleet) -> None:
 SMALL_AND_SELDOM = "compute_oversized mig_fit memory_oversized co_location low_efficiency"
 
 SCENARIOS = (
-    situation(low_rate_serving, may=SMALL_AND_SELDOM, look_alike_of="held loaded_no_traffic zombie_holder wind_down"),
+    situation(
+        low_rate_serving,
+        may=f"{SMALL_AND_SELDOM} preallocated",
+        look_alike_of="held loaded_no_traffic zombie_holder wind_down",
+    ),
     situation(
         kv_cache_nearly_empty,
         fires="preallocated",
@@ -144,7 +148,11 @@ SCENARIOS = (
         may="held zombie_holder memory_oversized low_efficiency wind_down",
         look_alike_of="compute_oversized never_used preallocated",
     ),
-    situation(warm_standby, may=SMALL_AND_SELDOM, look_alike_of="held loaded_no_traffic zombie_holder partial_use"),
+    situation(
+        warm_standby,
+        may=f"{SMALL_AND_SELDOM} preallocated",
+        look_alike_of="held loaded_no_traffic zombie_holder partial_use",
+    ),
     situation(
         speculative_decoding,
         look_alike_of="held zombie_holder loaded_no_traffic input_starved low_efficiency inefficient stalls",

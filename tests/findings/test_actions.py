@@ -1,0 +1,210 @@
+"""`fallow findings ack|suppress|reopen|note|history`: who did what, also when several people act at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.findings.actions import KINDS, load_actions, record
+from fallow.cli import main
+from fallow.schema import ACTION
+from tests.conftest import REPOSITORY, clean_environment
+from tests.findings.conftest import HELD, HOUR, findings
+from tests.ledger.rows import fill, ms, processes, samples, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+
+Run = tuple[int, str, str]
+
+
+@pytest.fixture
+def held(lake: Lake) -> Lake:
+    rows = samples("a", 0, 2 * HOUR, every_s=60, **HELD)
+    return fill(lake, rows, processes("a", *range(0, 2 * HOUR, 60), every_s=60))
+
+
+@pytest.fixture
+def run(held: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    def call(*arguments: str) -> Run:
+        code = main(["findings", "--lake", held.root, *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def the_id(lake: Lake) -> str:
+    (found,) = findings(lake)
+    return found.finding_id
+
+
+def listed(run: Callable[..., Run], *arguments: str) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = json.loads(run("--json", *arguments)[1])["findings"]
+    return content
+
+
+def test_acknowledged(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    assert run("ack", finding_id, "--as", "zoe", "--reason", "asking") == (0, f"acknowledged {finding_id} as zoe\n", "")
+    (finding,) = listed(run)
+    assert finding["status"] == "acknowledged"
+    assert [note.partition(", ")[2] for note in finding["notes"]] == ["zoe: acknowledged: asking"]
+
+
+def test_suppressed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    code, out, _ = run("suppress", finding_id, "--as", "zoe", "--reason", "warm standby", "--for", "30d")
+    assert (code, out.startswith(f"suppressed {finding_id} as zoe until ")) == (0, True)
+    assert listed(run) == []
+    text = run()[1]
+    assert "1 finding suppressed; --all shows them" in text
+    assert finding_id not in text
+    (finding,) = listed(run, "--all")
+    assert (finding["status"], finding["notes"][0].endswith(": warm standby")) == ("suppressed", True)
+    assert finding_id in run("--all")[1]
+    assert run("reopen", finding_id)[0] == 0
+    assert [each["status"] for each in listed(run)] == ["new"]
+
+
+def test_a_note_changes_no_status(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    assert run("note", finding_id, "--text", " until the demo ", "--as", "zoe")[0] == 0
+    (finding,) = listed(run)
+    assert (finding["status"], finding["notes"][0].partition(", ")[2]) == ("new", "zoe: note: until the demo")
+
+
+def test_history_shows_everything_in_order(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    assert run("history", finding_id) == (0, f"nobody has done anything about {finding_id} yet\n", "")
+    for number, kind in enumerate(KINDS):
+        record(
+            held,
+            kind,
+            [finding_id],
+            f"p{number}",
+            now_ms=ms(number),
+            reason="r",
+            channel="x@y" if kind == "notify" else None,
+        )
+    lines = run("history", finding_id)[1].splitlines()
+    assert [line.partition(", ")[2] for line in lines] == [
+        "p0: acknowledged: r", "p1: suppressed: r", "p2: reopened: r", "p3: notified via x@y: r", "p4: note: r",
+    ]  # fmt: skip
+    content = json.loads(run("history", finding_id, "--json")[1])
+    assert [each["kind"] for each in content["actions"]] == list(KINDS)
+    assert set(content["actions"][0]) == set(ACTION.names)
+
+
+def test_the_window_before_the_verb_is_the_one_that_the_id_is_looked_for_in(
+    held: Lake, run: Callable[..., Run]
+) -> None:
+    finding_id = the_id(held)
+    code, _, error = run("--until", "2026-11-20T00:30Z", "ack", finding_id)
+    assert (code, f"there is no finding {finding_id} in this window" in error) == (1, True)
+    assert run("--until", "2026-11-20T00:30Z", "ack", finding_id, "--force")[0] == 0
+
+
+def test_an_unknown_id_names_near_ones_and_nothing_is_written(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    wrong = finding_id[:-1] + ("0" if finding_id[-1] != "0" else "1")
+    code, out, error = run("ack", finding_id, wrong)
+    assert (code, out) == (1, "")
+    assert f"there is no finding {wrong} in this window; near it: {finding_id};" in error
+    assert load_actions(held) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["suppress", "F-1"], "the following arguments are required: --reason"),
+        (["suppress", "F-1", "--reason", " "], "--reason is empty"),
+        (["suppress", "F-1", "--reason", "x", "--until", "2020-01-01"], "--until 2020-01-01 has passed"),
+        (["suppress", "F-1", "--reason", "x", "--until", "soon"], "'soon' is not a time"),
+        (["suppress", "F-1", "--reason", "x", "--for", "long"], "'long' is not a duration"),
+        (["suppress", "F-1", "--reason", "x", "--for", "1d", "--until", "2099-01-01"], "not allowed with"),
+        (["note", "F-1"], "the following arguments are required: --text"),
+        (["ack"], "the following arguments are required: ID"),
+        (["ack", "F-1", "--as", " "], "it is not known who you are; give --as NAME"),
+        (["acknowledge", "F-1"], "invalid choice"),
+    ],
+)
+def test_wrong_use(run: Callable[..., Run], arguments: list[str], error: str) -> None:
+    code, out, said = run(*arguments)
+    assert (code, out) == (2, "")
+    assert error in said
+
+
+def test_a_lake_that_cannot_be_written_is_one_clear_sentence(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    Path(held.root, "action").write_text("no folder", encoding="utf-8")
+    before = snapshot(held)
+    code, out, error = run("ack", finding_id)
+    assert (code, out) == (1, "")
+    assert error.startswith("fallow: cannot write ")
+    assert "check that the lake is a folder with space that this user may write" in error
+    assert snapshot(held) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_lake_without_write_permission(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    Path(held.root).chmod(0o555)
+    try:
+        code, _, error = run("ack", finding_id)
+    finally:
+        Path(held.root).chmod(0o755)
+    assert (code, "Permission denied" in error) == (1, True)
+
+
+def test_a_lake_that_is_not_there(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["findings", "--lake", lake.root, "ack", "F-1", "--force"]) == 1
+    assert "there is no lake at" in capsys.readouterr().err
+    assert not Path(lake.root).exists()
+
+
+def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -> None:
+    """Sixteen threads, one clock that stands still."""
+    with ThreadPoolExecutor(16) as pool:
+        for number in range(200):
+            pool.submit(record, lake, "ack", ["F-1"], f"p{number}", now_ms=ms(0))
+    kept = load_actions(lake)["F-1"]
+    assert sorted(each.actor for each in kept) == sorted(f"p{number}" for number in range(200))
+    assert len({each.action_id for each in kept}) == 200
+    assert list(kept) == sorted(kept)
+    assert len(lake.files("action")) == len(lake.all_files("action")) == 200
+
+
+def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    calls = [["ack", finding_id, "--as", "zoe"], ["suppress", finding_id, "--reason", "mine", "--as", "yan"]]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "fallow", "findings", "--lake", held.root, *call],
+            cwd=REPOSITORY, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for call in calls
+    ]  # fmt: skip
+    assert [each.communicate(timeout=120)[1] for each in started] == [b"", b""]
+    assert [each.returncode for each in started] == [0, 0]
+    actions = load_actions(held)[finding_id]
+    assert {each.actor for each in actions} == {"zoe", "yan"}
+    decided = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
+    assert [each["status"] for each in listed(run, "--all")] == [decided]
+    assert len(run("history", finding_id)[1].splitlines()) == 2
+
+
+def test_one_call_on_several_findings_is_one_file(lake: Lake) -> None:
+    done = record(lake, "ack", ["F-1", "F-2", "F-1"], "zoe", now_ms=ms(0))
+    assert [each.finding_id for each in done] == ["F-1", "F-2"]
+    assert len(lake.files("action")) == 1
+    assert {key: list(value) for key, value in load_actions(lake).items()} == {"F-1": [done[0]], "F-2": [done[1]]}

@@ -1,0 +1,89 @@
+"""Ledgers out of rows, without a lake: what a test of money needs of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.devices import Device, Inventory
+from analytics.ledger.build import Ledger
+from analytics.ledger.summary import clip
+from analytics.money.accounts import Accounts
+from analytics.money.costs import Costs
+from analytics.money.owners import Owner, Owners
+from analytics.money.prices import Price, PriceBook, priced_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from decimal import Decimal
+
+    from fallow.clock import Window
+
+Row = dict[str, Any]
+T0 = 1_795_132_800_000  # 2026-11-20 00:00 UTC
+
+COLUMNS = {
+    "gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64,
+    "holder": pl.String, "account": pl.String, "holder_shares": pl.List(pl.Float64), "energy_mj": pl.Float64,
+    "energy_ms": pl.Int64,
+}  # fmt: skip
+
+MODELS = {"a": "NVIDIA H100 80GB HBM3", "b": "NVIDIA L40S", "c": "NVIDIA A100", "d": None}
+"""Priced by the catalog, priced by it, not priced, not even named: by the first letter of the GPU."""
+
+
+def stretch(gpu: str, first_s: float, last_s: float, state: str, **values: object) -> Row:
+    """One row of the ledger, in seconds after T0."""
+    base: Row = {"gpu": gpu, "host": f"h-{gpu[-1]}", "state": state, "gpu_share": 1.0, "energy_ms": 0}
+    return base | {"time": T0 + round(first_s * 1000), "end": T0 + round(last_s * 1000)} | values
+
+
+def ledger(rows: Iterable[Row]) -> Ledger:
+    """The ledger of these rows."""
+    return Ledger(
+        pl.DataFrame(list(rows), schema=COLUMNS), pl.DataFrame(schema={"time": pl.Int64, "end": pl.Int64}), ()
+    )
+
+
+def inventory(rows: Iterable[Row], **parents: str) -> Inventory:
+    """One device per GPU of the rows; `parents` are those of MIG instances, both with `-` written as `_`."""
+    found = {}
+    for row in rows:
+        gpu, parent = row["gpu"], parents.get(row["gpu"].replace("-", "_"))
+        whole = parent or gpu
+        found[gpu] = Device(gpu, row["host"], model=MODELS.get(whole[0]), pool=f"pool-{whole[-1]}", parent_gpu=parent)
+    return Inventory(found)
+
+
+def owners(**teams: str) -> Owners:
+    """Users by name, each `team` or `organisation/team`."""
+    found = {}
+    for name, team in teams.items():
+        organisation, _, last = team.rpartition("/")
+        found["user", name] = Owner("user", name, last, organisation or None)
+    return Owners(found)
+
+
+def accounts(
+    rows: Sequence[Row],
+    whose: Owners | None = None,
+    prices: PriceBook | None = None,
+    window: Window | None = None,
+    **parents: str,
+) -> Accounts:
+    """The accounts of these rows."""
+    known = inventory(rows, **parents)
+    built = ledger(rows) if window is None else clip(ledger(rows), window)
+    return Accounts(built, Costs(prices or PriceBook.load(None, "USD"), known), known, whose or Owners.none())
+
+
+def book(hourly: Mapping[str, Decimal]) -> PriceBook:
+    """Prices per model, and nothing else: the currency has no list prices."""
+    return PriceBook(
+        "XXX",
+        {
+            priced_as(model, None): Price(rate, "XXX", None, "a test", "site", model, None)
+            for model, rate in hourly.items()
+        },
+    )

@@ -1,0 +1,274 @@
+"""Every table adds up to what was paid, to the cent."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.money.accounts import GROUPS
+from analytics.money.cents import MICROCENTS, nested
+from analytics.money.energy import Energy, Grid
+from fallow.clock import HOUR_MS, Window
+from fallow.schema import STATES
+from tests.money.fleet import MODELS, T0, accounts, book, owners, stretch
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from analytics.money.accounts import Account, Accounts
+    from tests.money.fleet import Row
+
+TEAMS = owners(ann="research/vision", bob="research/speech", eve="product/serving")
+
+
+def by_label(found: Accounts, group: str) -> dict[str, Account]:
+    return {row.label: row for row in found.by(group)}
+
+
+def cents(row: Account) -> dict[str, int]:
+    return {state: each for state, each in row.state_cents.items() if each}
+
+
+def test_by_hand() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "active", holder="ann"),
+        stretch("a1", 3600, 5400, "held", holder="ann"),
+        stretch("a1", 5400, 7200, "free"),
+        stretch("b2", 0, 3600, "reserved", holder="bob", account="sp01"),
+        stretch("b2", 3600, 7200, "unknown"),
+    ]
+    found = accounts(rows, TEAMS)
+    assert cents(found.total) == {"active": 688, "held": 344, "free": 344, "reserved": 186, "unknown": 186}
+    assert found.total.paid_cents == 1748
+    assert found.total.efficiency == pytest.approx(3600 / 9000)
+    teams = by_label(found, "team")
+    assert set(teams) == {"vision", "speech", "(nobody)"}
+    assert (teams["vision"].paid_cents, teams["speech"].paid_cents, teams["(nobody)"].paid_cents) == (1032, 186, 530)
+    assert teams["vision"].efficiency == pytest.approx(2 / 3)
+    assert teams["speech"].efficiency == 0
+    assert teams["(nobody)"].efficiency is None, "nothing was allocated: not 100 %"
+    assert (teams["vision"].rank_gpu_time, teams["vision"].rank_efficiency) == (1, 1)
+    assert (teams["speech"].rank_gpu_time, teams["speech"].rank_efficiency) == (2, 2)
+    assert teams["(nobody)"].rank_gpu_time is None
+    assert set(by_label(found, "account")) == {"sp01", "(no account)", "(nobody)"}
+    assert set(by_label(found, "pool")) == {"pool-1", "pool-2"}
+
+
+def test_free_time_is_nobodys_but_stays_in_its_pool() -> None:
+    found = accounts([stretch("a1", 0, 3600, "free"), stretch("a1", 3600, 7200, "unavailable", holder="ann")], TEAMS)
+    assert by_label(found, "pool")["pool-1"].paid_cents == 1376
+    assert by_label(found, "holder")["(nobody)"].paid_cents == 1376
+
+
+def test_several_holders_share_by_their_process_time_and_equally_without_it() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "active", holder="ann+bob", holder_shares=[0.75, 0.25]),
+        stretch("a1", 3600, 7200, "held", holder="ann+eve"),
+    ]
+    holders = by_label(accounts(rows, TEAMS), "holder")
+    assert {name: cents(row) for name, row in holders.items()} == {
+        "ann": {"active": 516, "held": 344}, "bob": {"active": 172}, "eve": {"held": 344},
+    }  # fmt: skip
+    assert by_label(accounts(rows, TEAMS), "organisation")["research"].paid_cents == 1032
+
+
+def test_a_mig_instance_costs_its_share() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "free", gpu_share=4 / 7, energy_mj=3.6e9, energy_ms=3_600_000),
+        stretch("MIG-1", 0, 3600, "active", gpu_share=3 / 7, holder="ann"),
+    ]
+    found = accounts(rows, TEAMS, MIG_1="a1")
+    assert found.total.paid_cents == 688
+    assert found.total.gpus == 1
+    assert by_label(found, "holder")["ann"].paid_cents == 295
+    assert by_label(found, "model")[str(MODELS["a"])].paid_cents == 688
+    assert found.total.energy.kwh == pytest.approx(1.0), "the counter is the whole GPU's"
+    assert by_label(found, "holder")["ann"].energy.kwh is None, "the counter says nothing of an instance"
+
+
+def test_time_without_a_price_is_in_no_sum_of_money_but_in_the_hours() -> None:
+    rows = [stretch("a1", 0, 3600, "active", holder="ann"), stretch("c2", 0, 3600, "active", holder="ann"),
+            stretch("d3", 0, 3600, "active", holder="bob")]  # fmt: skip
+    found = accounts(rows, TEAMS)
+    assert found.total.paid_cents == 688
+    assert found.total.unpriced_ms == 2 * HOUR_MS
+    assert found.total.total_ms == 3 * HOUR_MS
+    holders = by_label(found, "holder")
+    assert (holders["ann"].paid_cents, holders["ann"].unpriced_ms) == (688, HOUR_MS)
+    assert holders["bob"].paid_cents is None, "unknown is not 0"
+    assert by_label(found, "model")["unknown model"].name is None
+
+
+def test_a_holder_that_is_not_known_is_not_nobody() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "held"),
+        stretch("a1", 3600, 7200, "held", holder="carl"),
+        stretch("b1", 0, 60, "free"),
+    ]
+    found = accounts(rows, TEAMS)
+    assert set(by_label(found, "holder")) == {"(holder not known)", "carl", "(nobody)"}
+    assert set(by_label(found, "team")) == {"(holder not known)", "(no team)", "(nobody)"}
+
+
+def test_nothing_at_all() -> None:
+    found = accounts([])
+    assert found.total.total_ms == 0
+    assert found.total.efficiency is None
+    assert all(found.by(group) == () for group in GROUPS)
+
+
+def test_energy_needs_to_be_known_for_nine_tenths_of_the_time() -> None:
+    grid = Grid(pue=1.5, price_per_kwh=0.1, kg_per_kwh=0.4)
+    known = Energy(7.2e9, 90.0, 100.0)
+    assert known.kwh == 2
+    assert grid.drawn_kwh(known) == 3
+    assert grid.cost(known) == pytest.approx(0.3)
+    assert grid.co2_kg(known) == pytest.approx(1.2)
+    unknown = Energy(7.2e9, 89.0, 100.0)
+    assert unknown.kwh is grid.cost(unknown) is grid.co2_kg(unknown) is None
+    assert unknown.known_share == 0.89
+    assert Energy(0.0, 0.0, 0.0).kwh is None
+    assert Energy(0.0, 100.0, 100.0).kwh == 0, "a measured 0 is a number"
+
+
+def test_energy_by_state() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "active", holder="ann", energy_mj=3.6e9, energy_ms=3_600_000),
+        stretch("a1", 3600, 7200, "held", holder="ann", energy_mj=1.8e9, energy_ms=1_800_000),
+    ]
+    found = accounts(rows, TEAMS)
+    assert found.energy_by_state["active"].kwh == pytest.approx(1.0)
+    assert found.energy_by_state["held"].kwh is None
+    assert found.total.energy.kwh is None
+    assert found.total.energy.known_share == 0.75
+
+
+NAMES = st.sampled_from([None, "ann", "bob", "carl", "ann+bob", "ann+bob+eve"])
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Row]:
+    """Up to five GPUs, each with stretches of any states and holders, some of them MIG instances without a known energy."""
+    rows: list[Row] = []
+    for gpu in draw(st.lists(st.sampled_from(["a1", "a2", "b1", "c2", "d1"]), unique=True, min_size=1)):
+        start = draw(st.integers(-7200, 7200))
+        for length, state, holder, account, share in draw(
+            st.lists(
+                st.tuples(
+                    st.floats(0.001, 20_000), st.sampled_from(STATES), NAMES,
+                    st.sampled_from([None, "x", "y", "x+y"]), st.sampled_from([1.0, 1 / 7, 3 / 7, 0.25]),
+                ),
+                min_size=1, max_size=6,
+            )
+        ):  # fmt: skip
+            shares = None
+            if holder is not None and "+" in holder and draw(st.booleans()):
+                raw = [draw(st.floats(0.01, 1)) for _ in holder.split("+")]
+                shares = [each / sum(raw) for each in raw]
+            rows.append(
+                stretch(
+                    gpu,
+                    start,
+                    start + length,
+                    state,
+                    holder=holder,
+                    account=account,
+                    gpu_share=share,
+                    holder_shares=shares,
+                )
+            )
+            start += length
+    return rows
+
+
+PRICES = st.fixed_dictionaries(
+    {str(MODELS["a"]): st.decimals("0.0001", "50", places=4), str(MODELS["b"]): st.decimals("0", "3", places=3)}
+)
+
+
+def exact_cents(rows: list[Row], hourly: dict[str, Decimal]) -> dict[str, Fraction]:
+    """What each state costs, exactly."""
+    found = dict.fromkeys(STATES, Fraction(0))
+    for row in rows:
+        model = MODELS[row["gpu"][0]]
+        if model in hourly:
+            hours = Fraction(row["end"] - row["time"]) * Fraction(row["gpu_share"]) / HOUR_MS
+            found[row["state"]] += hours * Fraction(hourly[model]) * 100
+    return found
+
+
+@given(fleets(), PRICES)
+def test_every_table_adds_up_to_what_was_paid(rows: list[Row], hourly: dict[str, Decimal]) -> None:
+    found = accounts(rows, TEAMS, book(hourly))
+    exact = exact_cents(rows, hourly)
+    total = found.total
+    assert abs(sum(total.state_cents.values()) - sum(exact.values())) <= Fraction(501, 1000)
+    for state in STATES:
+        assert abs(total.state_cents[state] - exact[state]) < Fraction(1001, 1000)
+    for group in GROUPS:
+        table = found.by(group)
+        for state in STATES:
+            assert sum(row.state_cents[state] for row in table) == total.state_cents[state], (group, state)
+            assert sum(row.state_ms[state] for row in table) == pytest.approx(total.state_ms[state])
+        for row in table:
+            parts = row.used_cents + sum(row.state_cents[state] for state in STATES if state not in ("active", "low"))
+            assert row.paid_cents in (None, parts), (
+                "used, held, reserved, free, unavailable and unknown are what was paid"
+            )
+        assert sum(row.unpriced_ms for row in table) == pytest.approx(total.unpriced_ms)
+
+
+@given(fleets(), PRICES, st.randoms(use_true_random=False))
+def test_the_order_of_rows_changes_nothing(rows: list[Row], hourly: dict[str, Decimal], random: object) -> None:
+    other = list(rows)
+    random.shuffle(other)  # type: ignore[attr-defined]
+    first, second = (accounts(each, TEAMS, book(hourly)) for each in (rows, other))
+    for group in GROUPS:
+        assert [(row.label, row.state_cents) for row in first.by(group)] == [
+            (row.label, row.state_cents) for row in second.by(group)
+        ]
+
+
+@given(fleets(), PRICES, st.integers(2, 9))
+def test_scaling_prices_scales_what_was_paid(rows: list[Row], hourly: dict[str, Decimal], factor: int) -> None:
+    once = accounts(rows, TEAMS, book(hourly)).total
+    scaled = accounts(rows, TEAMS, book({model: rate * factor for model, rate in hourly.items()})).total
+    for state in STATES:
+        assert abs(scaled.state_cents[state] - factor * once.state_cents[state]) <= factor + 1
+    assert scaled.efficiency == once.efficiency
+
+
+@given(fleets(), PRICES, st.lists(st.integers(-7200, 60_000), min_size=1, max_size=3, unique=True))
+def test_windows_that_meet_add_up_to_the_whole_within_the_rounding(
+    rows: list[Row], hourly: dict[str, Decimal], cuts_s: list[int]
+) -> None:
+    """Each window's paid is within half a cent and each state within one cent of its exact amount."""
+    prices = book(hourly)
+    cuts = [None, *(T0 + cut * 1000 for cut in sorted(cuts_s)), None]
+    whole = accounts(rows, TEAMS, prices).total
+    parts = [accounts(rows, TEAMS, prices, Window(*ends)).total for ends in itertools.pairwise(cuts)]
+    paid = sum(sum(part.state_cents.values()) for part in parts)
+    assert abs(paid - sum(whole.state_cents.values())) <= (len(parts) + 1) / 2
+    for state in STATES:
+        assert abs(sum(part.state_cents[state] for part in parts) - whole.state_cents[state]) <= len(parts) + 1
+        assert sum(part.state_ms[state] for part in parts) == pytest.approx(whole.state_ms[state])
+
+
+KEYS = st.tuples(st.sampled_from("ab"), st.sampled_from("cde"), st.sampled_from("fghi"))
+
+
+@given(st.dictionaries(KEYS, st.integers(0, 10**9), max_size=24))
+def test_cents_go_down_the_levels_and_every_figure_is_within_a_cent(amounts: dict[tuple[str, ...], int]) -> None:
+    shared = nested(amounts)
+    assert abs(sum(shared.values()) * MICROCENTS - sum(amounts.values())) <= MICROCENTS / 2
+    for level in range(1, 4):
+        for prefix in {key[:level] for key in amounts}:
+            below = [key for key in amounts if key[:level] == prefix]
+            off = sum(shared[key] for key in below) * MICROCENTS - sum(amounts[key] for key in below)
+            assert abs(off) < MICROCENTS, prefix
+    assert all(shared[key] == 0 for key, amount in amounts.items() if not amount), "nothing costs nothing"

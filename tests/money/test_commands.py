@@ -1,0 +1,171 @@
+"""`fallow ledger` with money and `fallow prices`, as a user runs them, over a real lake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from analytics.money.accounts import GROUPS
+from analytics.money.prices import PriceBook
+from fallow.cli import main
+from fallow.lake import Lake
+from tests.ledger.rows import claim, device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Run(Protocol):
+    """Runs a command and returns its output, or what it says on standard error if it fails."""
+
+    def __call__(self, *arguments: str, code: int = 0, **settings: str) -> str: ...
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Half an hour of three GPUs: one busy, one claimed and unused, and one of a model that has no price."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("money")))
+    rows = samples("GPU-a", 0, 1800, gpu_util_pct=90.0, process_count=1, power_w=500.0)
+    rows += samples("GPU-b", 0, 1800) + samples("GPU-c", 0, 1800)
+    fill(
+        lake,
+        rows,
+        processes("GPU-a", *range(0, 1800, 30), user="ann"),
+        [claim("GPU-b", 0, 1800, "bob")],
+        devices=[device("GPU-a"), device("GPU-b"), device("GPU-c", model="NVIDIA Foo 9000", pool="lab")],
+    )
+    return lake.root
+
+
+@pytest.fixture
+def fallow(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command with some settings and returns what it prints; the machine's own settings are out of reach."""
+    (tmp_path / "empty.toml").write_text("", encoding="utf-8")
+    monkeypatch.setenv("FALLOW_CONFIG", str(tmp_path / "empty.toml"))
+
+    def run(*arguments: str, code: int = 0, **settings: str) -> str:
+        with monkeypatch.context() as patched:
+            for name, value in settings.items():
+                patched.setenv(f"FALLOW_MONEY_{name}".upper(), value)
+            assert main(list(arguments)) == code
+        captured = capsys.readouterr()
+        return captured.err if code else captured.out
+
+    return run
+
+
+def test_the_ledger_says_what_each_state_cost(place: str, fallow: Run) -> None:
+    out = fallow("ledger", "--lake", place)
+    assert all(len(line) <= 100 for line in out.splitlines())
+    lines = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("  ")}
+    assert lines["active"][1:4] == ["0.5", "33.3", "%"]
+    assert lines["active"][4] == lines["reserved"][4] == "3.44"
+    assert lines["total"][-2:] == ["6.88", "paid"]
+    assert "prices in USD per GPU-hour" in out
+    assert "AWS p5.48xlarge / 8, us-east-1" in out
+    assert "no price: 1 GPU NVIDIA Foo 9000 (lab)" in out
+    assert "0.5 GPU-hours are in no sum of money" in out
+    assert "energy: not known, it was counted for 33.3 % of the time" in out
+
+
+def test_the_json_keeps_its_keys_and_has_the_money_beside_them(place: str, fallow: Run) -> None:
+    found = json.loads(fallow("ledger", "--lake", place, "--json"))
+    assert {"window", "gpus", "coverage", "gpu_hours", "idle"} < set(found)
+    money = found["money"]
+    assert money["paid"] == 6.88
+    assert money["cost"] == {
+        "used": 3.44, "held": 0.0, "reserved": 3.44, "free": 0.0, "unavailable": 0.0, "unknown": 0.0,
+    }  # fmt: skip
+    assert money["unpriced_gpu_hours"] == 0.5
+    assert [(each["model"], each["hourly"]) for each in money["prices"]] == [
+        ("NVIDIA H100 80GB HBM3", 6.88),
+        ("NVIDIA Foo 9000", None),
+    ]
+    assert found["energy"]["kwh"] is None
+    assert found["energy"]["known_share"] == pytest.approx(1 / 3)
+    assert found["energy"]["kwh_by_state"]["active"] == pytest.approx(0.25)
+    assert "groups" not in found
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_table_has_the_same_total_in_every_form(place: str, fallow: Run, group: str) -> None:
+    text = fallow("ledger", "--lake", place, "--by", group)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert "6.88*" in next(line for line in text.splitlines() if line.startswith("total"))
+    rows = json.loads(fallow("ledger", "--lake", place, "--by", group, "--json"))["groups"]["rows"]
+    assert sum(row["paid"] or 0 for row in rows) == pytest.approx(6.88)
+    lines = list(csv.DictReader(io.StringIO(fallow("ledger", "--lake", place, "--by", group, "--csv"))))
+    assert [line["label"] for line in lines] == [row["label"] for row in rows]
+    assert [float(line["paid"] or 0) for line in lines] == [row["paid"] or 0 for row in rows]
+    assert sum(float(line["gpu_hours"]) for line in lines) == pytest.approx(1.5)
+
+
+def test_the_csv_of_the_whole_is_one_line(place: str, fallow: Run) -> None:
+    (line,) = csv.DictReader(io.StringIO(fallow("ledger", "--lake", place, "--csv")))
+    assert (line["paid"], line["used_cost"], line["currency"], line["energy_kwh"]) == ("6.88", "3.44", "USD", "")
+
+
+def test_teams_come_from_the_owners_file(place: str, fallow: Run, tmp_path: Path) -> None:
+    file = tmp_path / "owners.csv"
+    file.write_text("kind,name,team,organisation\nuser,ann,vision,research\n", encoding="utf-8")
+    rows = json.loads(fallow("ledger", "--lake", place, "--by", "team", "--json", owners=str(file)))["groups"]["rows"]
+    assert {row["label"]: (row["name"], row["paid"]) for row in rows} == {
+        "vision": ("vision", 3.44), "(no team)": (None, 3.44), "(nobody)": (None, None),
+    }  # fmt: skip
+
+
+def test_mistakes_in_the_tables_are_wrong_use(place: str, fallow: Run, tmp_path: Path) -> None:
+    file = tmp_path / "owners.csv"
+    file.write_text("kind,name,team\nuser,ann\n", encoding="utf-8")
+    said = fallow("ledger", "--lake", place, code=2, owners=str(file))
+    assert said == f"fallow: {file}, line 2: team is empty; every line names who it is about and a team\n"
+    assert "there is no file" in fallow("prices", code=2, prices=str(tmp_path / "none.csv"))
+    assert "invalid choice: 'gpus'" in fallow("ledger", "--lake", place, "--by", "gpus", code=2)
+
+
+def test_without_any_price_only_hours_are_shown(place: str, fallow: Run) -> None:
+    out = fallow("ledger", "--lake", place, currency="EUR")
+    assert "no price is known: nothing is said of money" in out
+    table = fallow("ledger", "--lake", place, "--by", "holder", currency="EUR")
+    assert "EUR" not in table.partition("\n\n")[0]
+    assert "shares of the GPU time" in table
+    found = json.loads(fallow("ledger", "--lake", place, "--json", currency="EUR"))["money"]
+    assert found["paid"] is None
+    assert set(found["cost"].values()) == {None}
+
+
+def test_prices_say_which_gpus_have_them(place: str, fallow: Run) -> None:
+    out = fallow("prices", "--lake", place)
+    assert all(len(line) <= 100 for line in out.splitlines())
+    (h100,) = [line for line in out.splitlines() if " H100 SXM " in line]
+    assert h100.split()[0] == "2"
+    assert "NVIDIA Foo 9000 (lab)" in out
+    assert " 2  H100 SXM" not in fallow("prices"), "no lake, no GPUs"
+    found = json.loads(fallow("prices", "--lake", place, "--json"))
+    assert {"model": "NVIDIA Foo 9000", "pool": "lab", "gpus": 1} in found["missing"]
+    assert [each["gpus"] for each in found["prices"] if each["model"] == "H100 SXM"] == [2]
+
+
+@pytest.mark.parametrize("currency", ["USD", "EUR"])
+def test_the_table_of_prices_can_be_given_back(place: str, fallow: Run, tmp_path: Path, currency: str) -> None:
+    rate = {"USD": ",,,EUR,,,,1.25", "EUR": ",,,USD,,,,0.8"}[currency]
+    own = tmp_path / "own.csv"
+    own.write_text(
+        f"model,pool,hourly,currency,source,purchase,amortisation_years,exchange\n{rate}\n"
+        'L40S,,0.5,,"a, b",,,\n,train,,,,30000,4,\nH100 SXM5,train,2,USD,,,,\n',
+        encoding="utf-8",
+    )
+    again = tmp_path / "again.csv"
+    again.write_text(fallow("prices", "--lake", place, "--csv", prices=str(own), currency=currency), encoding="utf-8")
+    assert "# no price: 1 GPUs NVIDIA Foo 9000 in lab" in again.read_text(encoding="utf-8")
+    first, second = (PriceBook.load(str(file), currency) for file in (own, again))
+    for model in ("NVIDIA H100 80GB HBM3", "NVIDIA L40S", "Tesla T4", "NVIDIA A40"):
+        for pool in ("train", "lab", None):
+            one, two = first.hourly(model, pool), second.hourly(model, pool)
+            assert one is not None
+            assert two is not None
+            assert (one.hourly, one.date) == (two.hourly, two.date), (model, pool)
