@@ -34,8 +34,8 @@ PUBLISHED_EVERY_MS = 5 * MINUTE_MS
 """How often an agent brings its rows to the lake: so long is a file before it is compacted."""
 
 COUNTERS_SINCE_MS = UNTIL_MS - 60 * DAY_MS
-COUNTED_ABOVE = 0.9
-"""Utilization above which clocks are held down now and then."""
+COUNTED_SHARE = 0.01
+"""Part of the time in which each cause holds clocks down."""
 MIB = 2**20
 
 
@@ -114,11 +114,12 @@ def _as_agents_write(data: pa.Table) -> pa.Table:
     """The rows with the counters and rates that an agent reads and the simulation leaves out: null columns cost nothing to read."""
     count = data.num_rows
     rng = np.random.default_rng(count)
+    times_ms = np.asarray(data["time"].cast(pa.int64()))
     busy = np.nan_to_num(data["gpu_util_pct"].to_numpy().astype(np.float64)) / 100
     there = pc.is_valid(data["energy_mj"])
     columns: dict[str, pa.Array] = {"counters_since": pa.repeat(pa.scalar(COUNTERS_SINCE_MS), count)}
     for name in (name for name in schema.GPU.names if name.startswith("throttled_")):
-        columns[name] = pa.array(np.cumsum(rng.integers(0, 20, count) * (busy > COUNTED_ABOVE)))
+        columns[name] = pa.array((COUNTED_SHARE * (times_ms - COUNTERS_SINCE_MS)).astype(np.int64))
     for name in (name for name in schema.GPU.names if name.endswith("_bytes_per_s")):
         rates = pa.array(np.rint(rng.gamma(4, 400, count) * busy) * MIB)
         columns[name] = pc.if_else(pc.is_valid(data["sm_active_pct"]), rates, None)

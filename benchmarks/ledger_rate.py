@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.simulation import Fleet, write_fleet
+from benchmarks import fleet_steps
+from benchmarks.fleet_lake import forget_derived
 from benchmarks.measure import Figure, timed
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
@@ -27,16 +26,16 @@ def measure() -> Iterator[Figure]:
     """64 simulated GPUs for a week at 10 s: 3.9 million rows."""
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.at(str(Path(folder) / "lake"))
+        read_columns = fleet_steps.read()
         summary = write_fleet(lake, FLEET)
         rows = summary.rows["gpu"]
 
         def build() -> None:
-            for table in ("ledger", "spell"):
-                shutil.rmtree(Path(lake.root) / table, ignore_errors=True)
+            forget_derived(Path(lake.root))
             load_ledger(lake, LedgerSettings())
 
         build_cpu, build_wall = timed(build)
-        read_cpu, _ = timed(lambda: _read(lake))
+        read_cpu, _ = timed(lambda: read_columns(lake.root))
         kept_cpu, kept_wall = timed(lambda: load_ledger(lake, LedgerSettings()))
     how = f"{rows:,} rows, 64 GPUs x 7 days at 10 s, median of 3"
     yield Figure("ledger_rows_per_cpu_s", rows / build_cpu, "rows/s", how)
@@ -45,15 +44,3 @@ def measure() -> Iterator[Figure]:
     yield Figure("ledger_kept_cpu", kept_cpu, "s", f"the same ledger from the kept tables, {how}")
     yield Figure("ledger_kept_wall", kept_wall, "s", f"the same ledger from the kept tables, {how}")
     yield Figure("simulated_lake_bytes_per_row", summary.size_bytes / rows, "bytes", f"all tables over gpu rows, {how}")
-
-
-def _read(lake: Lake) -> None:
-    """Scans every column that the ledger needs, once."""
-    files = [file.url for file in lake.files("gpu")]
-    with duckdb.connect() as connection:
-        connection.sql(
-            "SELECT count(gpu), sum(epoch_ms(time)), sum(offset_ms), sum(interval_ms), count(health), sum(gpu_util_pct), "
-            "sum(gpu_util_max_pct), sum(gpu_util_coverage_ratio), sum(mem_used_bytes), sum(power_w), sum(process_count) "
-            "FROM read_parquet(?)",
-            params=[files],
-        ).fetchall()

@@ -11,6 +11,7 @@ from analytics.devices import Inventory, load_inventory
 from analytics.findings.find import find_all
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.ledger.text import simulated_text
+from analytics.money.window import Money, open_money
 from analytics.report.quality import Remark, data_quality
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
@@ -40,6 +41,7 @@ class Report:
     settings: LedgerSettings
     held_min_ms: int
     summary: Summary
+    money: Money
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
     quality: tuple[Remark, ...]
@@ -63,6 +65,7 @@ def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
         settings=inputs.ledger_settings,
         held_min_ms=inputs.settings.integer("findings.held_min"),
         summary=ledger.summary,
+        money=open_money(inputs, ledger.inside, inventory),
         sections=_sections(spans, inventory),
         findings=find_all(inputs, ledger, inventory),
         quality=data_quality(ledger.inside, _until_now(ledger.summary), inventory),

@@ -49,7 +49,7 @@ def _tables(shown: tuple[Finding, ...]) -> list[html.Div | html.Details]:
     tables = [_table(first)] if first else []
     if rest:
         left_ms = sum(finding.gpu_ms for finding in rest)
-        summary = html.Summary(f"{len(rest):,} more with {hours(left_ms)} GPU-hours")
+        summary = html.Summary(f"{len(rest):,} more with {hours(round(left_ms))} GPU-hours")
         tables.append(html.Details([summary, _table(rest)], className="more"))
     return tables
 

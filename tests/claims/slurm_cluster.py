@@ -148,9 +148,10 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
         daemons.append(cluster.start("slurmd", "-D", "-c", "-N", NODE))
         cluster.wait_until("idle", "sinfo", "-N", "-o", "%N %t")
         yield cluster
+        # the daemons end the jobs' own processes
+        cluster.run("scancel", "--user=root")
+        cluster.wait_until("none", "sh", "-c", "squeue --noheader | grep -q . || echo none")
     finally:
-        cluster.run("scancel", "--user=root", check=False)
-        time.sleep(1)  # for the daemons to end the jobs' own processes
         for daemon in reversed(daemons):
             os.killpg(daemon.pid, signal.SIGKILL)
             daemon.wait()

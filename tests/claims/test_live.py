@@ -201,7 +201,7 @@ def test_a_real_cluster(
     cluster.run(*sleep, "--gres=gpu:h100:2", "--job-name=two|gpus", "--time=30")
     cluster.run(*sleep, "--gres=gpu:1", "--array=1-2")
     cluster.run(*sleep, "--job-name=none")
-    cluster.wait_until("4 RUNNING", "sh", "-c", "squeue --array --noheader --format=%T | sort | uniq -c")
+    cluster.wait_until("4 RUNNING", "sh", "-c", "sacct -X -a -n -o state%-10 | sort | uniq -c")
     running = claims("import", "slurm", "--live")
     assert (running.counts, running.dropped, running.json["running"]) == ((4, 0, 0), {"no GPU": 1}, 3)
     found = stored(lake)

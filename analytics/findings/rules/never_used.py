@@ -43,7 +43,7 @@ class NeverUsed:
             stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"]))
             if not stretches.is_empty():
                 history = whole.filter(pl.col("gpu").is_in(gpus["gpu"]))
-                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches, history, there)
+                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
 
     def _finding(
         self,
@@ -51,6 +51,7 @@ class NeverUsed:
         host: str,
         gpus: tuple[str, ...],
         stretches: pl.DataFrame,
+        *,
         history: pl.DataFrame,
         there: frozenset[str],
     ) -> Finding:

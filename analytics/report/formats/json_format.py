@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from analytics.money.as_json import energy_json, money_json
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class JsonFormat:
             "simulated_gpus": report.simulated_gpus,
             "hosts": report.hosts,
             "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
-            "ledger": report.summary.as_json(),
+            "ledger": report.summary.as_json()
+            | {"money": money_json(report.money), "energy": energy_json(report.money)},
             "by": {
                 section.name: {name: _totals(group) for name, group in section.groups.items()}
                 for section in report.sections

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.text import ENDED, evidence
 from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
+from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
 from fallow.schema import STATES
 
@@ -34,6 +35,8 @@ class MarkdownFormat:
             f"**{headline(report)}** {reclaimable(report)}",
             "## Where the time went",
             "\n".join(_states(report)),
+            "## Money and energy",
+            "\n".join(f"- {escape(line)}" for line in (*basis_lines(report.money), *energy_lines(report.money))),
             "## At zero utilization, whoever holds the GPU",
             "\n".join(_idle(report)),
             *(
@@ -71,12 +74,15 @@ def code(text: str) -> str:
 
 
 def _states(report: Report) -> list[str]:
-    totals = report.summary.totals
-    lines = ["| state | GPU-hours | of observed | meaning |", "|---|---:|---:|---|"]
+    totals, amounts = report.summary.totals, state_amounts(report.money)
+    heading, rule = (f" {report.money.currency} |", "---:|") if amounts else ("", "")
+    lines = [f"| state | GPU-hours | of observed |{heading} meaning |", f"|---|---:|---:|{rule}---|"]
     for state in STATES:
         share = "" if state == "unknown" else percent(totals.share(state))
-        lines.append(f"| {state} | {hours(totals.state_ms[state])} | {share} | {MEANING[state]} |")
-    return [*lines, f"| **total** | **{hours(totals.total_ms)}** | | |"]
+        paid = f" {amounts[state]} |" if amounts else ""
+        lines.append(f"| {state} | {hours(totals.state_ms[state])} | {share} |{paid} {MEANING[state]} |")
+    paid = f" **{amounts['total']}** |" if amounts else ""
+    return [*lines, f"| **total** | **{hours(totals.total_ms)}** | |{paid} |"]
 
 
 def _idle(report: Report) -> list[str]:

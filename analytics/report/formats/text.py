@@ -6,7 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from analytics.findings.text import findings_text
-from analytics.ledger.text import hours, percent, plain, state_lines, wrap
+from analytics.ledger.text import cost_lines, hours, percent, plain, state_lines, wrap
+from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ class TextFormat:
 
     def render(self, report: Report) -> str:
         """The whole document."""
+        money = report.money
         blocks = [
             "\n".join([f"{TITLE} (fallow {report.version})", *header(report)]),
             *(["\n".join(wrap(report.simulated, _WIDTH))] if report.simulated else []),
             "\n".join([*wrap(headline(report), _WIDTH), reclaimable(report)]),
-            "\n".join(["WHERE THE TIME WENT", *state_lines(report.summary.totals)]),
+            "\n".join(["WHERE THE TIME WENT", *_states(report)]),
+            "\n".join(["MONEY AND ENERGY", *(f"  {line}" for line in (*basis_lines(money), *energy_lines(money)))]),
             "\n".join(_idle(report)),
             *("\n".join(_section(section)) for section in report.sections if section.groups),
             "FINDINGS: WHAT CAN BE TAKEN BACK FIRST, THEN BY GPU-HOURS\n"
@@ -43,6 +46,11 @@ class TextFormat:
             ),
         ]
         return "\n\n".join(blocks) + "\n"
+
+
+def _states(report: Report) -> list[str]:
+    totals, amounts = report.summary.totals, state_amounts(report.money)
+    return cost_lines(totals, amounts, report.money.currency) if amounts else state_lines(totals)
 
 
 def _idle(report: Report) -> list[str]:
