@@ -113,10 +113,16 @@ def run_hours(context: Context) -> pl.DataFrame:
     return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
 
 
+@once
+def _stretches(context: Context) -> pl.DataFrame:
+    """The window's ledger rows with work on them, with `run`."""
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
+
+
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The window's ledger rows of some runs."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
-    return rows.join(found.select(RUN), on=RUN, how="semi", nulls_equal=True)
+    return _stretches(context).filter(pl.col("run").is_in(found["run"].to_list())).drop("run")
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
@@ -135,8 +141,12 @@ def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.
 
 def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[int, NDArray[np.int64]]:
     """Milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, by run, over its whole hours."""
-    hours = run_hours(context).join(found.select("run"), on="run", how="semi").select("host", "gpu", "time", "run")
-    if hours.is_empty():
-        return {}
-    with_run = context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))
-    return {int(run): bins for run, bins in histogram_sums(with_run, column, by="run").items()}
+    hours = _histograms(context).filter(pl.col("run").is_in(found["run"].to_list()))
+    return {int(run): bins for run, bins in histogram_sums(hours, column, by="run").items()}
+
+
+@once
+def _histograms(context: Context) -> pl.DataFrame:
+    """`gpu_util_ms` and `sm_active_ms` of the whole hours of each run."""
+    hours = run_hours(context).select("host", "gpu", "time", "run")
+    return context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))

@@ -116,9 +116,9 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
     flow, flowed = other.bandwidth_gb_per_s, present.bandwidth_gb_per_s
     if rate is None or had is None or flow is None or flowed is None:
         return False
-    keeps_up = demand.busy_share * had <= rate <= had and flow >= demand.bandwidth_share * flowed
-    less_memory = other.memory_bytes < present.memory_bytes
-    smaller = less_memory or (not demand.less_memory and rate < had and other.memory_bytes == present.memory_bytes)
+    keeps_up = rate >= demand.busy_share * had and flow >= demand.bandwidth_share * flowed
+    slower_only = rate < had and other.memory_bytes == present.memory_bytes
+    smaller = other.memory_bytes < present.memory_bytes or (slower_only and not demand.less_memory)
     return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
 
 
@@ -127,7 +127,8 @@ def _no_dearer(offer: Offer, present: Offer) -> bool:
     saving = offer.saving_per_hour(present)
     if saving is not None:
         return saving >= WORTH_MOVING * (present.hourly or 0.0)
-    return (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
+    slower = (offer.card.fp16_tflops or 0.0) <= (present.card.fp16_tflops or 0.0)
+    return slower and (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
 
 
 def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:

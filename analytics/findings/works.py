@@ -28,6 +28,9 @@ WORK_THRESHOLDS = {
 IDLE_MAX_PCT = 20.0
 """Princeton's Job Defense Shield: utilization up to which a card is too powerful for what it does."""
 
+NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT + 1
+"""Of `with_demand`, which rounds up to the next whole percent."""
+
 PEAK_MIN_DAYS = 7
 """Days of memory peaks that are wanted: a week holds what is done once a week."""
 

@@ -34,13 +34,21 @@ class Claims:
         placed, unplaced = self._none
         mine = [self.placed[key] for key in (host, None) if key in self.placed]
         since_ms = parse_day_ms(date)
-        # a row's true start may lie a little outside its day
-        during = (pl.col("start") < since_ms + 2 * DAY_MS) & (pl.col("end") > since_ms - DAY_MS)
         if mine:
-            placed = pl.concat(mine).filter(during)
+            placed = _during(pl.concat(mine), since_ms)
         if host in self.unplaced:
-            unplaced = self.unplaced[host].filter(during)
+            unplaced = _during(self.unplaced[host], since_ms)
         return placed, unplaced
+
+
+def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
+    """The claims cut to the day and those beside it, for a row's true start may lie a little outside its day.
+
+    What happens to a claim later must not show, or every day that it touched would have to be built again.
+    """
+    first, last = day_ms - DAY_MS, day_ms + 2 * DAY_MS
+    inside = claims.filter((pl.col("start") < last) & (pl.col("end") > first))
+    return inside.with_columns(pl.col("start").clip(lower_bound=first), pl.col("end").clip(upper_bound=last))
 
 
 def load_claims(lake: Lake, inventory: Inventory) -> Claims:

@@ -6,9 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
 import pytest
 
+from analytics.ledger.rollups import histogram_sums, percentile
+from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
+from tests.ledger.rows import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +45,7 @@ def printed(lake: Path) -> dict[str, Any]:
 
 
 def test_the_shape_is_the_promised_one(printed: dict[str, Any]) -> None:
-    assert list(printed) == ["window", "gpus", "coverage", "gpu_hours", "idle"]
+    assert list(printed)[:5] == ["window", "gpus", "coverage", "gpu_hours", "idle"]
     assert printed["window"] == {"since": "2022-09-11T01:12:00Z", "until": "2022-09-12T00:00:57Z"}
     assert list(printed["gpu_hours"]) == ["total", *STATES]
     assert list(printed["idle"]) == ["share", "spells"]
@@ -65,6 +69,37 @@ def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "GPU-hours count as in use because memory was allocated; no process list says by whom" in done.stdout
     assert "- no process list: memory in use stands for a holder" in done.stdout
+
+
+def test_the_hours_have_the_samples_figures(lake: Path) -> None:
+    """By time instead of by sample, so that shares differ a little from those of the rows."""
+    hours = load(Lake.at(str(lake))).rollups.hourly("observed_ms", "zero_ms", "gpu_util_mean_pct", "gpu_util_ms")
+    observed_ms = int(hours["observed_ms"].cast(pl.Int64).sum())
+    # an hour has what its own day's rows say: of the last ones before midnight one interval, not up to three
+    assert observed_ms / 3_600_000 == pytest.approx(2553.44, abs=0.2)
+    assert f"{100 * hours['zero_ms'].cast(pl.Int64).sum() / observed_ms:.2f}" == "67.41"
+    whole = sum(histogram_sums(hours, "gpu_util_ms").values())
+    assert whole.sum() == observed_ms
+    assert percentile(whole, 0.5) == 0
+    assert 100 * whole[:5].sum() / observed_ms == pytest.approx(72.2736, abs=1)
+    assert 100 * whole[51:].sum() / observed_ms == pytest.approx(2.3257, abs=0.3)
+    mean = (hours["gpu_util_mean_pct"] * hours["observed_ms"]).sum() / observed_ms
+    assert mean == pytest.approx(7.025178, abs=0.3)
+
+
+def test_the_rows_are_the_published_ones(lake: Path) -> None:
+    with duckdb.connect() as connection:
+        counted = connection.sql(
+            f"""
+            select count(gpu_util_pct), count(mem_used_bytes), count(*) filter (gpu_util_pct is not null and mem_used_bytes is not null),
+                   round(avg(gpu_util_pct::double), 6), median(gpu_util_pct),
+                   round(100 * avg((gpu_util_pct = 0)::int), 4), round(100 * avg((gpu_util_pct < 5)::int), 4),
+                   round(100 * avg((gpu_util_pct > 50)::int), 4),
+                   round(avg(mem_used_bytes) filter (gpu_util_pct = 0) / 1e9, 2)
+            from read_parquet('{lake}/gpu/**/*.parquet')
+            """  # noqa: S608  # a folder of the test's own
+        ).fetchall()[0]
+    assert counted == (157_417, 161_413, 157_415, 7.025178, 0.0, 66.8473, 72.2736, 2.3257, 25.78)
 
 
 SECOND_ENGINE = """

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
-from analytics.findings.works import IDLE_MAX_PCT, WORK_THRESHOLDS, with_demand, works, worth_telling
+from analytics.findings.works import IDLE_MAX_PCT, NEARLY_IDLE, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,5 +46,5 @@ class ComputeOversized:
         idle = worth_telling(idle)
         if idle.is_empty():
             return
-        calm = with_demand(context, idle).filter((pl.col("util_pct") > 0) & (pl.col("util_pct") <= IDLE_MAX_PCT))
+        calm = with_demand(context, idle).filter((pl.col("util_pct") > 0) & NEARLY_IDLE)
         yield from resized(context, self, calm, less_memory=False)

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
-from analytics.findings.works import IDLE_MAX_PCT, WORK_THRESHOLDS, with_demand, works, worth_telling
+from analytics.findings.works import IDLE_MAX_PCT, NEARLY_IDLE, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,5 +41,5 @@ class MemoryOversized:
             return
         # of work that leaves the card nearly idle `compute_oversized` says the same, and of a burst now and then nothing is
         # known that would show how fast a card it needs
-        busy = with_demand(context, large).filter(pl.col("util_pct") > IDLE_MAX_PCT)
+        busy = with_demand(context, large).filter(~NEARLY_IDLE)
         yield from resized(context, self, busy, less_memory=True)

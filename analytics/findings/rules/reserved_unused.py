@@ -107,7 +107,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     """Failure to have been without a process for long: whoever worked there yesterday may be back today."""
     since_ms = context.until_ms - RECENT_MS
     used = context.whole.stretches.filter(
-        (pl.col("end") > since_ms) & pl.col("state").is_in(AT_WORK) & pl.col("gpu").is_in(current["gpu"].unique())
+        (pl.col("end") > since_ms) & pl.col("state").is_in(AT_WORK) & pl.col("gpu").is_in(current["gpu"].unique().implode())
     )
     by_them = used.join(current.select("gpu", "whom").unique(), on="gpu").filter(
         pl.col("holder").eq_missing(pl.col("whom")) | pl.col("holder").is_null()
@@ -125,29 +125,30 @@ def _command(context: Context, host: str, current: pl.DataFrame, works_on: Seque
     # what a job claimed at the end of a past window may be at work by now
     if not known or len(known) < len(jobs) or works_on or not context.latest:
         return _look(host, jobs)
-    slurm = [quote(name) for kind, _, name in known if kind == "slurm"]
+    slurm = [name for kind, _, name in known if kind == "slurm"]
     pods = [name.partition("/") for kind, _, name in known if kind == "pod"]
     return " && ".join(
         [
-            *([f"scancel {' '.join(slurm)}"] if slurm else []),
-            *(f"kubectl delete pod -n {quote(space)} {_operand(pod)}" for space, _, pod in pods),
+            *([f"scancel {_operands(slurm)}"] if slurm else []),
+            *(f"kubectl delete pod -n {quote(space)} {_operands([pod])}" for space, _, pod in pods),
         ]
     )
 
 
 def _look(host: str, jobs: Sequence[str]) -> str:
     """What shows how the claim stands."""
-    slurm = [quote(job.removeprefix("slurm:")) for job in jobs if job.startswith("slurm:")]
+    slurm = [job.removeprefix("slurm:") for job in jobs if job.startswith("slurm:")]
     if slurm:
-        return f"squeue --jobs={','.join(slurm)} --long"
+        return f"squeue --jobs={quote(','.join(slurm))} --long"
     pods = [job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:")]
     if pods:
-        return " && ".join(f"kubectl get pod -n {quote(space)} {_operand(pod)}" for space, _, pod in pods)
+        return " && ".join(f"kubectl get pod -n {quote(space)} {_operands([pod])}" for space, _, pod in pods)
     return watch_command(host)
 
 
-def _operand(name: str) -> str:
-    return f"-- {quote(name)}" if name.startswith("-") else quote(name)
+def _operands(names: Sequence[str]) -> str:
+    """Names as operands that no command takes for an option."""
+    return " ".join([*(["--"] if any(name.startswith("-") for name in names) else []), *map(quote, names)])
 
 
 def _notes(current: pl.DataFrame) -> list[str]:

@@ -72,7 +72,7 @@ def card_that_cannot_be_split(fleet: Fleet) -> None:
 def split_already(fleet: Fleet) -> None:
     """The instances are in use, one of them hardly."""
     (gpu,) = fleet.host("h1", H100, 1)
-    for number, instance in enumerate(fleet.split(gpu, "3g.40gb", "3g.40gb")):
+    for number, instance in enumerate(fleet.split(gpu, "4g.40gb", "3g.40gb")):
         serve(
             fleet,
             instance,

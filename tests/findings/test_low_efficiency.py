@@ -1,0 +1,86 @@
+"""The rule `low_efficiency`: the largest holders who use a quarter of their time or less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.findings.of_rule import of_rule, only_of
+from tests.findings.scenarios.builder import A100_80, H100, Fleet
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+RULE = "low_efficiency"
+
+
+def test_efficiency_rank_and_share(lake: Lake) -> None:
+    fleet = Fleet(3)
+    gpus = fleet.host("h1", A100_80, 4)
+    fleet.run(gpus[:3], "bob", util=90.0, slurm_job_id="1", power_w=100.0)
+    fleet.run(gpus[3], "ann", util=20.0, slurm_job_id="2", power_w=100.0)
+    found = only_of(RULE, fleet, lake)
+    numbers = found.evidence.numbers
+    assert (found.holder, found.subject, found.gpu_hours, found.energy_kwh) == ("ann", "ann", 72.0, pytest.approx(7.2))
+    assert (numbers["efficiency"], numbers["used_gpu_hours"]) == (pytest.approx(0.2), pytest.approx(14.4))
+    assert (numbers["rank_among_holders"], numbers["share_of_held_hours"]) == ("2 of 2", 0.25)
+    assert found.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-3 -s puc -c 30"
+    assert not found.reclaimable
+
+
+@pytest.mark.parametrize(("util", "count"), [(24.0, 1), (25.0, 1), (26.0, 0)])
+def test_a_quarter_is_low(lake: Lake, util: float, count: int) -> None:
+    fleet = Fleet(3)
+    fleet.run(fleet.host("h1", H100, 1), "ann", util=util)
+    assert len(of_rule(RULE, fleet, lake)) == count
+
+
+@pytest.mark.parametrize(("hours", "count"), [(50, 0), (51, 1)])
+def test_more_than_fifty_gpu_hours(lake: Lake, hours: int, count: int) -> None:
+    fleet = Fleet(hours / 24)
+    fleet.run(fleet.host("h1", H100, 1), "ann", util=10.0)
+    assert len(of_rule(RULE, fleet, lake)) == count
+
+
+@pytest.mark.parametrize(("gpus", "count"), [(49, 1), (50, 0)])
+def test_two_percent_of_all_hours(lake: Lake, gpus: int, count: int) -> None:
+    fleet = Fleet(52 / 24, interval_s=3600, process_interval_s=3600)
+    small, *rest = fleet.host("h1", H100, gpus + 1)
+    fleet.run(small, "ann", util=10.0)
+    fleet.run(rest, "bob", util=90.0)
+    assert len(of_rule(RULE, fleet, lake)) == count
+
+
+def test_only_the_fifteen_largest_holders(lake: Lake) -> None:
+    fleet = Fleet(52 / 24, interval_s=3600, process_interval_s=3600)
+    for number, gpu in enumerate(fleet.host("h1", H100, 16)):
+        # all of them alike: names decide
+        fleet.run(gpu, f"user{number:02}", util=10.0)
+    ranks = [each.evidence.numbers["rank_among_holders"] for each in of_rule(RULE, fleet, lake)]
+    assert ranks == [f"{number} of 16" for number in range(1, 16)]
+
+
+def test_reserved_time_without_a_process_is_another_rules(lake: Lake) -> None:
+    fleet = Fleet(3)
+    first, second = fleet.host("h1", H100, 2)
+    fleet.claim([first, second], "ann", 0, claim_id="5")
+    fleet.run(first, "ann", util=45.0, slurm_job_id="5")
+    assert of_rule(RULE, fleet, lake) == []
+
+
+def test_unknown_utilization_is_in_neither_sum_and_is_said(lake: Lake) -> None:
+    fleet = Fleet(4)
+    (gpu,) = fleet.host("h1", A100_80, 1)
+    fleet.run(gpu, "ann", util=20.0)
+    # the agent reads memory and processes, but the driver gives no utilization
+    gpu.override(fleet.between(0, 1), gpu_util_pct=None, gpu_util_max_pct=None)
+    found = of_rule(RULE, fleet, lake)
+    assert [each.evidence.numbers["efficiency"] for each in found] == [pytest.approx(0.2)]
+
+
+def test_display_servers_are_no_holders(lake: Lake) -> None:
+    fleet = Fleet(3)
+    (gpu,) = fleet.host("h1", A100_80, 1)
+    fleet.run(gpu, "root", util=1.0, kind="graphics", command="Xorg")
+    assert of_rule(RULE, fleet, lake) == []

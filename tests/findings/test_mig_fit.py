@@ -1,0 +1,106 @@
+"""The rule `mig_fit`: which profile, by what, and what to type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.findings.mig import first_fit, fits
+from analytics.findings.rules.mig_fit import MigFit
+from tests.findings.one_rule import found
+from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Card, Fleet, Gpu
+from tests.findings.scenarios.situations import serve, train
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+RULE = MigFit()
+
+
+def on(card: Card, gpus: int = 1) -> tuple[Fleet, list[Gpu]]:
+    fleet = Fleet(3)
+    return fleet, fleet.host("h1", card, gpus)
+
+
+def test_the_numbers_of_work_for_a_seventh(lake: Lake) -> None:
+    fleet, (gpu,) = on(H100)
+    train(fleet, gpu, "ann", util=60.0, sm=11.5, mem_gb=8, job="7")
+    (each,) = found(RULE, fleet, lake)
+    numbers = each.evidence.numbers
+    assert (numbers["gpu_util_p98_pct"], numbers["sm_active_p98_pct"]) == (61, 12)
+    assert (numbers["mem_used_max_bytes"], numbers["mem_need_bytes"]) == (8 * GB, 9_200_000_000)
+    assert (numbers["mig_profile"], numbers["mig_sm_share"]) == ("1g.10gb", 1 / 7)
+    assert numbers["saving"] == pytest.approx(72 * 6.88 * 6 / 7)
+    assert each.next_command == f"ssh h1 sudo nvidia-smi mig -i {gpu.uuid} -cgi 1g.10gb -C"
+    assert (
+        f"drain the GPU first and turn MIG on while nothing runs on it: ssh h1 sudo nvidia-smi -i {gpu.uuid} -mig 1"
+        in each.notes
+    )
+    assert any("#SBATCH --gres=gpu:1g.10gb:1" in note for note in each.notes)
+    assert each.reclaimable_gpus == ()
+    assert not [failure for failure in each.confidence.failed if "SM activity" in failure]
+
+
+def test_of_a_past_window_it_only_looks(lake: Lake) -> None:
+    fleet, (gpu,) = on(H100)
+    train(fleet, gpu, "ann", util=60.0, sm=11.5, mem_gb=8)
+    (each,) = found(RULE, fleet, lake, until="2026-11-18")
+    assert each.next_command == f"ssh h1 nvidia-smi mig -i {gpu.uuid} -lgip"
+
+
+def test_without_sm_activity_it_is_to_be_tried(lake: Lake) -> None:
+    fleet, (gpu,) = on(A100_80)
+    serve(fleet, gpu, util=20.5, mem_gb=14, command="tritonserver", pod="embed-0")
+    (each,) = found(RULE, fleet, lake)
+    assert each.evidence.numbers["mig_profile"] == "2g.20gb"
+    assert each.evidence.numbers["sm_active_p98_pct"] is None
+    assert (
+        "SM activity was not measured, the time with any kernel stands for it: try it, then measure"
+        in each.confidence.failed
+    )
+    assert any("nvidia.com/mig-2g.20gb: 1" in note for note in each.notes)
+
+
+@pytest.mark.parametrize(
+    ("sm_pct", "mem_gb", "profile"),
+    [
+        (13.5, 8.0, "1g.10gb"),
+        (14.5, 8.0, "2g.20gb"),  # more than a seventh
+        (13.5, 9.0, "1g.20gb"),  # more memory with its margin than an eighth
+        (27.5, 16.0, "2g.20gb"),
+        (28.5, 16.0, "3g.40gb"),
+        (41.5, 30.0, "3g.40gb"),
+        (42.5, 30.0, "4g.40gb"),
+        (56.0, 33.0, "4g.40gb"),
+        (57.5, 30.0, None),
+        (10.0, 33.5, None),
+    ],
+)
+def test_the_first_profile_that_holds_both(lake: Lake, sm_pct: float, mem_gb: float, profile: str | None) -> None:
+    fleet, (gpu,) = on(H100)
+    train(fleet, gpu, "ann", util=95.0, sm=sm_pct, mem_gb=mem_gb)
+    gpu.override(fleet.always, dram_active_pct=5.0)
+    assert [each.evidence.numbers["mig_profile"] for each in found(RULE, fleet, lake)] == ([profile] if profile else [])
+
+
+def test_bandwidth_is_split_like_memory() -> None:
+    (*_, most) = fits(A30.model)
+    assert (most.profile.name, most.sm_share) == ("2g.12gb", 0.5)
+    small = first_fit(H100.model, sm_share=0.1, need_bytes=GB, bandwidth_share=0.12)
+    assert small is not None
+    assert small.profile.name == "1g.10gb"
+    wider = first_fit(H100.model, sm_share=0.1, need_bytes=GB, bandwidth_share=0.2)
+    assert wider is not None
+    assert wider.profile.name == "1g.20gb"
+    assert first_fit(H100.model, sm_share=0.1, need_bytes=GB, bandwidth_share=0.6) is None
+    assert fits(L40S.model) == fits("unheard of") == ()
+
+
+def test_several_gpus_of_a_host_are_one_command(lake: Lake) -> None:
+    fleet, gpus = on(H100, 2)
+    for number, gpu in enumerate(gpus):
+        train(fleet, gpu, "ann", util=60.0, sm=10.0, mem_gb=7, job=f"{number}")
+    (each,) = found(RULE, fleet, lake)
+    names = ",".join(gpu.uuid for gpu in gpus)
+    assert each.next_command == f"ssh h1 sudo nvidia-smi mig -i {names} -cgi 1g.10gb -C"

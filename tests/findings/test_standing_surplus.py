@@ -1,0 +1,131 @@
+"""The rule `standing_surplus`: the reserve by its formula, what it leaves out, and the blocks in which the surplus lies."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics.findings.at_once import hourly_most, lasting_on
+from analytics.findings.rules.standing_surplus import StandingSurplus
+from fallow.clock import HOUR_MS, MINUTE_MS
+from tests.findings.one_rule import found
+from tests.findings.scenarios.builder import H100, L40S, Fleet
+from tests.findings.scenarios.situations import train
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+RULE = StandingSurplus()
+HALF_HOUR = 1800
+
+
+def spans(*rows: tuple[str, float, float]) -> pl.DataFrame:
+    """Spans of GPUs in hours."""
+    return pl.DataFrame(
+        [(gpu, round(first * HOUR_MS), round(last * HOUR_MS), 1.0, "all") for gpu, first, last in rows],
+        schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "gpu_share": pl.Float64, "team": pl.String},
+        orient="row",
+    )
+
+
+def test_the_most_at_once_in_each_hour() -> None:
+    rows = spans(("a", 0, 1.5), ("b", 0.5, 0.75), ("b", 1.5, 2), ("c", 3.25, 9))
+    most = hourly_most(rows, ("team",), 0, 5 * HOUR_MS)
+    assert most["most"].to_list() == [2, 1, 0, 1, 1]  # one ends as the next begins: never both
+    assert most["time"].to_list() == [hour * HOUR_MS for hour in range(5)]
+
+
+def test_hours_that_are_not_whole_are_left_out() -> None:
+    most = hourly_most(spans(("a", 0, 4)), ("team",), HOUR_MS // 2, round(3.5 * HOUR_MS))
+    assert most["time"].to_list() == [HOUR_MS, 2 * HOUR_MS]
+
+
+def test_most_at_once_agrees_with_counting_minute_by_minute() -> None:
+    rng = np.random.default_rng(3)
+    rows = [(f"g{number}", first / 60, (first + length) / 60) for number, (first, length) in enumerate(rng.integers(1, 500, (60, 2)).tolist())]
+    minutes = np.arange(0, 1200)
+    at_once = sum(((minutes >= first * 60 - 1e-9) & (minutes < last * 60 - 1e-9)).astype(int) for _, first, last in rows)
+    most = hourly_most(spans(*rows), ("team",), 0, 20 * HOUR_MS)
+    assert most["most"].to_list() == np.asarray(at_once).reshape(20, 60).max(axis=1).tolist()
+
+
+def test_a_tail_joins_what_it_reaches() -> None:
+    joined = lasting_on(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), 30 * MINUTE_MS)
+    hours = [(gpu, first / HOUR_MS, last / HOUR_MS) for gpu, first, last in joined.select("gpu", "time", "end").iter_rows()]
+    assert hours == [("a", 0, 2.5), ("a", 3, 4.5), ("b", 2, 3.5)]
+
+
+def test_the_reserve_by_its_formula(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = [*fleet.host("h1", H100, 8), *fleet.host("h2", H100, 8)]
+    train(fleet, gpus[:3], "ann")
+    train(fleet, gpus[3:5], "ann", fleet.daily(10, 14), job="1002")
+    (each,) = found(RULE, fleet, lake)
+    numbers = each.evidence.numbers
+    assert (numbers["pool_gpus"], numbers["needed_at_once_gpus"], numbers["history_days"]) == (16, 5, 15)
+    assert numbers["surplus_gpus"] == 16 - math.ceil(5 * 1.15 * (1 + 1 / 15)) == 9
+    assert each.subject == "train: NVIDIA H100 80GB HBM3"
+    assert each.gpus == tuple(gpu.uuid for gpu in gpus[5:14])
+    assert each.reclaimable_gpus == each.gpus
+    assert numbers["surplus_blocks"] == "h2 4+2; h1 2+1"
+    in_blocks = [numbers[f"surplus_gpus_in_blocks_of_{size}"] for size in (8, 4, 2, 1)]
+    assert in_blocks == [0, 4, 8, 9]
+    assert each.gpu_hours == pytest.approx(9 * 15 * 24)
+
+
+def test_a_whole_host_is_named(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    first, _ = fleet.host("h1", H100, 8), fleet.host("h2", H100, 8)
+    train(fleet, first[:2], "ann")
+    train(fleet, first[2:], "ann", fleet.between(0, 0.5), job="1002")
+    (each,) = found(RULE, fleet, lake)
+    assert "h2 8" in str(each.evidence.numbers["surplus_blocks"])
+    assert each.notes == ("1 host could go as a whole: h2",)
+
+
+def test_production_is_judged_by_a_higher_quantile(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = [*fleet.host("h1", H100, 8, pool="production"), *fleet.host("h2", L40S, 8, pool="train")]
+    for eight in (gpus[:8], gpus[8:]):
+        train(fleet, eight[:2], "ann")
+        train(fleet, eight[2:7], "bob", fleet.every(48, 1), job="1002")  # 3 % of the hours with their half hour after
+    assert [each.subject for each in found(RULE, fleet, lake)] == ["train: NVIDIA L40S"]
+
+
+@pytest.mark.parametrize(("number", "fires"), [(7, False), (8, True)])
+def test_a_pool_of_less_than_a_host_has_no_reserve(lake: Lake, number: int, *, fires: bool) -> None:
+    fleet = Fleet(8, interval_s=HALF_HOUR)
+    train(fleet, fleet.host("h1", H100, number)[0], "ann")
+    assert bool(found(RULE, fleet, lake)) == fires
+
+
+def test_hours_that_nobody_saw_are_no_history(lake: Lake) -> None:
+    fleet = Fleet(10, interval_s=HALF_HOUR)
+    first, second = fleet.host("h1", H100, 8), fleet.host("h2", H100, 8)
+    train(fleet, first[:2], "ann")
+    second[0].host.outage(fleet.between(2, 6))
+    assert found(RULE, fleet, lake) == []
+
+
+def test_unknown_time_counts_as_need_for_the_lower_bound(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = [gpu for number in range(3) for gpu in fleet.host(f"h{number}", H100, 8)]
+    train(fleet, gpus[:4], "ann")
+    for gpu in gpus[-2:]:
+        gpu.absent(fleet.every(24, 6))
+    (each,) = found(RULE, fleet, lake)
+    numbers = each.evidence.numbers
+    assert (numbers["surplus_low_gpus"], numbers["surplus_gpus"]) == (24 - math.ceil(6 * 1.15 * 16 / 15), 24 - 5)
+
+
+def test_held_gpus_are_surplus_and_not_free(lake: Lake) -> None:
+    fleet = Fleet(8, interval_s=HALF_HOUR)
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:2], "ann")
+    fleet.run(gpus[2:], "bob", mem_gb=5)
+    (each,) = found(RULE, fleet, lake)
+    assert (len(each.gpus), each.reclaimable_gpus, each.evidence.numbers["surplus_free_now_gpus"]) == (5, (), 0)
