@@ -124,9 +124,8 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
 
 def _no_dearer(offer: Offer, present: Offer) -> bool:
     """Whether it costs clearly less; where that cannot be said, whether it has no more of anything."""
-    saving = offer.saving_per_hour(present)
-    if saving is not None:
-        return saving >= WORTH_MOVING * (present.hourly or 0.0)
+    if offer.saving_per_hour(present) is not None:
+        return (offer.hourly or 0.0) <= (1 - WORTH_MOVING) * (present.hourly or 0.0)
     slower = (offer.card.fp16_tflops or 0.0) <= (present.card.fp16_tflops or 0.0)
     return slower and (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
 

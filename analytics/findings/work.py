@@ -68,8 +68,9 @@ def whole_hours(context: Context) -> pl.DataFrame:
     Hours in which holders changed are left out, for nobody can say whose their means are.
     """
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
-    hours = context.rollups.hourly().filter(inside & (pl.col("observed_ms") > 0)).sort("host", "gpu", "time")
-    owned = stays(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end").sort("host", "gpu", "time")
+    # both come sorted by GPU, host and time
+    hours = context.rollups.hourly().filter(inside & (pl.col("observed_ms") > 0))
+    owned = stays(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end")
     found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 

@@ -16,7 +16,7 @@ from analytics.findings.actions import KINDS, load_actions, record
 from fallow.cli import main
 from fallow.schema import ACTION
 from tests.conftest import REPOSITORY, clean_environment
-from tests.findings.conftest import HELD, HOUR, findings
+from tests.findings.conftest import HELD, HOUR, idle_findings
 from tests.ledger.rows import fill, ms, processes, samples, snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(held: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 
 
 def the_id(lake: Lake) -> str:
-    (found,) = findings(lake)
+    (found,) = idle_findings(lake)
     return found.finding_id
 
 

@@ -27,7 +27,7 @@ def candidate(
     histogram = np.zeros(101, np.int64)
     for level in (0, int(2 * pct)) if bursts else (int(pct),):
         histogram[level] += 1_000
-    return Candidate(number, f"g{number}", holder, int(mem_gb * GB), np.full(hours, pct), histogram)
+    return Candidate(number, f"g{number}", holder, int(mem_gb * GB), np.full(hours, pct, np.float64), histogram)
 
 
 def test_the_numbers_of_a_pair(lake: Lake) -> None:

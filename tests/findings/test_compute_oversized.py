@@ -91,11 +91,17 @@ def test_an_older_card_without_bfloat16_is_no_certain_answer(lake: Lake) -> None
     fleet, gpu = light(V100)
     train(fleet, gpu, "ann", util=10.0, mem_gb=9)
     (each,) = found(RULE, fleet, lake)
-    # the fleet's own card has no price of its own, so that what it would save is not known
     assert each.evidence.numbers["recommended_card"] == V100.model
-    assert each.evidence.numbers["saving"] is None
     assert "V100 SXM2 32GB has no bfloat16, and which number formats it uses is not known" in each.confidence.failed
-    assert f"what it would save is not known: no price for {V100.model}" in each.notes
+
+
+def test_without_prices_the_saving_is_not_known(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_MONEY_CURRENCY", "EUR")  # list prices are in USD, and nobody said what one is worth
+    fleet, gpu = light()
+    train(fleet, gpu, "ann", util=10.0, mem_gb=9)
+    (each,) = found(RULE, fleet, lake)
+    assert (each.evidence.numbers["recommended_card"], each.evidence.numbers["saving"]) == (L40S.model, None)
+    assert f"what it would save is not known: no price for {H100.model} and {L40S.model}" in each.notes
 
 
 def test_work_over_nvlink_is_no_certain_answer(lake: Lake) -> None:

@@ -19,7 +19,7 @@ from analytics.findings.confidence import (
 )
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.conftest import REPOSITORY
-from tests.findings.conftest import BUSY, DAY, HELD, HOUR, findings
+from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
 from tests.ledger.rows import fill, processes, samples
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake
 
 
 def held_by_ann(lake: Lake) -> Finding:
-    (found,) = [each for each in findings(lake) if (each.rule, each.holder) == ("held", "ann")]
+    (found,) = [each for each in idle_findings(lake) if (each.rule, each.holder) == ("held", "ann")]
     return found
 
 

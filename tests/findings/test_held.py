@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.findings.holders import quote
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, only
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_one_finding_per_host_and_holder(lake: Lake) -> None:
         rows = held(f"{host}a", 0, 2 * HOUR) + held(f"{host}b", 0, 3 * HOUR) + held(f"{host}c", 0, 3 * HOUR)
         users = lists(f"{host}a", 0, 2 * HOUR) + lists(f"{host}b", 0, 3 * HOUR)
         fill(lake, rows, users + lists(f"{host}c", 0, 3 * HOUR, user="bob"), host=host)
-    found = findings(lake)
+    found = idle_findings(lake)
     assert [(each.host, each.holder, each.gpus, each.gpu_hours) for each in found if each.host == "h1"] == [
         ("h1", "ann", ("h1a", "h1b"), 5.0),
         ("h1", "bob", ("h1c",), 3.0),
@@ -46,7 +46,7 @@ def test_one_finding_per_host_and_holder(lake: Lake) -> None:
 
 def test_unknown_holders_are_not_one_person(lake: Lake) -> None:
     rows = [row | {"process_count": None, "mem_used_bytes": 9 * GB} for gpu in "ab" for row in held(gpu, 0, 2 * HOUR)]
-    found = findings(fill(lake, rows))
+    found = idle_findings(fill(lake, rows))
     assert {(each.holder, each.gpus) for each in found} == {(None, ("a",)), (None, ("b",))}
     assert all(each.next_command == LOOK for each in found)
     assert all("no process list: memory in use stands for a holder" in each.confidence.failed for each in found)
@@ -55,14 +55,14 @@ def test_unknown_holders_are_not_one_person(lake: Lake) -> None:
 @pytest.mark.parametrize(("minutes", "count"), [(59, 0), (60, 1), (61, 1)])
 def test_a_stretch_counts_from_exactly_the_shortest_length(lake: Lake, minutes: int, count: int) -> None:
     fill(lake, held("a", 0, minutes * 60) + busy("a", minutes * 60, 2 * HOUR), lists("a", 0, 2 * HOUR))
-    assert len(findings(lake)) == count
+    assert len(idle_findings(lake)) == count
 
 
 def test_the_shortest_length_is_a_setting(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(lake, held("a", 0, 1800), lists("a", 0, 1800))
-    assert findings(lake) == ()
+    assert idle_findings(lake) == ()
     monkeypatch.setenv("FALLOW_FINDINGS_HELD_MIN", "30min")
-    assert len(findings(lake)) == 1
+    assert len(idle_findings(lake)) == 1
 
 
 def test_the_thresholds_stand_beside_the_headline(lake: Lake) -> None:
@@ -89,7 +89,7 @@ def test_the_length_over_a_window_and_a_midnight_is_the_whole_length(lake: Lake)
 def test_who_still_holds_it_at_the_end_can_give_it_back_and_who_has_ended_cannot(lake: Lake) -> None:
     rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + busy("b", 2 * HOUR, 3 * HOUR)
     fill(lake, rows, lists("a", 0, 3 * HOUR, user="ann") + lists("b", 0, 3 * HOUR, user="bob", pid=7))
-    now, ended = findings(lake)
+    now, ended = idle_findings(lake)
     assert (now.holder, now.reclaimable, now.evidence.numbers["gpus_held_now"]) == ("ann", True, 1)
     assert now.next_command == "ssh h1 kill 4711"
     assert (ended.holder, ended.reclaimable, ended.evidence.numbers["gpus_held_now"]) == ("bob", False, 0)
@@ -165,7 +165,7 @@ def test_work_that_also_runs_elsewhere_is_not_ended(lake: Lake, owner: dict[str,
 def test_a_job_that_idles_on_two_hosts_can_be_ended(lake: Lake) -> None:
     for host in ("h1", "h2"):
         fill(lake, held(host, 0, 2 * HOUR), lists(host, 0, 2 * HOUR, slurm_job_id="5"), host=host)
-    assert [each.next_command for each in findings(lake)] == ["scancel 5", "scancel 5"]
+    assert [each.next_command for each in idle_findings(lake)] == ["scancel 5", "scancel 5"]
 
 
 def test_a_window_in_the_past_never_says_kill(lake: Lake) -> None:
@@ -230,7 +230,7 @@ def test_simulated_gpus_are_called_so(lake: Lake) -> None:
 
 @pytest.mark.parametrize("rows", [busy("a", 0, 8 * HOUR), samples("a", 0, 6 * DAY, every_s=600, **FREE)])
 def test_nothing_is_found_on_a_gpu_that_works_or_waits_for_work(lake: Lake, rows: list[dict[str, Any]]) -> None:
-    assert findings(fill(lake, rows)) == ()
+    assert idle_findings(fill(lake, rows)) == ()
 
 
 def test_just_after_midnight_the_newest_list_is_yesterdays(lake: Lake) -> None:

@@ -76,7 +76,11 @@ def test_what_is_taken_and_not_used(lake: Lake, owners: Callable[..., None]) -> 
     train(fleet, gpus[1:], "ann", util=0.0, job="1002")
     (each,) = found(RULE, fleet, lake)
     numbers = each.evidence.numbers
-    assert (each.subject, numbers["kind"], each.gpus) == ("allocation: vision", "allocation", tuple(gpu.uuid for gpu in gpus[1:]))
+    assert (each.subject, numbers["kind"], each.gpus) == (
+        "allocation: vision",
+        "allocation",
+        tuple(gpu.uuid for gpu in gpus[1:]),
+    )
     assert (numbers["allocated_at_once_q95_gpus"], numbers["used_at_once_q95_gpus"]) == (8, 1)
     assert each.gpu_hours == pytest.approx(7 * 28 * 24)
     assert each.next_command == "squeue --account=ann-lab --long"

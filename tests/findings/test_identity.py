@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, only
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
 from tests.ledger.rows import claim, fill, processes, samples
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def test_rules_hosts_and_holders_have_ids_of_their_own(lake: Lake) -> None:
     for host in ("h1", "h2"):
         rows = samples(f"{host}a", 0, 7 * DAY, every_s=600, **FREE) + samples(f"{host}b", 0, 2 * HOUR, **HELD)
         fill(lake, rows, host=host)
-    found = findings(lake)
+    found = idle_findings(lake)
     assert len(found) == len({each.finding_id for each in found}) == 4
     assert all(len(each.finding_id) == 12 and each.finding_id.startswith("F-") for each in found)
 
 
 def test_the_order_is_the_most_gpu_hours_first_and_then_the_id(lake: Lake) -> None:
     fill(lake, [row for gpu in "abcd" for row in samples(gpu, 0, (1 + ord(gpu) % 2) * 2 * HOUR, **HELD)])
-    found = findings(lake)
+    found = idle_findings(lake)
     assert [each.gpu_hours for each in found] == [4.0, 4.0, 2.0, 2.0]
     assert list(found) == sorted(found, key=lambda each: (-each.gpu_ms, each.finding_id))

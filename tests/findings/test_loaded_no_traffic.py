@@ -35,7 +35,12 @@ def test_no_request_for_two_days(lake: Lake) -> None:
     asked = np.where(fleet.between(-2), 0.0, 3.0)
     fleet.serving(gpu, model="llama-70b", **NOTHING | {"requests_per_s": asked})
     (each,) = found(RULE, fleet, lake)
-    assert (each.subject, each.holder, each.gpus, each.reclaimable_gpus) == ("llama-70b", "mlops", (gpu.uuid,), (gpu.uuid,))
+    assert (each.subject, each.holder, each.gpus, each.reclaimable_gpus) == (
+        "llama-70b",
+        "mlops",
+        (gpu.uuid,),
+        (gpu.uuid,),
+    )
     assert each.next_command == f"ssh h1 kill {gpu.stays[0].columns['pid']}"
     assert (each.since_ms, each.gpu_hours) == (T_END - 2 * DAY_MS, pytest.approx(48))
     numbers = each.evidence.numbers
@@ -66,7 +71,10 @@ def test_without_metrics_it_is_less_sure_and_only_looked_at(lake: Lake) -> None:
     fleet, _ = served(2)
     (each,) = found(RULE, fleet, lake)
     assert each.subject == "by utilization: mlops"
-    assert "no metrics of the server itself: that nobody asked is concluded from utilization alone" in each.confidence.failed
+    assert (
+        "no metrics of the server itself: that nobody asked is concluded from utilization alone"
+        in each.confidence.failed
+    )
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
     assert each.evidence.numbers["answered_share"] is None
 
@@ -98,7 +106,9 @@ def test_what_is_no_server_or_waits_on_purpose(lake: Lake, columns: dict[str, st
     assert found(RULE, served(2, **columns)[0], lake) == []
 
 
-@pytest.mark.parametrize("command", ["vllm", "VLLM::EngineCor", "sglang::schedul", "tritonserver", "text-generation", "ollama"])
+@pytest.mark.parametrize(
+    "command", ["vllm", "VLLM::EngineCor", "sglang::schedul", "tritonserver", "text-generation", "ollama"]
+)
 def test_servers_by_their_commands(lake: Lake, command: str) -> None:
     assert len(found(RULE, served(2, command=command)[0], lake)) == 1
 

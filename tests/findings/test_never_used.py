@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.findings.conftest import BUSY, DAY, FREE, findings, only
+from tests.findings.conftest import BUSY, DAY, FREE, idle_findings, only
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ def used(gpu: str, at_s: float, **values: object) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("seconds", "count"), [(WEEK - EVERY_S, 0), (WEEK, 1)])
 def test_it_takes_seven_observed_days(lake: Lake, seconds: int, count: int) -> None:
-    assert len(findings(fill(lake, free("a", 0, seconds)))) == count
+    assert len(idle_findings(fill(lake, free("a", 0, seconds)))) == count
 
 
 def test_time_that_nobody_watched_does_not_count(lake: Lake) -> None:
     rows = free("a", 0, 4 * DAY) + free("a", 6 * DAY, 8 * DAY)
-    assert findings(fill(lake, rows)) == ()
+    assert idle_findings(fill(lake, rows)) == ()
     fill(lake, free("a", 8 * DAY, 9 * DAY))
     assert only(lake).rule == "never_used"
 
@@ -62,19 +62,19 @@ def test_what_it_says(lake: Lake) -> None:
 def test_one_use_ever_is_a_use(lake: Lake, trace: list[dict[str, Any]]) -> None:
     rows = free("a", 0, WEEK) + trace + free("a", WEEK + EVERY_S, 3 * WEEK)
     fill(lake, rows)
-    assert findings(lake) == ()
-    assert findings(lake, since="2026-12-01") == ()
+    assert idle_findings(lake) == ()
+    assert idle_findings(lake, since="2026-12-01") == ()
 
 
 def test_as_of_a_day_before_its_first_use_it_was_never_used(lake: Lake) -> None:
     fill(lake, free("a", 0, 8 * DAY) + used("a", 8 * DAY))
     assert only(lake, until="2026-11-27").rule == "never_used"
-    assert findings(lake) == ()
+    assert idle_findings(lake) == ()
 
 
 @pytest.mark.parametrize("health", ["ok", "lost"])
 def test_a_gpu_that_nobody_could_measure_is_unknown_not_unused(lake: Lake, health: str) -> None:
-    assert findings(fill(lake, free("a", 0, 2 * WEEK, gpu_util_pct=None, health=health))) == ()
+    assert idle_findings(fill(lake, free("a", 0, 2 * WEEK, gpu_util_pct=None, health=health))) == ()
 
 
 def test_a_card_that_was_used_in_another_host_has_been_used(lake: Lake) -> None:
@@ -101,4 +101,4 @@ def test_a_gpu_that_fell_silent_is_nothing_to_hand_out(lake: Lake) -> None:
 
 def test_only_gpus_seen_in_the_window_are_reported_for_it(lake: Lake) -> None:
     fill(lake, free("a") + samples("b", 2 * WEEK, 2 * WEEK + DAY, every_s=EVERY_S, **BUSY))
-    assert findings(lake, since="2026-12-04") == ()
+    assert idle_findings(lake, since="2026-12-04") == ()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from analytics.findings.rules.reserved_unused import ReservedUnused
-from fallow.lake import Lake
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 RULE = ReservedUnused()
 DAY_MS = 86_400_000

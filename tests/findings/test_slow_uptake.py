@@ -20,7 +20,9 @@ RULE = SlowUptake()
 DAY_MS = 86_400_000
 
 
-def added(days_ago: float, work: Mask | None = None, *, days: float = 24, fleet_work: bool = True) -> tuple[Fleet, list[Gpu]]:
+def added(
+    days_ago: float, work: Mask | None = None, *, days: float = 24, fleet_work: bool = True
+) -> tuple[Fleet, list[Gpu]]:
     """A busy host, and one with two GPUs that came so many days before the end and work then."""
     fleet = Fleet(days, interval_s=1800)
     old = fleet.host("h1", H100, 2)

@@ -46,16 +46,23 @@ def test_hours_that_are_not_whole_are_left_out() -> None:
 
 def test_most_at_once_agrees_with_counting_minute_by_minute() -> None:
     rng = np.random.default_rng(3)
-    rows = [(f"g{number}", first / 60, (first + length) / 60) for number, (first, length) in enumerate(rng.integers(1, 500, (60, 2)).tolist())]
+    rows = [
+        (f"g{number}", first / 60, (first + length) / 60)
+        for number, (first, length) in enumerate(rng.integers(1, 500, (60, 2)).tolist())
+    ]
     minutes = np.arange(0, 1200)
-    at_once = sum(((minutes >= first * 60 - 1e-9) & (minutes < last * 60 - 1e-9)).astype(int) for _, first, last in rows)
+    at_once = sum(
+        ((minutes >= first * 60 - 1e-9) & (minutes < last * 60 - 1e-9)).astype(int) for _, first, last in rows
+    )
     most = hourly_most(spans(*rows), ("team",), 0, 20 * HOUR_MS)
     assert most["most"].to_list() == np.asarray(at_once).reshape(20, 60).max(axis=1).tolist()
 
 
 def test_a_tail_joins_what_it_reaches() -> None:
     joined = lasting_on(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), 30 * MINUTE_MS)
-    hours = [(gpu, first / HOUR_MS, last / HOUR_MS) for gpu, first, last in joined.select("gpu", "time", "end").iter_rows()]
+    hours = [
+        (gpu, first / HOUR_MS, last / HOUR_MS) for gpu, first, last in joined.select("gpu", "time", "end").iter_rows()
+    ]
     assert hours == [("a", 0, 2.5), ("a", 3, 4.5), ("b", 2, 3.5)]
 
 

@@ -87,7 +87,9 @@ def test_a_job_that_has_ended(lake: Lake) -> None:
     fleet.claim(gpus[:1], "ann", 0, -1, claim_id="1001", account="lab")
     (each,) = found(RULE, fleet, lake)
     assert (each.subject, each.job) == ("job ended: ann", "slurm:1001")
-    assert each.next_command == f"ssh h1 kill {gpus[0].stays[0].columns['pid']}"  # the job is gone: scancel does nothing
+    assert (
+        each.next_command == f"ssh h1 kill {gpus[0].stays[0].columns['pid']}"
+    )  # the job is gone: scancel does nothing
     assert (each.since_ms, each.gpu_hours) == (T_END - 24 * HOUR_MS, pytest.approx(24))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.base import GPU_MS, finding_of, gpu_ms_of, whole_number
+from analytics.findings.base import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_number
 from analytics.findings.confidence import grade
 from analytics.findings.looking import on_host
 from analytics.findings.work import AT_WORK
@@ -44,14 +44,12 @@ class BlindSpot:
         yield from self._silent(context, silent)
         seen = spans.filter(~pl.col("state").is_in(_OUT))
         used = spans.filter(pl.col("state").is_in(AT_WORK))
-        # a card that is split has no utilization of its own: that of its instances counts; an empty or sleeping one needs none
-        own = used.filter((pl.col("gpu_share") == 1) | pl.col("gpu").str.starts_with("MIG-"))
-        missing = 1 - pl.col("util_ms").fill_null(0) / (pl.col("end") - pl.col("time"))
-        unmeasured = own.with_columns(blind=missing).filter(pl.col("blind") > 0)
+        unknown = spans.filter(pl.col("state") == "unknown")
+        mute = _mute(context, unknown)
         unwatched = pl.col("holder_source") == "unwatched"
         for kind, whole, blind, command in (
-            ("unknown time", spans, spans.filter(pl.col("state") == "unknown"), _agent_status),
-            ("no utilization", own, unmeasured, _doctor),
+            ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
+            ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
             ("holder not known", used, used.filter(pl.col("holder").is_null()), _doctor),
             ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
         ):
@@ -82,8 +80,7 @@ class BlindSpot:
     def _shares(
         self, context: Context, kind: str, whole: pl.DataFrame, blind: pl.DataFrame, command: Callable[[str], str]
     ) -> Iterator[Finding]:
-        weight = GPU_MS * pl.col("blind") if "blind" in blind.columns else GPU_MS
-        parts = blind.group_by("host").agg(blind_ms=weight.sum())
+        parts = blind.group_by("host").agg(blind_ms=GPU_MS.sum())
         shares = whole.group_by("host").agg(whole_ms=GPU_MS.sum()).join(parts, on="host")
         fired = shares.with_columns(share=pl.col("blind_ms") / pl.col("whole_ms")).filter(
             (pl.col("share") > SHARE_MAX) & (pl.col("blind_ms") >= GPU_HOURS_MIN * HOUR_MS)
@@ -97,7 +94,7 @@ class BlindSpot:
                 "share_of_the_host": row["share"],
                 "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
             }
-            yield self._finding(context, host, rows.drop("blind", strict=False), numbers, command(host))
+            yield self._finding(context, host, rows, numbers, command(host))
 
     def _finding(
         self, context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, Number], command: str
@@ -115,6 +112,17 @@ class BlindSpot:
         )
         # that nobody looked is itself known for sure
         return replace(finding, confidence=grade())
+
+
+def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
+    """GPUs (host, gpu) whose unknown time is mostly that of rows with memory or energy, and without utilization."""
+    told = pl.col("mem_used_max_bytes").is_not_null() | (pl.col("energy_ms") > 0)
+    hours = context.rollups.hourly("observed_ms", "mem_used_max_bytes", "energy_ms").filter(
+        (pl.col("time") >= context.since_ms) & (pl.col("observed_ms") == 0) & told
+    )
+    mute = hours.group_by("host", "gpu").agg(mute_ms=HOUR_MS * pl.len().cast(pl.Int64))
+    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN.sum()).join(mute, on=("host", "gpu"))
+    return gpus.filter(2 * pl.col("mute_ms") >= pl.col("unknown_ms")).select("host", "gpu")
 
 
 def _silent(context: Context) -> pl.DataFrame:

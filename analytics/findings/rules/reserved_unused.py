@@ -107,7 +107,9 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     """Failure to have been without a process for long: whoever worked there yesterday may be back today."""
     since_ms = context.until_ms - RECENT_MS
     used = context.whole.stretches.filter(
-        (pl.col("end") > since_ms) & pl.col("state").is_in(AT_WORK) & pl.col("gpu").is_in(current["gpu"].unique().implode())
+        (pl.col("end") > since_ms)
+        & pl.col("state").is_in(AT_WORK)
+        & pl.col("gpu").is_in(current["gpu"].unique().implode())
     )
     by_them = used.join(current.select("gpu", "whom").unique(), on="gpu").filter(
         pl.col("holder").eq_missing(pl.col("whom")) | pl.col("holder").is_null()

@@ -38,7 +38,9 @@ def project_that_ended_last_week(fleet: Fleet) -> None:
 def weekend(fleet: Fleet) -> None:
     """Monday to Friday, with the cards kept; it was a long weekend's end."""
     gpus = fleet.host("h1", H100, 4)
-    fleet.run(gpus[:2], "bob", util=np.where(fleet.weekdays & fleet.daily(7, 19) & ~fleet.between(-1), 90, 0), mem_gb=70)
+    fleet.run(
+        gpus[:2], "bob", util=np.where(fleet.weekdays & fleet.daily(7, 19) & ~fleet.between(-1), 90, 0), mem_gb=70
+    )
     train(fleet, gpus[2:], "ann")
 
 

@@ -42,14 +42,18 @@ def hub_pod_since_the_week_before(fleet: Fleet) -> None:
 def kernel_of_a_closed_browser(fleet: Fleet) -> None:
     """The laptop went home on Monday; the kernel did not."""
     first, second = fleet.host("h1", A100_80, 2)
-    fleet.run(first, "ann", util=np.where(fleet.between(-3), 0, fleet.wave(60, period_h=3, on_h=2.7)), mem_gb=60, **KERNEL)
+    fleet.run(
+        first, "ann", util=np.where(fleet.between(-3), 0, fleet.wave(60, period_h=3, on_h=2.7)), mem_gb=60, **KERNEL
+    )
     train(fleet, second, "bob")
 
 
 def service_of_systemd(fleet: Fleet) -> None:
     """A speech service of the site: parent 1 from the start, and nobody has spoken for two days."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
-    fleet.run(first, "svc-speech", util=np.where(fleet.between(-2), 0, 40), mem_gb=30, command="asr-server", parent_pid=1)
+    fleet.run(
+        first, "svc-speech", util=np.where(fleet.between(-2), 0, 40), mem_gb=30, command="asr-server", parent_pid=1
+    )
     train(fleet, second, "bob")
 
 
@@ -91,7 +95,9 @@ def server_in_a_pod_of_its_own(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-HELD = "held wind_down imbalance partial_use loaded_no_traffic preallocated co_location memory_oversized compute_oversized"
+HELD = (
+    "held wind_down imbalance partial_use loaded_no_traffic preallocated co_location memory_oversized compute_oversized"
+)
 
 SCENARIOS = (
     situation(rank_left_behind_by_its_launcher, fires="zombie_holder held", may="wind_down"),
