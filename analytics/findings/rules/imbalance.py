@@ -41,14 +41,16 @@ class Imbalance:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         hours = _hours_of_several_gpus(context)
-        uneven = _uneven(hours)
+        judged = _judged(hours)
+        level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
+        lasting = _lasting(judged).select("work", "time", "by_sm")
+        uneven = hours.join(lasting, on=("work", "time")).with_columns(level=level)
         for (work,), rows in uneven.group_by("work", maintain_order=True):
             per_gpu = rows.group_by("gpu").agg(pl.col("host").last(), mean_pct=pl.col("level").mean()).sort("gpu")
             # in the mean over these hours as well: trials of a search that take turns are even in the long run
             slow = per_gpu.filter(pl.col("mean_pct") < (1 - SPREAD_MIN) * pl.col("mean_pct").max())
             if not slow.is_empty():
-                judged_h = hours.filter(pl.col("work") == work)["time"].n_unique()
-                yield self._finding(context, rows, per_gpu, slow, judged_h)
+                yield self._finding(context, rows, per_gpu, slow, int((judged["work"] == work).sum()))
 
     def _finding(
         self, context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
@@ -76,16 +78,31 @@ class Imbalance:
 
 
 def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
-    """Whole hours of jobs and programs on several GPUs that all worked: `work`, `level` in %, and whether that is SM activity."""
-    busy = pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT
+    """Whole hours of jobs and of programs, GPU by GPU, with `work`; inference servers are left out."""
     hours = whole_hours(context).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     jobs = hours.filter(one_job()).with_columns(work="job")
-    bare = _with_program(hours.filter(pl.col("job").is_null()), context)
-    rows = pl.concat([jobs, bare]).filter(pl.len().over("work", "time") > 1)
+    return pl.concat([jobs, _with_program(hours.filter(pl.col("job").is_null()), context)])
+
+
+def _judged(hours: pl.DataFrame) -> pl.DataFrame:
+    """Per work and hour in which several GPUs all worked: `by_sm`, and whether they worked unevenly (`uneven`)."""
+    util, sm = pl.col("gpu_util_mean_pct"), pl.col("sm_active_mean_pct")
     # like is compared with like: SM activity counts only where all GPUs of the hour have it
-    by_sm = pl.col("sm_active_mean_pct").is_not_null().all().over("work", "time")
-    level = pl.when(by_sm).then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
-    return rows.filter(busy.fill_null(value=False).all().over("work", "time")).with_columns(by_sm=by_sm, level=level)
+    by_sm = sm.is_not_null().all()
+    lowest, highest = (pl.when(by_sm).then(sm_most).otherwise(util_most) for sm_most, util_most in (
+        (sm.min(), util.min()), (sm.max(), util.max()),
+    ))  # fmt: skip
+    return (
+        hours.group_by("work", "time")
+        .agg(
+            gpus=pl.len(),
+            busy=(util >= ACTIVE_FROM_PCT).fill_null(value=False).all(),
+            by_sm=by_sm,
+            uneven=(1 - lowest / highest > SPREAD_MIN) & (highest >= BUSIEST_FROM_PCT),
+        )
+        .filter((pl.col("gpus") > 1) & pl.col("busy"))
+        .sort("work", "time")
+    )
 
 
 def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -98,11 +115,8 @@ def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
     return found.filter(pl.len().over("host", "gpu", "time") == 1).select(*hours.columns, "work")
 
 
-def _uneven(hours: pl.DataFrame) -> pl.DataFrame:
-    """The hours of uneven work that belong to a long enough series, of jobs in which they are not rare."""
-    spread = 1 - pl.col("level").min() / pl.col("level").max()
-    uneven = (spread > SPREAD_MIN) & (pl.col("level").max() >= BUSIEST_FROM_PCT)
-    judged = hours.group_by("work", "time").agg(uneven=uneven).sort("work", "time")
+def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
+    """The hours of uneven work that belong to a long enough series, of works in which they are not rare."""
     begins = (
         (pl.col("work") != pl.col("work").shift(1))
         | (pl.col("time") != pl.col("time").shift(1) + HOUR_MS)
@@ -110,10 +124,9 @@ def _uneven(hours: pl.DataFrame) -> pl.DataFrame:
     )
     series = judged.with_columns(series=begins.fill_null(value=True).cum_sum())
     lasting = pl.col("uneven") & (pl.len().over("series") >= SUSTAINED_H)
-    kept = series.with_columns(lasting=lasting).filter(
+    return series.with_columns(lasting=lasting).filter(
         pl.col("lasting") & (pl.col("lasting").mean().over("work") >= SHARE_MIN)
     )
-    return hours.join(kept.select("work", "time"), on=("work", "time"), how="semi")
 
 
 def _numbers(rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool) -> dict[str, Number]:

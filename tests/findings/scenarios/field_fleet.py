@@ -63,6 +63,13 @@ def bought_and_never_used(fleet: Fleet) -> None:
     train(fleet, gpus[:6], "ann")
 
 
+def reserved_since_it_came(fleet: Fleet) -> None:
+    """A host was bought for a project and reserved for it; in two weeks the project has not started one process."""
+    train(fleet, fleet.host("h1", H100, 4), "ann")
+    gpus = fleet.host("h2", H100, 2)
+    fleet.claim(gpus, "bob", 0, claim_id="resv-2", account="bob-lab")
+
+
 def moved_to_another_host(fleet: Fleet) -> None:
     """A card was used in one host until four days ago, and has been idle in another for two hours."""
     (gpu,) = fleet.host("h1", H100, 1)
@@ -156,6 +163,13 @@ SCENARIOS = (
         fires="never_used",
         may="standing_surplus",
         look_alike_of="held slow_uptake partial_use",
+    ),
+    situation(
+        reserved_since_it_came,
+        days=15,
+        fires="never_used reserved_unused",
+        may="standing_surplus slow_uptake",
+        look_alike_of="held zombie_holder blind_spot partial_use",
     ),
     situation(moved_to_another_host, look_alike_of="never_used slow_uptake blind_spot held reserved_unused"),
     situation(
