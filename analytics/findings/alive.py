@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ _SERVICES = (
     "sway", "weston", "xrdp.*", "nvidia-cuda-mps.*", "nvidia-persiste.*", "nv-hostengine", "dcgm-exporter", "nvidia-smi",
 )  # fmt: skip
 _KEY = ("host", "gpu", "pid")
+_SERVICE = re.compile("|".join(_SERVICES))
 
 
 def is_service() -> pl.Expr:
@@ -28,6 +30,27 @@ def is_service() -> pl.Expr:
     kind = pl.col("kind").is_in(("graphics", "mps"))
     named = pl.col("command").str.contains(f"^(?:{'|'.join(_SERVICES)})$")
     return kind.fill_null(value=False) | named.fill_null(value=False)
+
+
+def serves_only(command: str | None) -> bool:
+    """Whether a command name is that of a display server, an MPS daemon or a monitor."""
+    return command is not None and _SERVICE.fullmatch(command) is not None
+
+
+def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+    """The ledger rows without those during which services alone were listed: a desktop or a monitor holds no GPU back."""
+    processes = context.rollups.processes()
+    serving = processes.filter(is_service()).select("host", "gpu").unique()
+    asked = rows.with_row_index("_row")
+    doubtful = asked.join(serving, on=("host", "gpu"), how="semi").filter(pl.col("holder_source") == "process")
+    if doubtful.is_empty():
+        return rows
+    work = processes.filter(~is_service()).select("host", "gpu", work_start="time", work_end="end")
+    met = doubtful.join(work, on=("host", "gpu")).filter(
+        (pl.col("work_start") < pl.col("end")) & (pl.col("work_end") > pl.col("time"))
+    )
+    alone = doubtful.join(met.select("_row").unique(), on="_row", how="anti")
+    return asked.join(alone.select("_row"), on="_row", how="anti").drop("_row")
 
 
 def last_rows(context: Context) -> pl.DataFrame:

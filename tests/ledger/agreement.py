@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
     from tests.ledger.duckdb_ledger import Found
 
-_SUMS = {"util_mean_pct": ("gpu_util_mean_pct", "util_ms"), "energy_mj": ("energy_mj", None)}
+EXACT = (
+    "host", "gpu", "time", "end", "state", "stretch_start", "stretch_end", "gpu_share", "holder", "holder_source", "account",
+    "job", "zero_ms", "util_ms", "energy_ms", "sample_count", "mem_used_max_bytes", "gpu_util_max_pct",
+)  # fmt: skip
+"""The columns of the ledger that are no sums of floats, whose last digits depend on the order of adding."""
+
+
+def exactly(ledger: Ledger) -> list[tuple[Any, ...]]:
+    """All of the ledger that is exact, by GPU and time."""
+    return ledger.stretches.select(EXACT).sort("gpu", "time").rows()
 
 
 def whole_stretches(ledger: Ledger) -> list[dict[str, Any]]:
@@ -76,7 +85,11 @@ def _assert_sums(row: dict[str, Any], theirs: dict[str, Any]) -> None:
             if expected is None:
                 assert row[name] is None, (where, name)
             else:
-                assert row[name] == pytest.approx(expected, rel=1e-6, abs=1e-3), (where, name)
+                # a millisecond that lies over midnight may be too little to have a sum of its own
+                assert row[name] == pytest.approx(expected, rel=1e-6 if row["pieces"] == 1 else 1e-4, abs=1e-3), (
+                    where,
+                    name,
+                )
     shares = row["holder_shares"]
     if row["start_ms"] // DAY_MS == (row["end_ms"] - 1) // DAY_MS:
         expected = theirs["holder_shares"]

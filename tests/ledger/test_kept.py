@@ -19,7 +19,7 @@ from analytics.ledger.summary import summarise
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
-from tests.ledger.rows import T0, claim, fill, load, processes, samples, snapshot, states, write
+from tests.ledger.rows import T0, claim, device, fill, load, processes, samples, snapshot, states, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,7 +123,8 @@ NEW_ROWS = {
 def test_new_files_build_their_host_and_days_again_and_no_other(
     filled: Lake, builds: list[tuple[str, str]], table: str
 ) -> None:
-    fill(filled, samples("b", 0, 3 * DAY, every_s=600), host="h2")
+    fill(filled, samples("b", 0, 3 * DAY, every_s=600), devices=[device("b")], host="h2")
+    fill(filled, [], devices=[device("a")])
     load(filled)
     builds.clear()
     write(filled, schema.table(table), NEW_ROWS[table])

@@ -17,6 +17,7 @@ from analytics.ledger.summary import clip, summarise
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Window
 from tests.ledger import reference
+from tests.ledger.agreement import EXACT, exactly
 from tests.ledger.fleets import DAY_S, SHORT, Fleet, fleets, lake_of, scaled
 from tests.ledger.rows import T0, Row, samples, silent, write
 
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 INSIDE_A_DAY = (3600, 3660)
 """When rows begin that never reach a midnight."""
-
-EXACT = (
-    "gpu", "time", "end", "state", "stretch_start", "stretch_end", "gpu_share", "holder", "holder_source", "account", "job",
-    "zero_ms", "util_ms", "energy_ms", "sample_count", "mem_used_max_bytes", "gpu_util_max_pct",
-)  # fmt: skip
 
 
 def built(fleet: Fleet, split: Callable[[Row], object] | None = None, thresholds: LedgerSettings = SHORT) -> Ledger:
@@ -53,11 +49,6 @@ def pieces_of(ledger: Ledger) -> set[reference.Piece]:
 
 def spells_of(ledger: Ledger) -> set[tuple[Any, ...]]:
     return set(ledger.spells.select("gpu", "time", "end", "spell_start", "spell_end").rows())
-
-
-def exactly(ledger: Ledger) -> list[tuple[Any, ...]]:
-    """All of the ledger that is exact: no sums of floats."""
-    return ledger.stretches.select(EXACT).sort("gpu", "time").rows()
 
 
 @settings(max_examples=100)

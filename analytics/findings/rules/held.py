@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.alive import held_by_work, serves_only
 from analytics.findings.base import finding_of, whole_number
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.holders import look_command, release_command
@@ -38,7 +39,7 @@ class Held:
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        held = context.inside.stretches.filter(pl.col("state") == "held").with_columns(
+        held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
             spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
             # an unknown holder on one GPU need not be the unknown holder on the next
             whom=pl.coalesce("holder", "gpu"),
@@ -122,4 +123,5 @@ def _command(context: Context, host: str, source: str | None, current: tuple[str
     # what ran at the end of a past window may be somebody else's by now, and what also works elsewhere must not be ended
     if source != "process" or not context.latest or others:
         return look_command(host)
-    return release_command(host, context.holders.of(current))
+    work = [process for process in context.holders.of(current) if not serves_only(process.command)]
+    return release_command(host, work)
