@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from analytics.ledger.day_mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
@@ -96,6 +98,6 @@ class Inventory:
 
 def load_inventory(lake: Lake) -> Inventory:
     """The newest entry of every GPU in the `device` table; empty where the lake has none."""
-    frame = read_small(lake, schema.DEVICE, _COLUMNS).sort("time", "host")
+    frame = read_small(lake, schema.DEVICE, _COLUMNS).filter(pl.col("gpu").is_not_null()).sort("time", "host")
     rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
     return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)})

@@ -72,8 +72,9 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     def files(table: str) -> list[LakeFile]:
         return [file for day in days for file in day.files.get(table, ())]
 
-    rows = read_day_rows(files("gpu"))
-    listed = read_listed(files("process"), rows.names)
+    day_ms = parse_day_ms(days[0].date)
+    rows = read_day_rows(files("gpu"), day_ms)
+    listed = read_listed(files("process"), rows.names, day_ms)
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
     processes = process_day(listed, rows.names, _last_listed(rows))
@@ -84,9 +85,9 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
         "spell_part": found.spells,
         "hourly": hours_of(rows, held),
         "process_day": processes,
-        "host_hourly": host_hours(files("host")),
-        "serving_hourly": serving_hours(files("serving")),
-        "quality": _quality(rows, days[0].date),
+        "host_hourly": host_hours(files("host"), day_ms),
+        "serving_hourly": serving_hours(files("serving"), day_ms),
+        "quality": _quality(rows, day_ms),
     }
     return {table.name: typed(frames[table.name], table) for table in PARTS}
 
@@ -109,8 +110,7 @@ def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return last
 
 
-def _quality(rows: DayRows, date: str) -> pl.DataFrame:
-    day_ms = parse_day_ms(date)
+def _quality(rows: DayRows, day_ms: int) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {

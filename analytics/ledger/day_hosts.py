@@ -9,8 +9,9 @@ import polars as pl
 
 from analytics.frames import empty, read_frame
 from analytics.ledger.columns import Columns
+from analytics.ledger.day_rows import near_day
 from fallow import schema
-from fallow.clock import HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +43,17 @@ def _known(name: str) -> pl.Expr:
     return pl.when(value >= 0).then(value)
 
 
-def host_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
+def host_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
     """The hours with the columns of `host_hourly`."""
     columns = Columns(files, schema.HOST, _COLUMNS)
     if not len(columns):
         return empty(schema.HOST_HOURLY)
-    hour = columns.ints("time") // HOUR_MS
+    time = columns.ints("time")
+    hour = time // HOUR_MS
     order = np.lexsort((hour, columns.host.codes))
+    order = order[near_day(time[order], day_ms)]
+    if not len(order):
+        return empty(schema.HOST_HOURLY)
     host, hour = columns.host.codes[order], hour[order]
     starts = np.flatnonzero(np.concatenate(([True], (np.diff(host) != 0) | (np.diff(hour) != 0))))
     table: dict[str, object] = {
@@ -78,13 +83,14 @@ def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
     return out
 
 
-def serving_hours(files: Sequence[LakeFile]) -> pl.DataFrame:
+def serving_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
     """The hours with the columns of `serving_hourly`."""
     names = (
         "time", "gpu", "endpoint", "model", "engine", "health", "kv_cache_used_ratio", "running_requests", "waiting_requests",
         "requests_per_s", "generated_tokens_per_s",
     )  # fmt: skip
     frame = read_frame(files, schema.SERVING, names).unique(("host", "time", "gpu", "endpoint", "model"), keep="any")
+    frame = frame.filter(pl.col("time").is_between(day_ms - DAY_MS, day_ms + 2 * DAY_MS, closed="left"))
     answered = (pl.col("health") == "ok").fill_null(value=False)
     return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
         pl.col("engine").drop_nulls().last(),

@@ -10,8 +10,10 @@ import polars as pl
 
 from analytics.frames import empty
 from analytics.ledger.columns import NONE, Columns, Strings
+from analytics.ledger.day_rows import near_day
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
+from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,17 +104,17 @@ class Listed:
         return len(self.time)
 
 
-def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]]) -> Listed:
+def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]], day_ms: int) -> Listed:
     """The rows of these `process` files; raises BrokenFileError and SchemaVersionError."""
-    return listed(Columns(files, schema.PROCESS, COLUMNS), gpus)
+    return listed(Columns(files, schema.PROCESS, COLUMNS), gpus, day_ms)
 
 
-def listed(columns: Columns, gpus: Sequence[tuple[str, str]]) -> Listed:
+def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Listed:
     """The rows of some columns named COLUMNS, those on other GPUs left out."""
     codes = columns.units().among(gpus)
     time, pid = columns.ints("time"), columns.ints("pid")
     started = columns.ints("started")
-    rows = np.flatnonzero(codes != NONE)
+    rows = np.flatnonzero((codes != NONE) & near_day(time, day_ms))
     key = sort_key(codes[rows], time[rows])
     if (np.diff(key) < 0).any():
         rows = rows[np.lexsort((started[rows], pid[rows], key))]
@@ -124,7 +126,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]]) -> Listed:
     return Listed(
         gpu=codes[rows],
         time=time[rows],
-        interval=columns.ints("interval_ms", 0)[rows],
+        interval=np.clip(columns.ints("interval_ms", 0)[rows], 0, DAY_MS),
         integers={"pid": pid[rows], "started": started[rows]}
         | {name: columns.ints(name)[rows] for name in ("parent_pid", "mem_used_bytes", "host_mem_bytes")},
         floats={"cpu_util_pct": columns.floats("cpu_util_pct")[rows]},

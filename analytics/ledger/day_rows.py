@@ -13,6 +13,7 @@ import numpy as np
 from analytics.ledger.columns import NONE, Columns, Strings, Units
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
+from fallow.clock import DAY_MS
 from fallow.schema import UNAVAILABLE_HEALTH
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ COLUMNS = (
 _PERCENT_MAX = 100.5
 """An average that the GPU keeps itself may lie a hair above 100."""
 _RATIO_MAX = 1.01
-_LARGEST = float(np.finfo(np.float64).max)
+_MOST = 1e15
+"""No card has a petabyte, draws so many watts or moves so many bytes a second."""
+_COUNTER_MOST = 9e18
 
 
 @dataclass(frozen=True)
@@ -88,18 +91,25 @@ class DayRows:
         return self.health.where_in(UNAVAILABLE_HEALTH)
 
 
-def read_day_rows(files: Iterable[LakeFile]) -> DayRows:
-    """The rows of these `gpu` files; raises BrokenFileError and SchemaVersionError."""
-    return day_rows(Columns(files, schema.GPU, COLUMNS))
+def read_day_rows(files: Iterable[LakeFile], day_ms: int) -> DayRows:
+    """The rows of these `gpu` files of a day; raises BrokenFileError and SchemaVersionError."""
+    return day_rows(Columns(files, schema.GPU, COLUMNS), day_ms)
 
 
-def day_rows(columns: Columns) -> DayRows:
+def near_day(time: Ints, day_ms: int) -> Mask:
+    """Times inside the day or those beside it: a true start may lie a little outside, a broken clock's lie anywhere."""
+    return np.asarray((time >= day_ms - DAY_MS) & (time < day_ms + 2 * DAY_MS), bool)
+
+
+def day_rows(columns: Columns, day_ms: int) -> DayRows:
     """The rows of some columns named COLUMNS."""
     units = columns.units()
     names, codes = units.names, units.codes
     start = columns.ints("time") + columns.ints("offset_ms", 0)
     interval = columns.ints("interval_ms")
-    kept, doubled = _in_order(codes, start, (interval > 0) & (codes != NONE), columns)
+    timed = (interval > 0) & (interval <= DAY_MS)
+    dated = near_day(columns.ints("time"), day_ms) & near_day(start, day_ms)
+    kept, doubled = _in_order(codes, start, timed & dated & (codes != NONE), columns)
     tally = _Tally(names, codes[kept], columns, kept)
     gpu, start, interval = codes[kept], start[kept], interval[kept]
     nothing = np.full(len(gpu), np.nan)
@@ -117,7 +127,8 @@ def day_rows(columns: Columns) -> DayRows:
     return DayRows(
         names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
         rates=rates, nothing=nothing, process_count=process_count, usable=usable, weight=weight, span=span,
-        defects=(*tally.found, *_lost(units, columns.ints("interval_ms")), *_doubles(names, codes, doubled)),
+        defects=(*tally.found, *_lost(units, ~timed, "no_interval", columns.ints("interval_ms")),
+            *_lost(units, timed & ~dated, "wrong_day", columns.ints("time")), *_doubles(names, codes, doubled)),
     )  # fmt: skip
 
 
@@ -156,7 +167,7 @@ def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
 
 def _floats(columns: Columns, kept: Ints | slice, tally: _Tally, nothing: Floats) -> dict[str, Floats]:
     most = dict.fromkeys(_PERCENTS, _PERCENT_MAX) | {"gpu_util_coverage_ratio": _RATIO_MAX}
-    most |= dict.fromkeys(("mem_used_bytes", "power_w", *_RATES, "sm_clock_mhz"), np.inf)
+    most |= dict.fromkeys(("mem_used_bytes", "power_w", *_RATES, "sm_clock_mhz"), _MOST)
     found = {
         name: tally.within(name, columns.floats(name)[kept], limit) if columns.has(name) else nothing
         for name, limit in most.items()
@@ -190,7 +201,7 @@ def _rates(
     step = np.diff(start)
     follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
     for name in there:
-        values = tally.within(name, columns.floats(name)[kept], np.inf)
+        values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
         rise = np.diff(values)
         tally.add("counter_fell", np.concatenate(([False], follows & (rise < 0))), name, values)
         rate = np.full(len(nothing), np.nan)
@@ -218,11 +229,12 @@ class _Tally:
             stated = np.ones(len(self._columns), bool)
             stated[self._columns.null_rows(name)] = False
             self.add("not_a_number", np.isnan(values) & stated[self._kept], name, values)
-        if unknown == len(values) or (np.nanmin(values) >= 0 and np.nanmax(values) <= min(most, _LARGEST)):
+        if unknown == len(values) or (np.nanmin(values) >= 0 and np.nanmax(values) <= most):
             return values
-        wrong = (values < 0) | (values > most) | np.isinf(values)
-        self.add("negative_value" if most == np.inf else "util_out_of_range", wrong, name, values)
-        values[wrong] = np.nan
+        below, above = values < 0, values > most
+        self.add("util_out_of_range" if most <= _PERCENT_MAX else "negative_value", below, name, values)
+        self.add("util_out_of_range" if most <= _PERCENT_MAX else "too_large", above, name, values)
+        values[below | above] = np.nan
         return values
 
     def add(self, kind: str, wrong: Mask, name: str, values: Floats) -> None:
@@ -242,14 +254,14 @@ class _Tally:
         self.add("overlapping_rows", np.concatenate(([False], early)), "start", start.astype(np.float64))
 
 
-def _lost(units: Units, interval: Ints) -> list[Defect]:
-    """Rows that stand for no time."""
-    bad = (interval <= 0) & (units.codes != NONE)
+def _lost(units: Units, wrong: Mask, kind: str, values: Ints) -> list[Defect]:
+    """Rows that stand for no time, or for one that their file cannot hold."""
+    bad = wrong & (units.codes != NONE)
     if not bad.any():
         return []
     counts = np.bincount(units.codes[bad], minlength=len(units.names))
     return [
-        Defect(*units.names[code], "no_interval", int(counts[code]), f"interval_ms {interval[bad].min()}")
+        Defect(*units.names[code], kind, int(counts[code]), f"{values[bad].min()} ms")
         for code in np.flatnonzero(counts)
     ]
 

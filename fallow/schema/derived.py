@@ -245,7 +245,8 @@ QUALITY = Table(
         _HOST,
         Column("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True),
         Column("kind", Type.STRING,
-               "util_out_of_range, negative_value, not_a_number, no_interval, duplicate_rows, overlapping_rows or counter_fell", _LEDGER, key=True,
+               "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows or "
+               "counter_fell", _LEDGER, key=True,
                dictionary=True),
         Column("count", Type.INT64, "rows", _LEDGER, "1", "1"),
         Column("example", Type.STRING, "the worst of them", _LEDGER),

@@ -82,7 +82,7 @@ def test_what_is_taken_and_not_used(lake: Lake, owners: Callable[..., None]) -> 
         tuple(gpu.uuid for gpu in gpus[1:]),
     )
     assert (numbers["allocated_at_once_q95_gpus"], numbers["used_at_once_q95_gpus"]) == (8, 1)
-    assert each.gpu_hours == pytest.approx(7 * 28 * 24)
+    assert (each.holder, each.gpu_hours) == ("ann", pytest.approx(7 * 28 * 24))
     assert each.next_command == "squeue --account=ann-lab --long"
 
 

@@ -25,7 +25,7 @@ def idle(days: float, **columns: Any) -> tuple[Fleet, list[Gpu]]:
     fleet = Fleet(3)
     first, second = fleet.host("h1", H100, 2)
     fleet.run(first, "ann", util=np.where(fleet.between(-days), 0, 90), mem_gb=40, cpu_util_pct=1.0, **columns)
-    train(fleet, second, "bob")
+    train(fleet, second, "bob", job="2002")
     return fleet, [first, second]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.at_once import hourly_most
-from analytics.findings.base import finding_of, gpu_ms_of, whole_number
+from analytics.findings.base import finding_of, gpu_ms_of, joined, whole_number
 from analytics.findings.holders import quote, watch_command
 from analytics.findings.work import OWNED
 from fallow.clock import DAY_MS, HOUR_MS
@@ -88,6 +88,7 @@ class Hoarding:
             subject=f"{kind}: {team.name}",
             numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
             failed=[[f"{days:.1f} days of demand, {HISTORY_DAYS} are wanted"] if short else []],
+            holder=joined(idle, "holder"),
             next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
             host="",
             notes=["GPU-hours are those that the team held or claimed without using them"],

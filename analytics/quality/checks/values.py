@@ -18,7 +18,9 @@ SENTENCES = {
     "util_out_of_range": "a percentage or ratio outside its range: it counts as unknown",
     "negative_value": "a negative memory, power or energy: it counts as unknown",
     "not_a_number": "a value that is no number (NaN or infinite): it counts as unknown",
-    "no_interval": "no interval, or one of 0 or less: they stand for no time",
+    "no_interval": "no interval, one of 0 or less or of more than a day: they stand for no time",
+    "wrong_day": "a time far from the day that their file is of: they are left out",
+    "too_large": "a value that no card can have: it counts as unknown",
     "duplicate_rows": "the same moment as another row of their GPU: one of them counts, whatever the order of the files",
     "counter_fell": "a counter that went back without a restart being seen: no energy or throttled time is made of the fall",
 }

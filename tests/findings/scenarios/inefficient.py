@@ -75,7 +75,7 @@ SCENARIOS = (
     situation(tiny_kernels, days=DAYS, fires="inefficient", may=SMALL),
     situation(decoding_video_on_the_gpu, days=DAYS, fires="inefficient", may=SMALL),
     situation(a_rank_waits_in_a_collective, days=DAYS, fires="inefficient", may=SMALL),
-    situation(decoding_bound_by_memory, days=DAYS, may=SMALL, look_alike_of="inefficient compute_oversized"),
+    situation(decoding_bound_by_memory, days=DAYS, may=SMALL, look_alike_of="inefficient"),
     situation(decoding_on_a_card_that_does_not_say, days=DAYS, may=SMALL, look_alike_of="inefficient"),
     situation(solver_bound_by_memory, days=DAYS, may=SMALL, look_alike_of="inefficient"),
     situation(an_afternoon_of_profiling, days=DAYS, may="wind_down", look_alike_of="inefficient"),
