@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 GRADES = ("high", "medium", "low")
 _BLIND = ("unknown", "unavailable")
 _NOBODYS = ("free", "reserved")
+_OF_A_POOL = ("standing_surplus",)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,12 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    claimed = [finding for finding in findings if finding.category == "reclaim" and finding.reclaimable]
+    # a surplus is a statement on how many of a pool are needed at once: one of its GPUs at work proves nothing
+    claimed = [
+        finding
+        for finding in findings
+        if finding.category == "reclaim" and finding.reclaimable and finding.rule not in _OF_A_POOL
+    ]
     named = pl.DataFrame(
         [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],
         schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},

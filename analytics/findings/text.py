@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import count, moment, percent, plain, wrap
-from fallow.units import format_bytes
+from analytics.findings.evidence_text import evidence
+from analytics.ledger.text import count, moment, plain, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,44 +77,3 @@ def _gpus(finding: Finding) -> str:
     most = 4
     rest = len(finding.gpus) - most
     return ", ".join(map(plain, finding.gpus[:most])) + (f" and {rest} more" if rest > 0 else "")
-
-
-def evidence(finding: Finding) -> str:
-    """The known numbers of the evidence in words."""
-    known = {name: value for name, value in finding.evidence.numbers.items() if value is not None}
-    held = {found[1]: known.pop(name) for name in list(known) if (found := _HELD.fullmatch(name))}
-    parts = [_words(name, value) for name, value in known.items()]
-    if held:
-        shown = " / ".join(f"{float(value):,.1f}" for value in held.values())
-        parts.insert(0, f"{shown} GPU-hours in stretches of at least {' / '.join(held)} min")
-    return "; ".join(parts)
-
-
-_WORDS = {
-    "holder_source": "holder known by {}",
-    "gpus_held_now": "{} of the GPUs held at the end",
-    "stretch_count": "stretches {}",
-    "longest_h": "longest {} h",
-    "mem_used_max_bytes": "memory in use up to {}",
-    "power_mean_w": "mean power {} W",
-    "gpu_util_max_pct": "highest utilization {} %",
-    "sample_count": "samples {}",
-    "coverage": "observed {}",
-    "observed_gpu_hours": "{} GPU-hours observed",
-    "reserved_gpu_hours": "{} GPU-hours reserved",
-}
-_HELD = re.compile(r"held_gpu_hours_in_stretches_of_(\d+)_min")
-
-
-def _words(name: str, value: float | str) -> str:
-    if isinstance(value, str):
-        shown = plain(value)
-    elif isinstance(value, bool):
-        shown = "yes" if value else "no"
-    elif name == "coverage":
-        shown = percent(value)
-    elif name.endswith("_bytes"):
-        shown = format_bytes(value)
-    else:
-        shown = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
-    return _WORDS.get(name, name.replace("_", " ") + " {}").format(shown)

@@ -178,7 +178,8 @@ class _Made:
     def rollups(self) -> Rollups:
         """The tables beside the ledger."""
         names = [table.name for table in TABLES]
-        return Rollups({name: self._files[name] for name in names}, {name: self._loose[name] for name in names})
+        files = {name: self._files[name] for name in names} | {schema.CLAIM.name: self._lake.files(schema.CLAIM.name)}
+        return Rollups(files, {name: self._loose[name] for name in names})
 
     def _print(self, day: HostDay) -> str:
         key = (day.date, day.host)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
-from analytics.findings.text import ENDED, evidence
+from analytics.findings.evidence_text import evidence
+from analytics.findings.text import ENDED
 from analytics.ledger.text import count, hours, moment, plain
 from dashboard.charts.panel import panel
 

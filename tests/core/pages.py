@@ -1,15 +1,21 @@
-"""Writes what docs/ generates from the code: docs/schema.md, and the table of settings in docs/configuration.md.
+"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, and the settings in docs/configuration.md.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
 
 from __future__ import annotations
 
+import sys
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from analytics.findings.rules import RULES
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Rule
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- settings: written by `make docs` -->"
@@ -25,7 +31,8 @@ def schema_page() -> str:
         "",
         f"Schema version {SCHEMA_VERSION}. `fallow schema` prints the same in a terminal and `fallow schema --json` for",
         "machines. Files lie at `<lake>/<table>/date=YYYY-MM-DD/host=H/<first>-<last>.parquet`, so that every reader of",
-        "Parquet also finds `date` and `host`. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.",
+        "Parquet also finds `date` and `host`; a derived table's day is one file over all hosts, `<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`,",
+        "and its rows name their host. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.",
         "A column in **bold** belongs to the key: what tells two rows apart.",
         "",
         "| table | one row is | |",
@@ -33,6 +40,29 @@ def schema_page() -> str:
         *[f"| [{each.name}](#{each.name}) | {each.row} | {_kind(each)} |" for each in TABLES],
     ]
     return "\n".join([*head, *[line for each in TABLES for line in _table(each)], ""])
+
+
+def rules_page() -> str:
+    """All of docs/rules.md."""
+    head = [
+        "# The rules",
+        "",
+        "<!-- written by `make docs` from analytics/findings/rules -->",
+        "",
+        "One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).",
+        "`python -m tests.findings.scenarios` tries every rule on some 250 labelled situations and prints precision and recall.",
+        "",
+        "| rule | for | GPUs that are ... |",
+        "|---|---|---|",
+        *[f"| [{rule.name}](#{rule.name}) | {rule.category} | {rule.sentence} |" for rule in RULES],
+    ]
+    return "\n".join([*head, *[line for rule in RULES for line in _rule(rule)], ""])
+
+
+def _rule(rule: Rule) -> list[str]:
+    module, described = sys.modules[type(rule).__module__].__doc__ or "", type(rule).__doc__ or ""
+    lines = ["", f"## {rule.name}", "", " ".join(module.split()), "", " ".join(described.split()), ""]
+    return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
 
 
 def settings_table() -> str:
@@ -82,7 +112,8 @@ def _line(*cells: str) -> str:
 
 
 def main() -> None:
-    """Writes both pages."""
+    """Writes all pages."""
+    (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")

@@ -233,8 +233,8 @@ def test_nothing_is_found_on_a_gpu_that_works_or_waits_for_work(lake: Lake, rows
     assert idle_findings(fill(lake, rows)) == ()
 
 
-def test_just_after_midnight_the_newest_list_is_yesterdays(lake: Lake) -> None:
+def test_a_spell_over_midnight_is_one_and_ends_with_the_newest_lists(lake: Lake) -> None:
     rows = held("a", -2 * HOUR, 60) + held("b", -2 * HOUR, 60)
-    fill(lake, rows, lists("a", -2 * HOUR, 0, pid=1) + lists("b", -2 * HOUR, 60, pid=2))
+    fill(lake, rows, lists("a", -2 * HOUR, 30, pid=1) + lists("b", -2 * HOUR, 60, pid=2))
     found = only(lake)
     assert (found.gpus, found.next_command) == (("a", "b"), "ssh h1 kill 1 2")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from analytics.findings.text import ENDED, evidence
+from analytics.findings.evidence_text import evidence
+from analytics.findings.text import ENDED
 from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups

@@ -1,0 +1,38 @@
+"""Every rule says what it is, where its thresholds are from, and stands in the docs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from analytics.findings.model import CATEGORIES, Rule
+from analytics.findings.rules import RULES
+from tests.core import pages
+
+EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+def test_the_page_of_rules_is_that_of_the_code() -> None:
+    assert (pages.DOCS / "rules.md").read_text(encoding="utf-8") == pages.rules_page(), "run `make docs`"
+
+
+def test_names_are_their_own() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES) >= 22
+
+
+@EACH
+def test_a_rule_stands_in_the_file_of_its_name_and_describes_itself(rule: Rule) -> None:
+    module = sys.modules[type(rule).__module__]
+    assert module.__name__.rpartition(".")[2] == rule.name
+    assert module.__doc__
+    assert type(rule).__doc__
+    assert rule.category in CATEGORIES
+    assert rule.sentence
+
+
+@EACH
+def test_every_threshold_says_its_value_and_where_it_is_from(rule: Rule) -> None:
+    assert rule.thresholds
+    for name, value in rule.thresholds.items():
+        assert any(char.isdigit() for char in value) or "(" in value, name
