@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "holder_source": "holder known by {}",
     "gpus_held_now": "{} of the GPUs held at the end",
-    "stretch_count": "{} stretches",
+    "stretch_count": "stretches {}",
     "longest_h": "longest {} h",
     "mem_used_max_bytes": "memory in use up to {}",
     "mem_need_bytes": "memory needed {}",

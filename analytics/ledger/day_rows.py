@@ -231,6 +231,8 @@ class _Tally:
             self.add("not_a_number", np.isnan(values) & stated[self._kept], name, values)
         if unknown == len(values) or (np.nanmin(values) >= 0 and np.nanmax(values) <= most):
             return values
+        self.add("not_a_number", np.isinf(values), name, values)
+        values[np.isinf(values)] = np.nan
         below, above = values < 0, values > most
         self.add("util_out_of_range" if most <= _PERCENT_MAX else "negative_value", below, name, values)
         self.add("util_out_of_range" if most <= _PERCENT_MAX else "too_large", above, name, values)

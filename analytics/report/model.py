@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.devices import Inventory, load_inventory
-from analytics.findings.find import find_all
+from analytics.findings.find import Review, review
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.ledger.text import simulated_text
 from analytics.money.window import Money, open_money
-from analytics.report.quality import Remark, data_quality
+from analytics.quality.look import data_quality
 from fallow import __version__
-from fallow.clock import DAY_MS, SystemClock, Window
+from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from analytics.inputs import Inputs, WindowLedger
     from analytics.ledger.settings import LedgerSettings
+    from analytics.quality.model import Remark
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,13 @@ class Report:
     summary: Summary
     money: Money
     sections: tuple[Section, ...]
-    findings: tuple[Finding, ...]
+    review: Review
     quality: tuple[Remark, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that nobody has suppressed."""
+        return self.review.shown
 
     @property
     def simulated(self) -> str:
@@ -67,14 +73,9 @@ def build_report(inputs: Inputs, ledger: WindowLedger) -> Report:
         summary=ledger.summary,
         money=open_money(inputs, ledger.inside, inventory),
         sections=_sections(spans, inventory),
-        findings=find_all(inputs, ledger, inventory),
-        quality=data_quality(ledger.inside, _until_now(ledger.summary), inventory),
+        review=review(inputs, ledger, inventory),
+        quality=data_quality(inputs, ledger, inventory),
     )
-
-
-def _until_now(summary: Summary) -> Window:
-    """The window as far as it has passed: nobody is silent in the future."""
-    return Window(summary.since_ms, min(summary.until_ms, SystemClock().now_ms()))
 
 
 def _sections(spans: pl.DataFrame, inventory: Inventory) -> tuple[Section, ...]:

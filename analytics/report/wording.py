@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.findings.review_text import reversals_text
+from analytics.findings.sensitivity import in_words
 from analytics.ledger.text import count, hours, moment, percent, stopped_lines
 from fallow.clock import format_duration
 
@@ -48,6 +50,21 @@ def reclaimable(report: Report) -> str:
     if not now:
         return "No GPU could be taken back at the end of the window."
     return f"{count(len(now), 'GPU')} could be taken back at the end of the window, {len(sure)} with high confidence."
+
+
+def how_sure(report: Report) -> list[str]:
+    """What the threshold does to the idle headline, how last week's findings fared, and what is hidden."""
+    found = report.review
+    hidden = len(found.suppressed)
+    return [
+        f"Held without a kernel: {in_words(found.sensitivity)}.",
+        *([_sentence(reversals_text(found.reversals))] if found.reversals else []),
+        *([f"{count(hidden, 'finding')} suppressed."] if hidden else []),
+    ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 _MOST_GROUPS = {"holder": 10}

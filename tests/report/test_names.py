@@ -54,7 +54,7 @@ def test_markdown_stays_the_document_that_it_is(lake: Lake, report: Callable[...
 
 
 HEADINGS = [
-    "# GPU waste report", "## Where the time went", "## At zero utilization, whoever holds the GPU", "## By pool",
+    "# GPU waste report", "## Where the time went", "## Money and energy", "## At zero utilization, whoever holds the GPU", "## By pool",
     "## By model", "## By day", "## By holder", "## Findings: what can be taken back first, then by GPU-hours",
 ]  # fmt: skip
 TAIL = ["## Data quality", "## How each figure is made"]

@@ -34,6 +34,8 @@ class JsonFormat:
                 for section in report.sections
             },
             "findings": [finding.as_json() for finding in report.findings],
+            "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
+            "reversals": report.review.reversals.as_json() if report.review.reversals else None,
             "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
         }
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -9,7 +9,7 @@ from analytics.findings.evidence_text import evidence
 from analytics.findings.text import ENDED
 from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
 from analytics.money.text import basis_lines, energy_lines, state_amounts
-from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
+from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class MarkdownFormat:
             "  \n".join(header(report)),
             *([f"**{report.simulated}**"] if report.simulated else []),
             f"**{headline(report)}** {reclaimable(report)}",
+            "\n".join(f"- {escape(line)}" for line in how_sure(report)),
             "## Where the time went",
             "\n".join(_states(report)),
             "## Money and energy",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analytics.findings.text import findings_text
 from analytics.ledger.text import cost_lines, hours, percent, plain, state_lines, wrap
 from analytics.money.text import basis_lines, energy_lines, state_amounts
-from analytics.report.wording import TITLE, header, headline, how_made, reclaimable, shown_groups
+from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
 
 if TYPE_CHECKING:
     from analytics.report.model import Report, Section
@@ -26,13 +26,16 @@ class TextFormat:
 
     def render(self, report: Report) -> str:
         """The whole document."""
-        money = report.money
         blocks = [
             "\n".join([f"{TITLE} (fallow {report.version})", *header(report)]),
             *(["\n".join(wrap(report.simulated, _WIDTH))] if report.simulated else []),
-            "\n".join([*wrap(headline(report), _WIDTH), reclaimable(report)]),
+            "\n".join(
+                line
+                for each in (headline(report), reclaimable(report), *how_sure(report))
+                for line in wrap(each, _WIDTH)
+            ),
             "\n".join(["WHERE THE TIME WENT", *_states(report)]),
-            "\n".join(["MONEY AND ENERGY", *(f"  {line}" for line in (*basis_lines(money), *energy_lines(money)))]),
+            "\n".join(["MONEY AND ENERGY", *_money(report)]),
             "\n".join(_idle(report)),
             *("\n".join(_section(section)) for section in report.sections if section.groups),
             "FINDINGS: WHAT CAN BE TAKEN BACK FIRST, THEN BY GPU-HOURS\n"
@@ -51,6 +54,16 @@ class TextFormat:
 def _states(report: Report) -> list[str]:
     totals, amounts = report.summary.totals, state_amounts(report.money)
     return cost_lines(totals, amounts, report.money.currency) if amounts else state_lines(totals)
+
+
+def _money(report: Report) -> list[str]:
+    """The lines of `fallow ledger`, two columns in."""
+    lines = [*basis_lines(report.money), *energy_lines(report.money)]
+    return [
+        each
+        for line in lines
+        for each in (wrap(line, _WIDTH, "  ", "    ") if len(line) > _WIDTH - 2 else [f"  {line}"])
+    ]
 
 
 def _idle(report: Report) -> list[str]:
