@@ -117,6 +117,7 @@ def one(found: dict[str, list[str]]) -> tuple[str, str]:
         ("negative_value", {"energy_mj": -5}, "energy_mj -5"),
         ("not_a_number", {"power_w": float("nan")}, "no number (NaN or infinite): it counts as unknown"),
         ("not_a_number", {"power_w": float("inf")}, "no number (NaN or infinite): it counts as unknown"),
+        ("too_large", {"mem_used_bytes": 2**60}, "a value that no card can have: it counts as unknown"),
         ("no_interval", {"interval_ms": 0}, "they stand for no time"),
         ("no_interval", {"interval_ms": -10}, "they stand for no time"),
     ],
