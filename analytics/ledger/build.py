@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,7 +15,7 @@ from analytics.frames import read_frame
 from analytics.ledger import keep
 from analytics.ledger.day import PARTS, SOURCES, HostDay
 from analytics.ledger.demand import Claims, load_claims
-from analytics.ledger.moved import counted_once
+from analytics.ledger.moved import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.stitch import stitch
 from analytics.ledger.workers import build_days
@@ -69,13 +70,24 @@ def load_ledger(
         made.add(batch, frames, stale[batch[0].date])
         done += len(batch)
         progress(done / len(wanted))
-    changed = made.finish(stale, set(days))
+    made.finish(stale, set(days))
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
-    stretches, spells = stitch(parts, spell_parts, settings)
-    if changed:
-        made.keep_ledger(stretches, spells)
+    twice, spells_twice = stitch(parts, spell_parts, settings, _parents(days))
+    stretches = counted_once(twice)
+    spells = spells_counted_once(spells_twice, stretches)
+    made.keep_ledger(stretches, spells)
     files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    return Ledger(counted_once(stretches), spells, files, made.rollups())
+    return Ledger(stretches, spells, files, made.rollups())
+
+
+def _parents(days: Mapping[str, Mapping[str, HostDay]]) -> dict[tuple[str, str], str]:
+    """Of every MIG instance, by host and UUID, the GPU that it is a part of."""
+    return {
+        (day.host, uuid): instance.parent
+        for hosts in days.values()
+        for day in hosts.values()
+        for uuid, instance in day.instances.items()
+    }
 
 
 def _host_days(lake: Lake) -> dict[str, dict[str, HostDay]]:
@@ -137,15 +149,14 @@ class _Made:
         if len(built) == len(self.changed(date, hosts)):
             self._close(date, hosts)
 
-    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> bool:
-        """Puts together dates of which only hosts have gone, forgets those without any samples; whether anything changed."""
+    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
+        """Puts together dates of which only hosts have gone, and forgets those without any samples."""
         for date, hosts in stale.items():
             if not self.changed(date, hosts):
                 self._close(date, hosts)
         gone = {file.date for table in PARTS for file in self._kept.files[table.name]} - dates
         if gone:
             self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
-        return bool(stale or gone)
 
     def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
         built, parts = self._building.pop(date, (set(), []))
@@ -166,9 +177,13 @@ class _Made:
                 self._loose[name].append(frame)
 
     def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
-        """Writes the days of the ledger and of the spells that have changed."""
+        """Writes the days of the ledger and of the spells that are not those that the lake holds."""
+        if any(self._loose.values()):
+            return  # what it would rest on could not be kept either
+        whole = keep.digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
         for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
-            self._try(lambda table=table, frame=frame: keep.keep_table(self._lake, table, frame, self._kept))  # type: ignore[misc]
+            if not keep.is_current(table, frame, self._kept, whole):
+                self._try(partial(keep.keep_table, self._lake, table, frame, self._kept, whole))
 
     def frame(self, table: schema.Table) -> pl.DataFrame:
         """All rows of a part table."""

@@ -77,6 +77,8 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     listed = read_listed(files("process"), rows.names, day_ms)
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
+    # a split GPU measures nothing itself: what no instance has is free, unless nobody could look
+    rows = rows.also_usable(shares.split & ~rows.health.where_in(("released",)))
     processes = process_day(listed, rows.names, _last_listed(rows))
     held = who_holds(rows, lists, Claimed.of(_claims(days, processes), rows.names), shares.split, settings)
     found = find_pieces(rows, held, shares, lists, settings)

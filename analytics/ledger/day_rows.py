@@ -5,7 +5,7 @@ Whatever cannot be a measurement (300 %, a negative byte count, NaN) becomes unk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from analytics.ledger.columns import NONE, Columns, Strings, Units
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
-from fallow.clock import DAY_MS
+from fallow.clock import DAY_MS, format_ms
 from fallow.schema import UNAVAILABLE_HEALTH
 
 if TYPE_CHECKING:
@@ -84,6 +84,15 @@ class DayRows:
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.start)
+
+    def also_usable(self, more: Mask) -> DayRows:
+        """The same, with some rows more that say what the GPU is for."""
+        usable = self.usable | more
+        if (usable == self.usable).all():
+            return self
+        weight = np.zeros(len(self), np.int64)
+        weight[usable] = _weights(self.gpu[usable], self.start[usable], self.interval[usable])
+        return replace(self, usable=usable, weight=weight)
 
     @property
     def out_of_order(self) -> Mask:
@@ -247,13 +256,14 @@ class _Tally:
         for code in np.flatnonzero(counts):
             first = np.flatnonzero(wrong & (self._gpu == code))[0]
             key = (self._names[code], kind)
-            count, example = self._counts.get(key, (0, f"{name} {values[first]:g}"))
+            shown = format_ms(int(values[first])) if name == "time" else f"{values[first]:g}"
+            count, example = self._counts.get(key, (0, f"{name} {shown}"))
             self._counts[key] = (count + int(counts[code]), example)
 
     def overlaps(self, gpu: Codes, start: Ints, interval: Ints) -> None:
         """Rows that begin well inside the one before: the clock went back, or two writers share a name."""
         early = (gpu[1:] == gpu[:-1]) & (np.diff(start) < interval[:-1] // 2)
-        self.add("overlapping_rows", np.concatenate(([False], early)), "start", start.astype(np.float64))
+        self.add("overlapping_rows", np.concatenate(([False], early)), "time", start.astype(np.float64))
 
 
 def _lost(units: Units, wrong: Mask, kind: str, values: Ints) -> list[Defect]:

@@ -104,25 +104,48 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
                 lake.delete(file)
 
 
-def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept) -> None:
+def is_current(table: schema.Table, frame: pl.DataFrame, kept: Kept, whole: str) -> bool:
+    """Whether the kept `ledger` or `spell` has these days, all of them readable, and was made from this whole.
+
+    The newest day says what all days were made from: it is written last.
+    """
+    files = sorted(kept.files.get(table.name, ()))
+    dates = _dates(frame)
+    if [file.date for file in files] != dates or any(file.host != ALL_HOSTS for file in files):
+        return False
+    facts = [_facts(file) for file in files]
+    return all("content" in fact for fact in facts) and (not facts or facts[-1].get("whole") == whole)
+
+
+def _dates(frame: pl.DataFrame) -> list[str]:
+    return [utc_day(day * DAY_MS) for day in (frame["time"] // DAY_MS).unique().sort()]
+
+
+def _facts(file: LakeFile) -> dict[str, str]:
+    """The metadata of a kept file; nothing of one that cannot be read."""
+    try:
+        return parquet.metadata(file)
+    except LakeError:
+        return {}
+
+
+def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept, whole: str) -> None:
     """Writes the days of `ledger` or `spell` whose rows have changed and removes those that have none any more.
 
     LakeError where that cannot be done.
     """
     before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == ALL_HOSTS}
     days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
-    dates = {utc_day(int(day) * DAY_MS) for (day,) in days}
+    dates = _dates(frame)
     for file in kept.files.get(table.name, ()):
         if file.date not in dates:
             lake.delete(file)
     for (day,), rows in sorted(days.items()):
         date = utc_day(int(day) * DAY_MS)
-        content = _digest_of(rows)
-        if date in before and _content(before[date]) == content:
+        facts = {"content": _digest_of(rows)} | ({"whole": whole} if date == dates[-1] else {})
+        if date in before and facts.items() <= _facts(before[date]).items():
             continue
-        lake.put(
-            LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), {"content": content})
-        )
+        lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
         _forget(lake, date, (table.name,), kept)
 
 
@@ -131,13 +154,6 @@ def _digest_of(rows: pl.DataFrame) -> str:
         pl.col(name).list.first() for name, kind in rows.schema.items() if isinstance(kind, pl.List)
     )
     return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
-
-
-def _content(file: LakeFile) -> str | None:
-    try:
-        return parquet.metadata(file).get("content")
-    except LakeError:
-        return None
 
 
 def digest(*parts: object) -> str:

@@ -19,7 +19,7 @@ def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
     What a host knows goes before what none knows (`unknown`), then the host that saw the GPU last. Sums of rows that are cut are
     shared by time.
     """
-    several = stretches.group_by("gpu").agg(pl.col("host").n_unique()).filter(pl.col("host") > 1)
+    several = _of_several_hosts(stretches)
     if several.is_empty():
         return stretches
     doubled = pl.col("gpu").is_in(several["gpu"].to_list())
@@ -32,7 +32,7 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
     ordered = rows.with_columns(unknown=pl.col("state") == "unknown", last=last).sort(
         "unknown", "last", "host", "time", descending=[False, True, False, False]
     )
-    taken = _Taken()
+    taken = Taken()
     index, starts, ends = [], [], []
     for number, (start, end) in enumerate(ordered.select("time", "end").iter_rows()):
         for left, right in taken.free(start, end):
@@ -57,7 +57,33 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-class _Taken:
+def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The spells of GPUs that several hosts report, cut to the time for which each host's rows count.
+
+    `stretches` are those that `counted_once` gave back.
+    """
+    several = spells.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1)
+    several = pl.concat([several.select("gpu"), _of_several_hosts(stretches)]).unique()
+    doubled = pl.col("gpu").is_in(several["gpu"].to_list())
+    if several.is_empty():
+        return spells
+    counted = stretches.filter(doubled).select("host", "gpu", counts_from="time", counts_to="end")
+    met = (
+        spells.filter(doubled)
+        .join(counted, on=("host", "gpu"))
+        .with_columns(
+            pl.max_horizontal("time", "counts_from").alias("time"), pl.min_horizontal("end", "counts_to").alias("end")
+        )
+    )
+    inside = met.filter(pl.col("time") < pl.col("end")).select(spells.columns)
+    return pl.concat([spells.filter(~doubled), inside]).sort("gpu", "time", "host")
+
+
+def _of_several_hosts(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1).select("gpu")
+
+
+class Taken:
     """Times that are spoken for, as sorted spans that do not touch."""
 
     def __init__(self) -> None:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.ledger.moved import Taken
 from fallow import schema
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from analytics.ledger.settings import LedgerSettings
 
 _UNIT = ("host", "gpu")
@@ -28,7 +31,10 @@ _SPELL_COLUMNS = (*schema.SPELL.names, "spell_end")
 
 
 def stitch(
-    parts: pl.DataFrame, spell_parts: pl.DataFrame, settings: LedgerSettings
+    parts: pl.DataFrame,
+    spell_parts: pl.DataFrame,
+    settings: LedgerSettings,
+    parents: Mapping[tuple[str, str], str] | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The ledger and the spells of any number of hosts and days.
 
@@ -36,6 +42,7 @@ def stitch(
         parts: rows of `ledger_part`, times as integer ms, in any order.
         spell_parts: rows of `spell_part`, likewise.
         settings: the thresholds.
+        parents: of MIG instances, by host and UUID, the GPU that they are a part of.
 
     Returns:
         Frames with the columns of `ledger` and `stretch_end`, and of `spell` and `spell_end`.
@@ -46,6 +53,8 @@ def stitch(
     lengthened = known.select(*_UNIT, "end", "closed_end").filter(pl.col("end") != pl.col("closed_end"))
     labelled = _decided(known.with_columns(end="closed_end").filter(pl.col("end") > pl.col("time")), settings)
     gaps = _gaps(labelled, coded.filter(pl.col("label") == "unknown"))
+    if parents:
+        gaps = _existing(gaps, labelled, parents)
     whole = pl.concat([labelled, gaps], how="diagonal").sort(*_UNIT, "time")
     ledger = _ledger(whole, settings)
     spells = _spells(spell_parts, lengthened)
@@ -71,10 +80,9 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     following = pl.when(pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(-1)) for name in _UNIT)).then(
         pl.col("time").shift(-1)
     )
-    reach = pl.col("end") + pl.col("open_ms")
-    closed = pl.when(pl.col("open_ms").is_not_null() & following.is_not_null()).then(
-        pl.min_horizontal(following, reach)
-    )
+    reach = pl.col("end") + pl.col("open_ms").fill_null(0)
+    # a clock that was set back makes pieces overlap: each moment counts once
+    closed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
     longer = pl.col("closed_end") - pl.col("end")
 
     def known_ms(last: str) -> pl.Expr:
@@ -135,10 +143,35 @@ def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
     before = pl.col("end").cum_max().over(*_UNIT)
     return (
         bounds.with_columns(before=before)
-        .with_columns(before=pl.when(begin).then(pl.col("before").shift(1)), share=pl.col("gpu_share").shift(1))
+        # what follows says how a split GPU was split: an instance that ended in the gap ended when it began
+        .with_columns(before=pl.when(begin).then(pl.col("before").shift(1)), share=pl.col("gpu_share"))
         .filter((pl.col("before") < pl.col("time")).fill_null(value=False))
         .select(*_UNIT, label=pl.lit("unknown"), time="before", end="time", gpu_share="share")
     )
+
+
+def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[str, str], str]) -> pl.DataFrame:
+    """The gaps without the time in which an instance was not there: over midnight, while its GPU was seen without it."""
+    names = pl.concat_str(*_UNIT, separator="\0").cast(pl.String)
+    of = {f"{host}\0{uuid}": f"{host}\0{parent}" for (host, uuid), parent in parents.items()}
+    over = pl.col("time") // DAY_MS != (pl.col("end") - 1) // DAY_MS
+    asked = gaps.with_columns(whole=names.replace_strict(of, default=None, return_dtype=pl.String))
+    doubtful = asked.filter(pl.col("whole").is_not_null() & over)
+    if doubtful.is_empty():
+        return gaps
+    seen: dict[str, Taken] = {}
+    wanted = known.with_columns(whole=names).filter(pl.col("whole").is_in(doubtful["whole"].unique().to_list()))
+    for whole, start, end in wanted.select("whole", "time", "end").sort("time").iter_rows():
+        seen.setdefault(whole, Taken()).add(start, end)
+    rows, starts, ends = [], [], []
+    for number, (whole, start, end) in enumerate(doubtful.select("whole", "time", "end").iter_rows()):
+        for left, right in seen[whole].free(start, end) if whole in seen else ((start, end),):
+            rows.append(number)
+            starts.append(left)
+            ends.append(right)
+    left_over = doubtful[rows].with_columns(time=pl.Series(starts, dtype=pl.Int64), end=pl.Series(ends, dtype=pl.Int64))
+    rest = asked.filter(pl.col("whole").is_null() | ~over)
+    return pl.concat([rest, left_over]).drop("whole")
 
 
 def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
