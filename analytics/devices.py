@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from analytics.small_tables import read_small
 from fallow import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fallow.lake import Lake
 
@@ -45,9 +45,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Device per GPU."""
+    """Device per GPU, and in `hosts_of` every host that ever reported the GPU, in order."""
 
     devices: Mapping[str, Device]
+    hosts_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def device(self, gpu: str, host: str) -> Device:
         """The GPU's entry; one with nothing known where the lake has none."""
@@ -74,16 +75,8 @@ class Inventory:
             if device.parent_gpu is not None and device.mig_gpu_slices:
                 parent = self.devices.get(device.parent_gpu)
                 share = device.mig_gpu_slices / slices_of(parent.model if parent else device.model)
-                found.setdefault(device.host, {})[device.gpu] = Instance(device.parent_gpu, share)
-        return found
-
-    def gpus_of_host(self) -> dict[str, list[str]]:
-        """What a scheduler can give away of each host: whole GPUs that are not split, and MIG instances."""
-        split = {device.parent_gpu for device in self.devices.values() if device.parent_gpu is not None}
-        found: dict[str, list[str]] = {}
-        for device in self.devices.values():
-            if device.gpu not in split:
-                found.setdefault(device.host, []).append(device.gpu)
+                for host in self.hosts_of.get(device.gpu, (device.host,)):
+                    found.setdefault(host, {})[device.gpu] = Instance(device.parent_gpu, share)
         return found
 
     def simulated(self, gpu: str) -> bool:
@@ -100,4 +93,7 @@ def load_inventory(lake: Lake) -> Inventory:
     """The newest entry of every GPU in the `device` table; empty where the lake has none."""
     frame = read_small(lake, schema.DEVICE, _COLUMNS).filter(pl.col("gpu").is_not_null()).sort("time", "host")
     rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
-    return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)})
+    hosts: dict[str, list[str]] = {}
+    for gpu, host in frame.select("gpu", "host").unique().sort("gpu", "host").iter_rows():
+        hosts.setdefault(gpu, []).append(host)
+    return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)}, hosts)

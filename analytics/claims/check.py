@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.claims.doubtful import oversized_claims, resembling_hosts
 from analytics.claims.spans import claim_spans, overlapping_claims
 from analytics.claims.telemetry import WORK_STATES, claims_without_telemetry, since_and_until, telemetry_without_claims
 from analytics.claims.write import AS_OF
 from analytics.importers.times import LATEST_MS
-from analytics.ledger.text import count, hours, plain
+from analytics.ledger.text import count, hours, moment, plain
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from analytics.inputs import WindowLedger
     from fallow.lake import LakeFile
@@ -32,6 +33,10 @@ class Checked:
     unclaimed: pl.DataFrame
     overlapping: pl.DataFrame
     unplaced_gpu_ms: int
+    oversized: pl.DataFrame
+    """Claims of more GPUs than their host has: claim_id, user, account, host, claimed, present."""
+    resembling: Mapping[str, str]
+    """Hosts that never reported, and the host that each may stand for."""
     as_of_ms: int | None
     """When the newest import knew which claims ran; None where none says so."""
     running: int
@@ -57,6 +62,8 @@ def check(claims: pl.DataFrame, ledger: WindowLedger, files: Sequence[LakeFile])
         telemetry_without_claims(claims, stretches),
         overlapping,
         int((unplaced["gpu_count_on_host"].fill_null(1) * (unplaced["end"] - unplaced["start"])).sum()),
+        oversized_claims(claims, known, since_ms=since_ms, until_ms=until_ms),
+        resembling_hosts(unseen["host"].unique(), known["host"].unique()),
         _as_of_ms(files),
         running.select("claim_id", "time").unique().height,
         until_ms,
@@ -89,6 +96,8 @@ def as_json(checked: Checked) -> dict[str, Any]:
             ],
         },
         "overlapping_claims": [_json_row(row, "time", "end") for row in checked.overlapping.iter_rows(named=True)],
+        "claims_of_more_gpus_than_their_host_has": checked.oversized.to_dicts(),
+        "hosts_that_may_be_others": dict(checked.resembling),
         "unplaced_gpu_hours": checked.unplaced_gpu_ms / HOUR_MS,
         "running": checked.running,
         "as_of": None if checked.as_of_ms is None else format_ms(checked.as_of_ms),
@@ -104,6 +113,7 @@ def as_text(checked: Checked) -> str:
         who = plain(row["user"] or row["account"] or "nobody known", 30)
         lines.append(
             f"  {hours_text:>10} GPU-hours  {plain(row['claim_id'], 30)} of {who} on {row['host']}: {row['why']}"
+            + (f" (did you mean {checked.resembling[row['host']]}?)" if row["host"] in checked.resembling else "")
         )
     parts = ", ".join(f"{hours(_unclaimed(checked, state))} {state}" for state in WORK_STATES)
     total = sum(_unclaimed(checked, state) for state in WORK_STATES)
@@ -113,6 +123,13 @@ def as_text(checked: Checked) -> str:
     lines.append(
         f"claimed by the count alone, on GPUs that nobody can name: {hours(checked.unplaced_gpu_ms)} GPU-hours"
     )
+    lines += [
+        f"claims more GPUs than its host has: {plain(row['claim_id'], 30)} of {plain(row['user'] or row['account'] or 'nobody known', 30)} "
+        f"claims {row['claimed']:,} on {row['host']}, which has {row['present']:,}"
+        for row in checked.oversized.head(_SHOWN).iter_rows(named=True)
+    ]
+    if checked.oversized.height > _SHOWN:
+        lines.append(f"  and {checked.oversized.height - _SHOWN} more claim more GPUs than their host has")
     if checked.overlapping.height:
         gpus = checked.overlapping["gpu"].n_unique()
         lines.append(f"claimed by several at once: {count(gpus, 'GPU')} (shared, or a record is wrong)")
@@ -121,9 +138,10 @@ def as_text(checked: Checked) -> str:
             for row in checked.overlapping.head(_SHOWN).iter_rows(named=True)
         ]
     if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
+        verb = "is" if checked.running == 1 else "are"
         lines.append(
-            f"{count(checked.running, 'imported claim')} ran as of {format_ms(checked.as_of_ms)} and is taken to run on: "
-            "import again to know since"
+            f"{count(checked.running, 'imported claim')} still ran at the last import ({moment(checked.as_of_ms)}) "
+            f"and {verb} taken to run on; import again to know better"
         )
     return "\n".join(lines)
 

@@ -6,10 +6,12 @@ import argparse
 import csv
 import json
 import sys
+from dataclasses import replace
 
 from analytics.claims import check, listing, summary
 from analytics.claims.hosts import Hosts
 from analytics.claims.model import Surroundings
+from analytics.claims.shifted import find_shifted, moved_rows
 from analytics.claims.sources import SOURCES
 from analytics.claims.write import write
 from analytics.frames import read_frame
@@ -35,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             allow_abbrev=False,
         )
         source.add_arguments(kind)
+        kind.add_argument("--replace", action="store_true",
+                          help="put these in the place of claims that were imported with another time zone")  # fmt: skip
         kind.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
         kind.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
         kind.add_argument("--json", action="store_true", help="machine-readable summary")
@@ -63,7 +67,13 @@ def _import(args: argparse.Namespace) -> int:
     lake = Lake.at(settings.require("lake.path", "--lake"))
     bar = progress()
     read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
-    published = write(lake, read, bar)
+    shifted = find_shifted(lake, read, replace=args.replace)
+    if shifted.pairs.height:
+        if not args.replace:
+            raise shifted.error(read)
+        rows = moved_rows(lake, read.rows, shifted)
+        read = replace(read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now"))
+    published = write(lake, read, bar, shifted.removed, newest_first=shifted.forward)
     if args.json:
         print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:

@@ -14,6 +14,7 @@ from analytics.claims.times import Moments, read_moments, start_and_end
 from analytics.importers.model import Tally
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
+from analytics.names import single_names
 from fallow.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class CsvFile:
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
         """Reads the files; raises InputError naming the lines, or UsageError."""
-        zone = check_zone(args.zone or "UTC")
+        zone = check_zone(args.zone or "UTC", "--time-zone")
         read = [read_file(path, zone, around.hosts) for path in around.progress.each(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
         return ReadClaims(
@@ -81,6 +82,7 @@ def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileRep
             f"{ambiguous} times lie in the hour that {zone} repeats: read as its first pass; write an offset"
         )
     rows = lines.with_columns(
+        single_names("user", "account"),
         time=start, end=end, submitted=moments["submitted"].first, planned_end=moments["planned_end"].first,
         host=lines["host"].zip_with(lines["host"].is_not_null(), by_lake),
         count=lines["gpu_count"].cast(pl.Int64, strict=False),

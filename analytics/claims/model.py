@@ -29,6 +29,11 @@ class ReadClaims:
     """When the source knew what it says; claims without an end ran at that moment. None where nothing tells."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def zone(self) -> str:
+        """The zone's name alone, without how it became known."""
+        return self.time_zone.partition(" ")[0]
+
 
 @dataclass(frozen=True)
 class Surroundings:

@@ -56,7 +56,7 @@ class Slurm:
         return self._files(args, around)
 
     def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
-        zone = check_zone(args.zone or "UTC")
+        zone = check_zone(args.zone or "UTC", "--time-zone")
         read = []
         for path in around.progress.each(args.files, "reading"):
             source = open_source(path)

@@ -13,11 +13,12 @@ from analytics.claims.sacct_text import read_jobs
 from analytics.claims.times import read_moments, start_and_end
 from analytics.claims.tres import duration_ms, gpu_count
 from analytics.importers.model import FileReport, Tally
+from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _SHOWN = 3
 _NO_NODES = ("", "None assigned", "None", "Unknown", "(null)")
@@ -51,14 +52,26 @@ def claim_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -
     as_of = jobs.select(pl.max_horizontal(pl.col("start", "end", "submitted").max())).item()
     jobs = _drop(jobs, pl.col("start").is_null(), "never started", tally)
     jobs = _with_gpus(path, jobs, tally)
-    jobs = _drop(jobs, pl.col("end") <= pl.col("start"), "over as it began", tally)
+    jobs = _drop(jobs, pl.col("end") == pl.col("start"), "over as it began", tally)
+    backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
+    jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_lines(backwards)})", tally)
     rows = _by_node(path, jobs, host_of)
     if lines["JobIDRaw"].null_count() and rows["claim_id"].str.contains(r"[_+]").any():
         tally.notes.append(
             "there is no column JobIDRaw: tasks of arrays cannot be matched with their processes, "
             "and an export with that column brings them in again"
         )
-    return Jobs(conform(rows), tally.report(path, count, jobs.height), as_of)
+    return Jobs(
+        conform(rows.with_columns(single_names("user", "account"))), tally.report(path, count, jobs.height), as_of
+    )
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """`lines 2, 5 and 7 more`."""
+    listed = ", ".join(map(str, numbers[:_SHOWN])) + (
+        f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    )
+    return f"line{'' if len(numbers) == 1 else 's'} {listed}"
 
 
 def _drop(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> pl.DataFrame:

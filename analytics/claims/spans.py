@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.claims.place import place
+from analytics.names import single_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,7 +118,12 @@ def known_claims(claims: pl.DataFrame) -> pl.DataFrame:
     A row with an end beats one without. A claim without any ends where the same claim begins again on that host, and at
     `planned_end` at the latest; else it runs on. Claims that end before they begin are left out.
     """
-    rows = claims.rename({"time": "start"}).group_by(*_RUN, "gpu").agg(pl.all().max())
+    rows = (
+        claims.with_columns(single_names("user", "account"))
+        .rename({"time": "start"})
+        .group_by(*_RUN, "gpu")
+        .agg(pl.all().max())
+    )
     rows = _with_job(_without_counted(_ended(rows)))
     return rows.filter(pl.col("start") < pl.col("end")).sort("gpu", "start", "job", "host", nulls_last=True)
 

@@ -22,7 +22,7 @@ from fallow.lake import Lake, LakeFile, visible
 from fallow.schema import CLAIM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from analytics.claims.model import ReadClaims
     from analytics.importers.model import Progress
@@ -30,26 +30,48 @@ if TYPE_CHECKING:
 AS_OF = "claims_as_of_ms"
 """Key of the files' metadata: when the source knew what it says."""
 
+TIME_ZONES = "claims_time_zones"
+"""Key of the files' metadata: the zones, joined by commas, in which times without an offset were read; `?` is unknown."""
+
 _RUN = ["scheduler", "claim_id", "time"]
 _KEY = [*_RUN, "gpu"]
 _VALUES = [name for name in CLAIM.names if name not in _KEY]
+_NOTHING = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in ("scheduler", "claim_id", "host", "time")})
 
 
-def write(lake: Lake, read: ReadClaims, progress: Progress) -> Published:
-    """Merges the claims into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
+def write(
+    lake: Lake,
+    read: ReadClaims,
+    progress: Progress,
+    removed: pl.DataFrame | None = None,
+    *,
+    newest_first: bool = False,
+) -> Published:
+    """Merges the claims into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
+
+    Args:
+        lake: where to.
+        read: what was imported.
+        progress: hears of every file.
+        removed: runs (scheduler, claim_id, host, time) that the imported ones stand for: they go.
+        newest_first: order of the days; what goes must not be written before what stands for it.
+    """
+    gone = (_NOTHING if removed is None else removed).with_columns(_day=pl.col("time") // DAY_MS)
     rows = read.rows.unique(["host", *_KEY], keep="last", maintain_order=True)
     days = rows.with_columns(_day=pl.col("time") // DAY_MS).partition_by(
         "host", "_day", as_dict=True, include_key=False
     )
+    days = dict.fromkeys(gone.select("host", "_day").unique().rows(), rows.clear()) | days
     present = _present(lake, {str(host) for host, _ in days})
     due = {key: present.get((str(key[0]), utc_day(int(key[1]) * DAY_MS)), []) for key in days}
     for files in due.values():
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     total = Published("claim", 0, 0, 0, 0)
-    for key in progress.each(sorted(days), "writing claims"):
+    for key in progress.each(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing claims"):
         place = LakeFile("claim", utc_day(int(key[1]) * DAY_MS), str(key[0]), 0, 0)
-        done = _write_day(lake, conform(days[key]), place, due[key], read.as_of_ms)
+        facts = _facts(read, visible(due[key]))
+        done = _write_day(lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts)
         total = Published(
             "claim", total.new + done.new, total.already_there + done.already_there, total.replaced + done.replaced,
             total.files_written + done.files_written,
@@ -57,32 +79,54 @@ def write(lake: Lake, read: ReadClaims, progress: Progress) -> Published:
     return total
 
 
+def imported_files(lake: Lake, hosts: set[str]) -> list[LakeFile]:
+    """Files that imports wrote, also hidden ones; also a compacted file that took such a file in."""
+    return [file for file in lake.all_files("claim", hosts=hosts) if file.first_seq < LATEST_MS]
+
+
+def time_zones(files: Sequence[LakeFile]) -> set[str]:
+    """The zones in which these files' times were read; `?` for a file that does not say."""
+    return {zone for file in files for zone in parquet.metadata(file).get(TIME_ZONES, "?").split(",")}
+
+
 def _present(lake: Lake, hosts: set[str]) -> dict[tuple[str, str], list[LakeFile]]:
-    """Files that imports wrote, also hidden ones, by host and date; also a compacted file that took such a file in."""
     found: dict[tuple[str, str], list[LakeFile]] = {}
-    for file in lake.all_files("claim", hosts=hosts):
-        if file.first_seq < LATEST_MS:
-            found.setdefault((file.host, file.date), []).append(file)
+    for file in imported_files(lake, hosts):
+        found.setdefault((file.host, file.date), []).append(file)
     return found
 
 
+def _facts(read: ReadClaims, seen: Sequence[LakeFile]) -> dict[str, str]:
+    zones = ",".join(sorted(time_zones(seen) | {read.zone}))
+    known = {} if read.as_of_ms is None else {AS_OF: str(read.as_of_ms)}
+    return {"fallow_source": "claims", TIME_ZONES: zones} | known
+
+
 def _write_day(
-    lake: Lake, new: pl.DataFrame, place: LakeFile, there: Sequence[LakeFile], as_of_ms: int | None
+    lake: Lake,
+    new: pl.DataFrame,
+    place: LakeFile,
+    there: Sequence[LakeFile],
+    *,
+    gone: pl.DataFrame,
+    facts: Mapping[str, str],
 ) -> Published:
     """One host and date."""
     seen = visible(list(there))
-    old = conform(read_frame(seen, CLAIM))
+    everything = conform(read_frame(seen, CLAIM))
+    old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)
     merged = merge(old, new)
     told = merged.join(_on_known_gpus(old, new), on=_KEY, how="semi", nulls_equal=True)
     same = merged.join(old, on=CLAIM.names, how="semi", nulls_equal=True).height
     already = told.join(old, on=CLAIM.names, how="semi", nulls_equal=True).height
     fresh = merged.join(old, on=_KEY, how="anti", nulls_equal=True).height
     replaced = merged.height - fresh - same
-    if not (fresh or replaced or len(seen) > 1 or merged.height != old.height):
+    if not (fresh or replaced or len(seen) > 1 or merged.height != everything.height):
         return Published("claim", 0, already, 0, 0)
-    first = min([merged["time"].min(), *(file.first_seq for file in seen)])  # type: ignore[type-var]  # integers
-    last = max([merged["time"].max(), *(file.last_seq for file in seen)])  # type: ignore[type-var]
-    facts = {"fallow_source": "claims"} | ({} if as_of_ms is None else {AS_OF: str(as_of_ms)})
+    # rows that went leave a file behind that hides theirs, even where nothing is in it
+    moments = pl.concat([merged["time"], everything["time"]])
+    first = min([moments.min(), *(file.first_seq for file in seen)])  # type: ignore[type-var]  # integers
+    last = max([moments.max(), *(file.last_seq for file in seen)])  # type: ignore[type-var]
     written = lake.put(
         LakeFile("claim", place.date, place.host, int(str(first)), int(str(last))),
         parquet.encode(CLAIM, arrow(merged, CLAIM), facts),

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.actions import Action, load_actions, record, who
 from analytics.findings.find import review
-from analytics.findings.lifecycle import in_words
+from analytics.findings.lifecycle import in_words, status_of
 from analytics.inputs import load_window_ledger, open_inputs
 from analytics.ledger.text import moment, plain
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from analytics.inputs import Inputs
 
-_VERBS = {
+VERBS = {
     "ack": ("take a finding on", "fallow findings ack F-0123456789 --lake /srv/lake"),
     "suppress": ("hide a finding, with a reason",
                  "fallow findings suppress F-0123456789 --reason 'warm standby' --for 30d --lake /srv/lake"),
@@ -29,12 +29,13 @@ _VERBS = {
     "history": ("who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
 }  # fmt: skip
 _DONE = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "note": "noted on"}
+_STANDS = {"ack": "acknowledged", "suppress": "suppressed", "notify": "notified"}
+_NOUN = {"ack": "acknowledgement", "suppress": "suppression", "notify": "notification"}
 
 
-def add_verbs(parser: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds one subcommand per verb; without one, the findings are listed."""
-    verbs = parser.add_subparsers(dest="verb", metavar="ack|suppress|reopen|note|history", title="what to do about one")
-    for name, (summary, example) in _VERBS.items():
+    for name, (summary, example) in VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
         verb.add_argument(
             "ids", nargs=1 if name == "history" else "+", metavar="ID", help="id of a finding: F-0123456789"
@@ -67,16 +68,44 @@ def run(args: argparse.Namespace) -> int:
         return _history(inputs, args)
     now_ms = SystemClock().now_ms()
     actor, reason, expires_ms = who(args.actor), _reason(args), _expires_ms(args, now_ms)
-    if args.force:
-        inputs.lake.require()
-    else:
-        _require(inputs, args.ids, load_actions(inputs.lake))
-    for action in record(
-        inputs.lake, args.verb, args.ids, actor, now_ms=now_ms, reason=reason, expires_ms=expires_ms
-    ):  # fmt: skip
-        until = "" if expires_ms is None else f" until {moment(expires_ms)}"
-        print(f"{_DONE[args.verb]} {action.finding_id} as {plain(actor)}{until}")
+    before = load_actions(inputs.lake.require())
+    if not args.force:
+        require_ids(inputs, args.ids, before)
+    standing = {each: status_of(before.get(each, ()), "", now_ms) for each in args.ids}
+    # what stands open already is not reopened: the record says only what somebody changed
+    idle = [each for each, status in standing.items() if args.verb == "reopen" and not status]
+    ids = [each for each in standing if each not in idle]
+    if ids:
+        record(inputs.lake, args.verb, ids, actor, now_ms=now_ms, reason=reason, expires_ms=expires_ms)
+    for each, status in standing.items():
+        if each in idle:
+            print(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
+        else:
+            ends = "" if args.verb == "note" else _ends(before.get(each, ()), status)
+            print(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{ends}")
     return 0
+
+
+def _nothing(finding_id: str, actions: Sequence[Action]) -> str:
+    if not actions:
+        return f"nobody acted on {plain(finding_id)}"
+    return f"{plain(finding_id)} is neither acknowledged nor suppressed; `fallow findings history` lists what was done"
+
+
+def _until(verb: str, expires_ms: int | None) -> str:
+    if verb != "suppress":
+        return ""
+    return " until it is reopened" if expires_ms is None else f" until {moment(expires_ms)}"
+
+
+def _ends(actions: Sequence[Action], status: str) -> str:
+    """What stood before and does not any more, by whom, until when and why; nothing where nothing did."""
+    last = next((each for each in reversed(actions) if _STANDS.get(each.kind) == status), None)
+    if last is None:
+        return ""
+    until = "" if last.kind != "suppress" else _until("suppress", last.expires_ms)
+    reason = f" (reason: {plain(last.reason, 200)})" if last.reason else ""
+    return f"; this ends the {_NOUN[last.kind]} by {plain(last.actor)}{until}{reason}"
 
 
 def _reason(args: argparse.Namespace) -> str | None:
@@ -97,7 +126,7 @@ def _expires_ms(args: argparse.Namespace, now_ms: int) -> int | None:
     return expires_ms
 
 
-def _require(inputs: Inputs, ids: Iterable[str], actions: Mapping[str, object]) -> None:
+def require_ids(inputs: Inputs, ids: Iterable[str], actions: Mapping[str, object]) -> None:
     """FallowError unless every id is one of this window's findings, of last week's, or was acted upon before."""
     wanted = [each for each in ids if each not in actions]
     if not wanted:
@@ -106,19 +135,24 @@ def _require(inputs: Inputs, ids: Iterable[str], actions: Mapping[str, object]) 
     known = [finding.finding_id for finding in (*found.findings, *found.gone)]
     for each in wanted:
         if each not in known:
-            near = get_close_matches(each, dict.fromkeys((*known, *actions)), n=3, cutoff=0.5)
-            hint = f"near it: {', '.join(near)}" if near else "`fallow findings` lists the ids"
-            raise FallowError(
-                f"there is no finding {plain(each)} in this window",
-                f"{hint}; --since and --until before the verb name another window, --force takes any id",
-            )
+            raise no_finding(each, (*known, *actions), "--force takes any id")
+
+
+def no_finding(finding_id: str, known: Iterable[str], also: str = "") -> FallowError:
+    """The error for an id that is not known, with near ones."""
+    near = get_close_matches(finding_id, dict.fromkeys(known), n=3, cutoff=0.5)
+    hint = f"near it: {', '.join(near)}" if near else "`fallow findings` lists the ids"
+    return FallowError(
+        f"there is no finding {plain(finding_id)} in this window",
+        f"{hint}; --since and --until before the verb name another window{f', {also}' if also else ''}",
+    )
 
 
 def _history(inputs: Inputs, args: argparse.Namespace) -> int:
     (finding_id,) = args.ids
     actions = load_actions(inputs.lake.require())
     if finding_id not in actions:
-        _require(inputs, args.ids, actions)
+        require_ids(inputs, args.ids, actions)
     done: tuple[Action, ...] = actions.get(finding_id, ())
     if args.json:
         print(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))

@@ -8,19 +8,20 @@ import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from analytics.findings import action_command
+from analytics.findings import action_command, show_command
+from analytics.findings.chosen import Filters, choose
 from analytics.findings.find import Review, review
 from analytics.findings.model import CATEGORIES
-from analytics.findings.review_text import review_text
+from analytics.findings.review_text import BLOCKS, Form, Selection, review_text
 from analytics.findings.rules import RULES
 from analytics.findings.totals import totals
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from fallow.clock import format_ms
+from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from analytics.findings.model import Finding
     from analytics.ledger.summary import Summary
@@ -41,27 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument("--limit", type=int, metavar="N", help="the first N of them")
     chosen.add_argument("--all", action="store_true", help="suppressed ones as well, with why, by whom and until when")
+    chosen.add_argument(
+        "--details",
+        action="store_true",
+        help=f"every finding in full; else the first {BLOCKS} and a line for each other",
+    )
+    chosen.add_argument("--gone", action="store_true", help="last week's findings that are gone, one by one")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--csv", action="store_true", help="one line per finding, every column")
-    action_command.add_verbs(parser)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="about some of them"
+    )
+    show_command.add_verb(verbs)
+    action_command.add_verbs(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the findings, or does what the verb says about some of them."""
+    if args.verb == "show":
+        return show_command.run(args)
     if args.verb:
         return action_command.run(args)
     _check(args)
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     found = review(inputs, ledger)
-    listed, gone = (_chosen(each, args) for each in (found.findings if args.all else found.shown, found.gone))
+    chosen = choose(found, Filters.of(args), with_suppressed=args.all)
     if args.json:
-        print(json.dumps(as_json(found, ledger.summary, listed, gone, args.limit), indent=2))
+        print(json.dumps(as_json(found, ledger.summary, chosen, args.limit), indent=2))
     elif args.csv:
-        write_csv(listed[: args.limit])
+        write_csv(chosen.listed[: args.limit])
     else:
-        print(review_text(found, ledger.summary, listed, gone, args.limit))
+        form = Form(args.limit, args.details, args.gone)
+        print(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
     return 0
 
 
@@ -74,39 +88,23 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"there is no rule '{name}'", hint)
     if args.limit is not None and args.limit < 1:
         raise UsageError(f"--limit {args.limit} is not above 0", "leave it out for all findings")
+    # a comparison with not-a-number is false
+    if args.min_cost is not None and not args.min_cost >= 0:
+        raise UsageError(f"--min-cost {args.min_cost:g} is not 0 or more", "give an amount of money, such as 100")
 
 
-def _chosen(findings: Iterable[Finding], args: argparse.Namespace) -> tuple[Finding, ...]:
-    """The findings that the filters leave; one of several holders is a holder, and one of several teams a team."""
-
-    def one_of(name: str | None, wanted: str | None) -> bool:
-        return wanted is None or wanted in (name, *(name or "").split("+"))
-
-    return tuple(
-        finding
-        for finding in findings
-        if (not args.rule or finding.rule in args.rule)
-        and (not args.category or finding.category in args.category)
-        and one_of(finding.holder, args.holder)
-        and one_of(finding.team, args.team)
-        and (args.min_cost is None or (finding.cost is not None and finding.cost >= args.min_cost))
-    )
-
-
-def as_json(
-    found: Review, summary: Summary, listed: Sequence[Finding], gone: Sequence[Finding], limit: int | None
-) -> dict[str, object]:
-    """What `--json` prints; `totals` are those of all that the filters leave, whatever the limit."""
+def as_json(found: Review, summary: Summary, chosen: Selection, limit: int | None) -> dict[str, object]:
+    """What `--json` prints; `totals` and `suppressed` are of all that the filters leave, whatever the limit."""
     return {
         "window": {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)},
-        "totals": totals(listed).as_json(),
+        "totals": totals(chosen.listed).as_json(),
         "sensitivity": {
             "held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()},
         },
         "reversals": found.reversals.as_json() if found.reversals else None,
-        "suppressed": len(found.suppressed),
-        "findings": [finding.as_json() for finding in listed[:limit]],
-        "gone": [finding.as_json() for finding in gone],
+        "suppressed": len(chosen.suppressed),
+        "findings": [finding.as_json() for finding in chosen.listed[:limit]],
+        "gone": [finding.as_json() for finding in chosen.gone],
     }
 
 

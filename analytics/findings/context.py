@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.devices import Inventory, load_inventory
-from analytics.findings.holders import load_holders
+from analytics.findings.holders import holders_at
 from analytics.findings.model import Context, FindingSettings
-from analytics.findings.past_holders import past_holders
 from analytics.ledger.summary import SILENT_AFTER_MS, clip
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
@@ -29,16 +28,17 @@ def open_context(
     until_ms = ledger.summary.until_ms
     inventory = inventory or load_inventory(inputs.lake)
     settings = inputs.settings
+    rollups = ledger.whole.rollups.until(until_ms)
     owners, prices = settings.text("money.owners"), settings.text("money.prices")
     return Context(
         whole=_known_at(ledger.whole, Window(None, until_ms)),
         inside=_known_at(ledger.inside, Window(None, until_ms)),
-        rollups=ledger.whole.rollups.until(until_ms),
+        rollups=rollups,
         window=inputs.window,
         since_ms=ledger.summary.since_ms,
         until_ms=until_ms,
         inventory=inventory,
-        holders=load_holders(inputs.lake, until_ms),
+        holders=holders_at(rollups, until_ms),
         owners=Owners.load(owners) if owners else Owners.none(),
         costs=Costs(PriceBook.load(prices or None, settings.text("money.currency")), inventory),
         settings=FindingSettings(settings.integer("findings.held_min"), settings.integer("findings.never_used_min")),
@@ -74,7 +74,7 @@ def week_before(context: Context) -> Context | None:
         window=window,
         since_ms=int(first_ms),
         until_ms=int(last_ms),
-        holders=past_holders(context.rollups, until_ms),
+        holders=holders_at(context.rollups, until_ms),
         latest=False,
     )
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.frames import milliseconds
-from fallow import parquet, schema
-from fallow.clock import utc_day
+from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fallow.lake import Lake
+    from analytics.ledger.rollups import Rollups
 
-_COLUMNS = ("gpu", "time", "pid", "user", "command", "pod", "namespace", "slurm_job_id")
+_NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
+_DAYS = 2
+"""Days of a host's lists that are looked at: of the newest one, nobody may have been on a GPU just after midnight."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +60,55 @@ class Holders:
     def beyond(self, gpus: Sequence[str]) -> tuple[str, ...]:
         """Other GPUs that the processes, pods or Slurm jobs of these run on too: ending them would end that work."""
         own = {owner for process in self.of(gpus) for owner in process.owners}
-        return tuple(
-            gpu
-            for gpu, processes in self.lists.items()
-            if gpu not in gpus and any(own & process.owners for process in processes)
-        )
+        shared = {gpu for owner in own for gpu in self._gpus_of[owner]}
+        return tuple(sorted(shared.difference(gpus)))
+
+    @cached_property
+    def _gpus_of(self) -> Mapping[tuple[str, ...], set[str]]:
+        """The GPUs that everything runs on that processes could be ended by."""
+        found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for gpu, processes in self.lists.items():
+            for process in processes:
+                for owner in process.owners:
+                    found[owner].add(gpu)
+        return found
 
 
-def load_holders(lake: Lake, until_ms: int) -> Holders:
-    """The newest list of every GPU before `until_ms`, read from each host's last two days of process rows until then."""
-    days: dict[str, set[str]] = {}
-    files = [file for file in lake.files("process") if file.date <= utc_day(until_ms)]
-    for file in files:
-        days.setdefault(file.host, set()).add(file.date)
-    recent = [file for file in files if file.date in sorted(days[file.host])[-2:]]
-    frame = milliseconds(parquet.read(recent, schema.PROCESS, _COLUMNS)).filter(pl.col("time") < until_ms)
-    last = frame.filter(pl.col("time") == pl.col("time").max().over("gpu"))
+def holders_at(rollups: Rollups, until_ms: int) -> Holders:
+    """The processes that were on each GPU just before `until_ms`, from the daily table: no raw process list is read.
+
+    They are those of the GPU's newest list, and none where a later row of that day says that there were none any more.
+    For a moment inside a day only its first and last lists tell.
+    """
+    day = pl.col("time") // DAY_MS
+    rows = rollups.processes().filter(pl.col("time") < until_ms).with_columns(day=day)
+    days = rows.select("host", "day").unique().group_by("host").agg(first=pl.col("day").top_k(_DAYS).min())
+    recent = rows.join(days, on="host").filter(pl.col("day") >= pl.col("first"))
+    # a card that was moved is where it was seen last
+    newest = (pl.col("day") == pl.col("day").max()) & (pl.col("host") == pl.col("host").sort_by("end", "host").last())
+    there = recent.filter(
+        newest.over("gpu"), pl.col("end") > pl.min_horizontal(pl.col("last_listed"), pl.lit(until_ms - 1))
+    )
     lists: dict[str, list[Process]] = {}
-    for row in last.sort("gpu", "pid").drop("time").iter_rows(named=True):
-        lists.setdefault(row["gpu"], []).append(Process(**row))
+    for row in there.sort("gpu", "pid").iter_rows(named=True):
+        lists.setdefault(row["gpu"], []).append(_process(row))
     return Holders({gpu: tuple(processes) for gpu, processes in lists.items()})
+
+
+def _process(row: Mapping[str, Any]) -> Process:
+    """A row of `process_day` as a process of a list."""
+    jobs = dict(each.split(":", 1) for each in _NEXT_JOB.split(row["job"] or "") if ":" in each)
+    namespace, _, pod = jobs.get("pod", "").partition("/")
+    return Process(
+        gpu=row["gpu"],
+        host=row["host"],
+        pid=row["pid"],
+        user=row["user"],
+        command=row["command"],
+        pod=pod or None,
+        namespace=namespace or None,
+        slurm_job_id=jobs.get("slurm"),
+    )
 
 
 def release_command(host: str, processes: Sequence[Process]) -> str:

@@ -85,8 +85,8 @@ class Evidence:
 class Finding:
     """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
 
-    `subject` tells it from the rule's other findings on the host and is the same next week: a holder, a job's name, a GPU
-    or nothing. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
+    `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
+    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
     """
 
     rule: str
@@ -95,6 +95,7 @@ class Finding:
     subject: str
     gpus: tuple[str, ...]
     host: str
+    id_host: str
     holder: str | None
     since_ms: int
     gpu_ms: float
@@ -113,9 +114,8 @@ class Finding:
 
     @property
     def finding_id(self) -> str:
-        """Stable over weeks: from rule, host and subject; of several hosts none, for they change while the subject stays."""
-        host = "" if "+" in self.host else self.host
-        return "F-" + hashlib.sha256(f"{self.rule}\0{host}\0{self.subject}".encode()).hexdigest()[:10]
+        """Stable over weeks: from rule and subject, and the host where the rule looks at each host for itself."""
+        return "F-" + hashlib.sha256(f"{self.rule}\0{self.id_host}\0{self.subject}".encode()).hexdigest()[:10]
 
     @property
     def without_holder(self) -> str:
@@ -168,12 +168,14 @@ class Finding:
 class Rule(Protocol):
     """One rule, one file: a name like the sentence that it says, and a pure function to findings.
 
+    `per_host` says that it looks at each host for itself, so that a subject may come up on several, in a finding for each.
     `thresholds` are the numbers that it depends on, each with its source, for people to read.
     """
 
     name: str
     category: str
     sentence: str
+    per_host: bool
     thresholds: Mapping[str, str]
 
     def find(self, context: Context) -> Iterable[Finding]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analytics.findings.evidence_text import money
 from analytics.findings.sensitivity import in_words
-from analytics.findings.text import findings_text, money
+from analytics.findings.text import Beside, findings_text, gone_lines
 from analytics.findings.totals import totals
-from analytics.ledger.text import count, moment, percent, plain, wrap
-from fallow.clock import HOUR_MS, format_duration
+from analytics.ledger.text import count, moment, percent, wrap
+from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,45 +19,87 @@ if TYPE_CHECKING:
     from analytics.findings.find import Review
     from analytics.findings.model import Finding
     from analytics.findings.reversals import Rate, Reversals
+    from analytics.findings.totals import Totals
     from analytics.ledger.summary import Summary
 
 _WIDTH = 100
+BLOCKS = 20
+"""Findings that are shown in full before each becomes one line."""
 
 
-def review_text(
-    review: Review, summary: Summary, listed: Sequence[Finding], gone: Sequence[Finding], limit: int | None
-) -> str:
-    """The whole page: `listed` are the findings that the filters leave, `gone` what they leave of last week's."""
-    blocks = [
-        "\n".join(line for each in _head(review, summary, listed) for line in wrap(each, _WIDTH, "", "  ")),
-        *(["\n".join(_by_rule(listed))] if listed else []),
-        findings_text(listed, limit),
-        *(["\n".join(["GONE SINCE LAST WEEK", *map(_gone, gone)])] if gone else []),
-    ]
+@dataclass(frozen=True)
+class Selection:
+    """What the filters leave: findings in their order, those that are suppressed, and those of last week that are gone.
+
+    `reason` says why nothing is left; `filtered` whether there are filters at all.
+    """
+
+    listed: Sequence[Finding]
+    suppressed: Sequence[Finding]
+    gone: Sequence[Finding]
+    reason: str = ""
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much of it is shown."""
+
+    limit: int | None = None
+    details: bool = False
+    gone: bool = False
+
+
+def review_text(review: Review, summary: Summary, chosen: Selection, form: Form, now_ms: int) -> str:
+    """The whole page."""
+    sums = totals(chosen.listed)
+    blocks = [_wrapped(_head(review, summary, chosen, sums))]
+    if chosen.listed:
+        blocks += ["\n".join(_by_rule(sums))]
+    if chosen.listed or not (chosen.reason or chosen.suppressed):
+        most = None if form.details else BLOCKS
+        blocks += [findings_text(chosen.listed, form.limit, beside(review, now_ms), most)]
+    if chosen.gone:
+        blocks += ["\n".join(["GONE SINCE LAST WEEK", *gone_lines(chosen.gone)]) if form.gone else _gone(chosen.gone)]
     return "\n\n".join(blocks)
 
 
-def _head(review: Review, summary: Summary, listed: Sequence[Finding]) -> list[str]:
+def beside(review: Review, now_ms: int) -> Beside:
+    """What the blocks say beyond each finding; `now_ms` is the wall clock's time."""
+    context = review.context
+    if context.latest:
+        return Beside(context.inventory)
+    end_ms = context.window.until_ms
+    if end_ms is not None and end_ms <= now_ms:
+        return Beside(context.inventory, "only a look: the window ended in the past, and its processes may be gone")
+    age_ms = now_ms - context.until_ms
+    age = f"{age_ms / DAY_MS:,.0f} days" if age_ms >= 2 * DAY_MS else f"{age_ms / HOUR_MS:,.0f} h"
+    seen = f"is {age} old" if age_ms > 0 else "is from a time to come"
+    return Beside(context.inventory, f"only a look: the newest row {seen}")
+
+
+def _wrapped(lines: Sequence[str]) -> str:
+    return "\n".join(line for each in lines for line in wrap(each, _WIDTH, "", "  "))
+
+
+def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> list[str]:
     span = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
-    hidden = len(review.suppressed)
+    hidden = len(chosen.suppressed)
+    fleet = "whole fleet, " if chosen.filtered else ""
     return [
-        f"{count(len(listed), 'finding')} over {count(summary.totals.gpus, 'GPU')}, {span}",
-        *([_worth(listed)] if listed else []),
-        f"held without a kernel: {in_words(review.sensitivity)}",
-        *([reversals_text(review.reversals)] if review.reversals else []),
+        f"{count(len(chosen.listed), 'finding')} over {count(summary.totals.gpus, 'GPU')}, {span}",
+        *([chosen.reason] if chosen.reason else []),
+        *([_worth(sums)] if chosen.listed else []),
+        f"{fleet}held without a kernel: {in_words(review.sensitivity)}",
+        *([fleet + reversals_text(review.reversals)] if review.reversals else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]
 
 
-def _worth(findings: Sequence[Finding]) -> str:
-    sums = totals(findings)
-    unpriced = (
-        f" ({count(sums.unpriced, 'finding')} without a price)" if sums.unpriced and sums.cost is not None else ""
-    )
-    cost = "" if sums.cost is None else f", {money(sums.cost, sums.currency)}{unpriced}"
-    surely = f", {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
-    taken = f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}"
-    return f"{taken}; all findings together are about {sums.gpu_hours:,.1f} GPU-hours{cost}"
+def _worth(sums: Totals) -> str:
+    surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
+    unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
+    return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
 
 
 def reversals_text(found: Reversals) -> str:
@@ -81,24 +126,25 @@ def _grades(found: Reversals) -> str:
     return ", ".join(shown(grade, rate) for grade, rate in found.by_grade.items())
 
 
-def _by_rule(findings: Sequence[Finding]) -> list[str]:
-    """A line for each rule, the most GPU time first."""
-    rules: dict[str, list[Finding]] = {}
-    for finding in findings:
-        rules.setdefault(finding.rule, []).append(finding)
+def _by_rule(sums: Totals) -> list[str]:
+    """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
     lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'GPU-hours':>12} {'cost':>18}"]
-    for rule, own in sorted(rules.items(), key=lambda item: (-sum(each.gpu_ms for each in item[1]), item[0])):
-        sums = totals(own)
-        cost = "-" if sums.cost is None else money(sums.cost, sums.currency)
+    for each in sums.rules.values():
+        cost = "-" if each.cost is None else money(each.cost, each.currency)
         lines.append(
-            f"  {rule:<24} {sums.findings:>8} {sums.gpus:>6} {sums.gpus_to_take:>8} {sums.gpu_hours:>12,.1f} {cost:>18}"
+            f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpu_hours:>12,.1f} {cost:>18}"
         )
+    if len(sums.rules) > 1:
+        lines.append("  rules may be about the same hours of a GPU: their GPU-hours and costs do not add up")
     return lines
 
 
-def _gone(finding: Finding) -> str:
-    holder = plain(finding.holder, 30) if finding.holder else finding.without_holder
-    what = f"{finding.finding_id}  {finding.status:<8}  {finding.rule:<20}  {holder} on {plain(finding.host, 30)}"
-    return "\n".join(
-        [f"  {what}", *(line for each in finding.notes for line in wrap(plain(each), _WIDTH, f"{'':26}", f"{'':26}"))]
-    )
+def _gone(gone: Sequence[Finding]) -> str:
+    """`30 findings closed since last week (held 17, inefficient 13)`, the wrong ones apart."""
+    lines = []
+    for status in ("closed", "reversed"):
+        rules = Counter(finding.rule for finding in gone if finding.status == status)
+        if rules:
+            each = ", ".join(f"{rule} {number}" for rule, number in rules.most_common())
+            lines.append(f"{count(rules.total(), 'finding')} {status} since last week ({each}); --gone lists them")
+    return _wrapped(lines)

@@ -12,9 +12,10 @@ import polars as pl
 from analytics.findings.alive import is_service
 from analytics.findings.base import GPU_MS, SPAN
 from analytics.findings.once import once
+from analytics.findings.places import Places
 from analytics.findings.programs import program_runs
 from analytics.findings.work import AT_WORK, one_job, whole_hours
-from analytics.ledger.rollups import histogram_sums, percentile
+from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
 from fallow.clock import DAY_MS
 
@@ -122,7 +123,12 @@ def _stretches(context: Context) -> pl.DataFrame:
 
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The window's ledger rows of some runs."""
-    return _stretches(context).filter(pl.col("run").is_in(found["run"].to_list())).drop("run")
+    return _places(context).of(found["run"].to_list()).drop("run")
+
+
+@once
+def _places(context: Context) -> Places:
+    return Places(_stretches(context), "run")
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
@@ -132,21 +138,22 @@ def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.
     point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
     """
     for name, column in (("util_pct", "gpu_util_ms"), ("sm_pct", "sm_active_ms")):
-        values = {run: percentile(bins, share) for run, bins in busy_histograms(context, found, column).items()}
-        above = [None if value is None else min(value + (value > 0), 100.0) for value in values.values()]
-        frame = pl.DataFrame({"run": list(values), name: above}, schema={"run": pl.UInt32, name: pl.Float64})
+        sums = _histograms(context)[column]
+        own = found["run"].unique().to_list()
+        above = [None if each is None else min(each + (each > 0), 100.0) for each in percentiles(sums[own], share)]
+        frame = pl.DataFrame({"run": own, name: above}, schema={"run": pl.UInt32, name: pl.Float64})
         found = found.join(frame, on="run", how="left")
     return found
 
 
 def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[int, NDArray[np.int64]]:
     """Milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, by run, over its whole hours."""
-    hours = _histograms(context).filter(pl.col("run").is_in(found["run"].to_list()))
-    return {int(run): bins for run, bins in histogram_sums(hours, column, by="run").items()}
+    sums = _histograms(context)[column]
+    return {run: sums[run] for run in found["run"].to_list() if sums[run].any()}
 
 
 @once
-def _histograms(context: Context) -> pl.DataFrame:
-    """`gpu_util_ms` and `sm_active_ms` of the whole hours of each run."""
-    hours = run_hours(context).select("host", "gpu", "time", "run")
-    return context.rollups.hourly("gpu_util_ms", "sm_active_ms").join(hours, on=("host", "gpu", "time"))
+def _histograms(context: Context) -> dict[str, NDArray[np.int64]]:
+    """`gpu_util_ms` and `sm_active_ms` over the whole hours of each run, a row per run."""
+    hours = run_hours(context).select("host", "gpu", "time", group="run")
+    return context.rollups.histograms(("gpu_util_ms", "sm_active_ms"), hours, runs(context).height)

@@ -21,10 +21,14 @@ def held_gpu_hours(stretches: pl.DataFrame) -> dict[int, float]:
     A stretch counts with its whole length, before cuts at midnight and at the window's start; its time is that inside.
     """
     held = stretches.filter(pl.col("state") == "held")
-    long = [pl.col("stretch_end") - pl.col("stretch_start") >= minutes * MINUTE_MS for minutes in THRESHOLDS_MIN]
-    gpu_ms = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
-    sums = held.select(gpu_ms.filter(each).sum().alias(str(number)) for number, each in enumerate(long)).row(0)
+    sums = held.select(held_gpu_ms(minutes).alias(str(minutes)) for minutes in THRESHOLDS_MIN).row(0)
     return {minutes: float(total) / HOUR_MS for minutes, total in zip(THRESHOLDS_MIN, sums, strict=True)}
+
+
+def held_gpu_ms(minutes: int) -> pl.Expr:
+    """The same of `held` rows for one threshold, in GPU milliseconds."""
+    long = pl.col("stretch_end") - pl.col("stretch_start") >= minutes * MINUTE_MS
+    return ((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).filter(long).sum()
 
 
 def in_words(gpu_hours: Mapping[int, float]) -> str:

@@ -1,4 +1,4 @@
-"""What findings add up to, each GPU counted once though several findings name it."""
+"""What findings add up to: GPUs counted once, and sums of each rule."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from analytics.findings.model import Finding
 
 
 @dataclass(frozen=True)
-class Totals:
-    """Sums over findings.
+class RuleTotals:
+    """Sums over the findings of one rule.
 
-    `cost` adds up what has a price and is None where nothing has; `unpriced` findings are not in it. Where findings share
-    GPUs, the one with the most GPU time counts in full and the others with the share of GPUs that only they name.
+    GPUs count once, GPU time and cost add up: a rule's findings are about different work or different holders. `cost` adds
+    up what has a price and is None where nothing has; `unpriced` findings are not in it.
     """
 
+    rule: str
     findings: int
     gpus: int
     gpus_to_take: int
-    gpus_to_take_surely: int
     gpu_hours: float
     cost: float | None
     currency: str | None
@@ -34,7 +34,6 @@ class Totals:
             "findings": self.findings,
             "gpus": self.gpus,
             "reclaimable_gpus": self.gpus_to_take,
-            "reclaimable_gpus_of_high_confidence": self.gpus_to_take_surely,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
             "currency": self.currency,
@@ -42,25 +41,76 @@ class Totals:
         }
 
 
+@dataclass(frozen=True)
+class Totals:
+    """What findings of several rules add up to: GPUs, each counted once, and each rule's own sums.
+
+    Findings of different rules are about the same hours of the same GPUs, and say no hours. There is no sum of GPU time or
+    money over rules for that reason.
+    """
+
+    findings: int
+    gpus: int
+    gpus_to_take: int
+    gpus_to_take_surely: int
+    unpriced: int
+    rules: Mapping[str, RuleTotals]
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "findings": self.findings,
+            "gpus": self.gpus,
+            "reclaimable_gpus": self.gpus_to_take,
+            "reclaimable_gpus_of_high_confidence": self.gpus_to_take_surely,
+            "findings_without_price": self.unpriced,
+            "by_rule": {rule: sums.as_json() for rule, sums in self.rules.items()},
+        }
+
+
 def totals(findings: Sequence[Finding]) -> Totals:
-    """The sums over these findings."""
-    counted: set[str] = set()
-    gpu_hours = cost = 0.0
-    for finding in sorted(findings, key=lambda each: (-each.gpu_ms, each.finding_id)):
-        fresh = set(finding.gpus) - counted
-        share = len(fresh) / len(finding.gpus) if finding.gpus else 1.0
-        gpu_hours += share * finding.gpu_hours
-        cost += share * (finding.cost or 0.0)
-        counted |= fresh
-    priced = [finding for finding in findings if finding.cost is not None]
-    sure = [finding for finding in findings if finding.confidence.grade == "high"]
+    """The sums over these findings; the rules with the most to take back first, then those that cost most."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    rules = sorted(
+        (_of_rule(rule, own) for rule, own in by_rule.items()),
+        key=lambda each: (-each.gpus_to_take, -(each.cost or 0.0), -each.gpu_hours, each.rule),
+    )
     return Totals(
         findings=len(findings),
-        gpus=len(counted),
-        gpus_to_take=len({gpu for finding in findings for gpu in finding.reclaimable_gpus}),
-        gpus_to_take_surely=len({gpu for finding in sure for gpu in finding.reclaimable_gpus}),
-        gpu_hours=gpu_hours,
-        cost=cost if priced else None,
+        gpus=len({gpu for finding in findings for gpu in finding.gpus}),
+        gpus_to_take=len(to_take(findings)),
+        gpus_to_take_surely=len(to_take(each for each in findings if each.confidence.grade == "high")),
+        unpriced=sum(finding.cost is None for finding in findings),
+        rules={each.rule: each for each in rules},
+    )
+
+
+def to_take(findings: Iterable[Finding]) -> frozenset[str]:
+    """The GPUs that can be taken back, each once though several findings name it."""
+    return frozenset(gpu for finding in findings for gpu in finding.reclaimable_gpus)
+
+
+def most_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by how many GPUs can be taken back, then by cost, then by GPU time; without a price after the others."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda each: (-len(each.reclaimable_gpus), -(each.cost or 0.0), -each.gpu_ms, each.finding_id),
+        )
+    )
+
+
+def _of_rule(rule: str, findings: Sequence[Finding]) -> RuleTotals:
+    priced = [finding for finding in findings if finding.cost is not None]
+    return RuleTotals(
+        rule=rule,
+        findings=len(findings),
+        gpus=len({gpu for finding in findings for gpu in finding.gpus}),
+        gpus_to_take=len(to_take(findings)),
+        gpu_hours=sum(finding.gpu_hours for finding in findings),
+        cost=sum(finding.cost or 0.0 for finding in priced) if priced else None,
         currency=priced[0].currency if priced else None,
         unpriced=len(findings) - len(priced),
     )

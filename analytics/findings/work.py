@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.once import once
+from analytics.findings.places import Places
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -75,15 +76,20 @@ def whole_hours(context: Context) -> pl.DataFrame:
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 
 
-def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
-    """The parts of ledger rows that lie in these hours (host, gpu, time, energy_mj, energy_ms of `hourly`).
+@once
+def _places(context: Context) -> Places:
+    return Places(context.inside.stretches, "gpu")
+
+
+def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
+    """The parts of the window's ledger rows that lie in these hours (host, gpu, time, energy_mj, energy_ms of `hourly`).
 
     Energy is that of the hours themselves; other sums are shared by time.
     """
     wanted = hours.select(
         "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
     )
-    rows = stretches.filter(pl.col("gpu").is_in(hours["gpu"].unique().to_list()) & pl.col("state").is_in(OWNED))
+    rows = _places(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(OWNED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
         wanted, on=("host", "gpu", "hour")
@@ -99,5 +105,6 @@ def within_hours(stretches: pl.DataFrame, hours: pl.DataFrame) -> pl.DataFrame:
 
 def newest_source(stretches: pl.DataFrame) -> str | None:
     """How the newest of some ledger rows knows its holder; None where it does not."""
-    source = stretches.sort("time", "gpu")["holder_source"][-1]
+    newest = stretches.select("time", "gpu", "holder_source").filter(stretches["time"] == stretches["time"].max())
+    source = newest.sort("gpu")["holder_source"][-1]
     return None if source is None else str(source)

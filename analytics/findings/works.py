@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import memory
 from analytics.findings.once import once
+from analytics.findings.places import Places
 from analytics.findings.runs import busy_percentiles, run_hours
 from analytics.ledger.text import count
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -127,7 +128,12 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The runs of some works, by host and GPU."""
-    return work_of_runs(context).join(found.select("work"), on="work", how="semi").sort("host", "gpu", "run")
+    return _places(context).of(found["work"].to_list()).sort("host", "gpu", "run")
+
+
+@once
+def _places(context: Context) -> Places:
+    return Places(work_of_runs(context), "work")
 
 
 @once

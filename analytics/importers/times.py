@@ -19,14 +19,14 @@ _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 _NAIVE = pl.Datetime("ms")
 
 
-def check_zone(name: str) -> str:
-    """The zone's name; UsageError with the nearest one where there is no such zone."""
+def check_zone(name: str, flag: str = "--tz") -> str:
+    """The zone's name; UsageError with the flag and the nearest one where there is no such zone."""
     known = zoneinfo.available_timezones()
     if name in known:
         return name
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "write a zone such as UTC or Europe/Paris"
-    raise UsageError(f"--tz: there is no time zone '{name}'", hint)
+    raise UsageError(f"{flag}: there is no time zone '{name}'", hint)
 
 
 def given_interval_ms(text: str | None) -> int | None:

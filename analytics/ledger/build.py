@@ -13,7 +13,7 @@ import polars as pl
 from analytics.devices import Inventory, load_inventory
 from analytics.frames import read_frame
 from analytics.ledger import keep
-from analytics.ledger.day import PARTS, SOURCES, HostDay
+from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
 from analytics.ledger.demand import Claims, load_claims
 from analytics.ledger.moved import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import Lake, LakeFile
 
-METHOD = 5
+METHOD = 6
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 
@@ -161,11 +161,10 @@ class _Made:
     def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
         built, parts = self._building.pop(date, (set(), []))
         rows = {table.name: [frames[table.name] for frames in parts] for table in PARTS}
-        if date in self._kept.days:
-            for table in PARTS:
-                before = read_frame([self._kept.days[date].files[table.name]], table)
-                staying = pl.col("host").is_in([host for host in hosts if host not in built])
-                rows[table.name].append(before.filter(staying).select(table.names))
+        staying = [host for host in hosts if host not in built]
+        if date in self._kept.days and staying:
+            for name, frame in self._staying(date, hosts, staying).items():
+                rows[name].append(frame)
         frames = {name: pl.concat(each) for name, each in rows.items()}
         prints = {host: self._print(day) for host, day in hosts.items()}
         written: dict[str, LakeFile] = {}
@@ -175,6 +174,17 @@ class _Made:
         else:
             for name, frame in frames.items():
                 self._loose[name].append(frame)
+
+    def _staying(self, date: str, hosts: Mapping[str, HostDay], staying: Sequence[str]) -> dict[str, pl.DataFrame]:
+        """The rows of a date's hosts that need not be built; built all the same where another command has replaced them."""
+        files = self._kept.days[date].files
+        mine = pl.col("host").is_in(staying)
+        frames = {
+            table.name: read_frame([files[table.name]], table).filter(mine).select(table.names) for table in PARTS
+        }
+        if keep.still_those(self._kept.days[date]):
+            return frames
+        return build_day([hosts[host] for host in staying], self._settings)
 
     def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
         """Writes the days of the ledger and of the spells that are not those that the lake holds."""

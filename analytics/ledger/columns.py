@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fallow import parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +42,12 @@ class Strings:
     def take(self, rows: Ints | NDArray[np.intp] | Mask | slice) -> Strings:
         """Some of the rows."""
         return Strings(self.codes[rows], self.names)
+
+    def renamed(self, change: Callable[[str], str]) -> Strings:
+        """The same with other names; those that read the same afterwards are one."""
+        names: dict[str, int] = {}
+        codes = [names.setdefault(change(name), len(names)) for name in self.names]
+        return self if tuple(names) == self.names else Strings(np.array([*codes, NONE], np.int32)[self.codes], tuple(names))
 
     def known(self) -> list[str | None]:
         """The values themselves."""

@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
         print("\n\n".join([*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows)]))
+    for remark in money.remarks:
+        print(f"fallow: {remark}", file=sys.stderr)
     if said and (args.json or args.csv):
         print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
     return 0

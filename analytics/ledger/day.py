@@ -20,7 +20,7 @@ from analytics.ledger.day_hosts import host_hours, serving_hours
 from analytics.ledger.day_hours import hours_of
 from analytics.ledger.day_lists import lists_of, process_day, read_listed
 from analytics.ledger.day_mig import Instance, shares_of
-from analytics.ledger.day_owners import Claimed, who_holds
+from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
 from analytics.ledger.day_pieces import find_pieces
 from analytics.ledger.day_rows import DayRows, read_day_rows
 from fallow import schema
@@ -29,6 +29,7 @@ from fallow.clock import parse_day_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from analytics.ledger.day_mig import Shares
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import LakeFile
 
@@ -78,9 +79,16 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
     # a split GPU measures nothing itself: what no instance has is free, unless nobody could look
-    rows = rows.also_usable(shares.split & ~rows.health.where_in(("released",)))
+    unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in(("released",)))
+    rows = rows.also_usable(shares.related)
     processes = process_day(listed, rows.names, _last_listed(rows))
-    held = who_holds(rows, lists, Claimed.of(_claims(days, processes), rows.names), shares.split, settings)
+    held = who_holds(
+        rows,
+        lists,
+        Claimed.of(_claims(days, rows, shares, processes), rows.names),
+        Split(shares.split, unseen),
+        settings,
+    )
     found = find_pieces(rows, held, shares, lists, settings)
     frames = {
         "ledger_part": found.pieces,
@@ -94,14 +102,26 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     return {table.name: typed(frames[table.name], table) for table in PARTS}
 
 
-def _claims(days: Sequence[HostDay], processes: pl.DataFrame) -> pl.DataFrame:
-    """The spans of all hosts, with those claims that the day's own processes put on a GPU."""
-    spans = pl.concat([day.claims for day in days]).unique()
+def _claims(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:
+    """The spans of all hosts, each GPU named with its host, with those claims that the day itself puts on a GPU."""
+    spans = pl.concat([day.claims.with_columns(gpu=unit(pl.lit(day.host))) for day in days])
     unplaced = pl.concat([day.unplaced for day in days])
     if unplaced.is_empty():
         return spans
     work = processes.select("gpu", "time", "end", "job", "host")
-    return merged_spans(spans, place(unplaced, {}, work).placed)
+    placed = place(unplaced, _gpus_of_hosts(rows, shares), work).placed
+    return merged_spans(spans, placed.with_columns(gpu=unit(pl.col("host"))))
+
+
+def _gpus_of_hosts(rows: DayRows, shares: Shares) -> dict[str, list[str]]:
+    """What could be given away of each host on the day: the GPUs seen that were not split, and the known MIG instances."""
+    gone = np.zeros(len(rows.names), bool)
+    gone[rows.gpu[shares.split | shares.left_out]] = True
+    found: dict[str, list[str]] = {}
+    for code in np.unique(rows.gpu):
+        if not gone[code]:
+            found.setdefault(rows.names[code][0], []).append(rows.names[code][1])
+    return found
 
 
 def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

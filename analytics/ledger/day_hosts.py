@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.frames import empty, read_frame
 from analytics.ledger.columns import Columns
-from analytics.ledger.day_rows import near_day
+from analytics.ledger.day_rows import in_day
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -51,7 +51,7 @@ def host_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
     time = columns.ints("time")
     hour = time // HOUR_MS
     order = np.lexsort((hour, columns.host.codes))
-    order = order[near_day(time[order], day_ms)]
+    order = order[in_day(time[order], day_ms)]
     if not len(order):
         return empty(schema.HOST_HOURLY)
     host, hour = columns.host.codes[order], hour[order]
@@ -90,7 +90,7 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
         "requests_per_s", "generated_tokens_per_s",
     )  # fmt: skip
     frame = read_frame(files, schema.SERVING, names).unique(("host", "time", "gpu", "endpoint", "model"), keep="any")
-    frame = frame.filter(pl.col("time").is_between(day_ms - DAY_MS, day_ms + 2 * DAY_MS, closed="left"))
+    frame = frame.filter(pl.col("time").is_between(day_ms, day_ms + DAY_MS, closed="left"))
     answered = (pl.col("health") == "ok").fill_null(value=False)
     return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
         pl.col("engine").drop_nulls().last(),

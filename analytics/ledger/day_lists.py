@@ -10,8 +10,9 @@ import polars as pl
 
 from analytics.frames import empty
 from analytics.ledger.columns import NONE, Columns, Strings
-from analytics.ledger.day_rows import near_day
+from analytics.ledger.day_rows import in_day
 from analytics.ledger.settings import GAP_INTERVALS
+from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
 
@@ -114,7 +115,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
     codes = columns.units().among(gpus)
     time, pid = columns.ints("time"), columns.ints("pid")
     started = columns.ints("started")
-    rows = np.flatnonzero((codes != NONE) & near_day(time, day_ms))
+    rows = np.flatnonzero((codes != NONE) & in_day(time, day_ms))
     key = sort_key(codes[rows], time[rows])
     if (np.diff(key) < 0).any():
         rows = rows[np.lexsort((started[rows], pid[rows], key))]
@@ -123,6 +124,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         for name in COLUMNS
         if name != "gpu" and schema.PROCESS.column(name).type is schema.Type.STRING
     }
+    texts["user"] = texts["user"].renamed(single_name)
     return Listed(
         gpu=codes[rows],
         time=time[rows],
@@ -132,7 +134,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         floats={"cpu_util_pct": columns.floats("cpu_util_pct")[rows]},
         texts=texts,
         job=_jobs(texts),
-        account=_first_known(texts["slurm_account"], texts["namespace"]),
+        account=_first_known(texts["slurm_account"], texts["namespace"]).renamed(single_name),
     )
 
 

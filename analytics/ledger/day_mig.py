@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from analytics.ledger.columns import Floats, Mask
     from analytics.ledger.day_rows import DayRows
@@ -38,18 +40,20 @@ def slices_of(model: str | None) -> int:
 class Shares:
     """The part of a GPU that each row is about, and which rows are of GPUs that are split at that moment.
 
-    `left_out` are rows of instances whose size or parent is unknown: their time is in their parent's.
+    `left_out` are rows of instances whose size or parent is unknown: their time is in their parent's. `related` are all
+    rows of the other instances and of their GPUs.
     """
 
     share: Floats
     split: Mask
     left_out: Mask
+    related: Mask
 
 
 def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> Shares:
     """Shares of a day's rows, given the instances by host and UUID."""
     share, split = np.ones(len(rows)), np.zeros(len(rows), bool)
-    left_out = np.zeros(len(rows), bool)
+    left_out, related = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     codes = {name: code for code, name in enumerate(rows.names)}
     for name, code in codes.items():
         if not name[1].startswith(MIG_PREFIX):
@@ -62,10 +66,19 @@ def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> S
             continue
         share[mine] = instance.share
         whole = np.flatnonzero(rows.gpu == parent)
-        first, last = rows.start[mine[0]], rows.start[mine[-1]] + rows.interval[mine[-1]]
+        related[mine] = related[whole] = True
         # the same tick writes both rows; half an interval tells one tick from the next
-        slack = rows.interval[whole] // 2
-        during = whole[(rows.start[whole] >= first - slack) & (rows.start[whole] < last - slack)]
-        share[during] -= instance.share
-        split[during] = True
-    return Shares(np.where(share < 1e-9, 0.0, share), split, left_out)
+        start, slack = rows.start[whole], rows.interval[whole] // 2
+        for first, last in _spans(rows, mine):
+            during = whole[(start >= first - slack) & (start < last - slack)]
+            share[during] -= instance.share
+            split[during] = True
+    return Shares(np.where(share < 1e-9, 0.0, share), split, left_out, related)
+
+
+def _spans(rows: DayRows, mine: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """The times in which an instance was there: its rows, with what each stands for; a gap beyond that ends it."""
+    ends = rows.start[mine] + rows.span[mine]
+    begins = np.flatnonzero(np.concatenate(([True], rows.start[mine][1:] > ends[:-1])))
+    for first, last in zip(begins, np.append(begins[1:], len(mine)) - 1, strict=True):
+        yield int(rows.start[mine[first]]), int(ends[last])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from analytics.ledger.columns import NONE
 from analytics.ledger.day_lists import Owner, sort_key
@@ -14,7 +15,6 @@ from analytics.ledger.day_rows import ASLEEP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import polars as pl
     from numpy.typing import NDArray
 
     from analytics.ledger.columns import Codes, Mask
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from analytics.ledger.day_rows import DayRows
     from analytics.ledger.settings import LedgerSettings
 
-UNAVAILABLE, FREE, RESERVED, USE = range(4)
-KINDS = ("unavailable", "free", "reserved", "use")
+UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
+
+NOBODY_LOOKED = ("unwatched", "claim_unwatched")
+"""Holder sources of time in which neither processes nor memory were read: free or claimed, and somebody may work there."""
 
 _ZERO_BELOW_PCT = 0.5
 """An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""
@@ -33,7 +35,7 @@ _ZERO_BELOW_PCT = 0.5
 class Held:
     """What each row says of the GPU: `kind`, `zero` and `measured`, and `owner` as a code into `owners`.
 
-    An owner is who it is and how that is known: process, claim, memory, unwatched or None.
+    An owner is who it is and how that is known: process, claim, claim_unwatched, memory, unwatched or None.
     """
 
     kind: Codes
@@ -58,18 +60,13 @@ class Claimed:
     def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Claimed:
         """From spans (gpu, start, end, holder, account, job) that do not overlap; those of other GPUs are left out.
 
-        A GPU that two hosts report is claimed on both.
+        `gpu` is a `unit`: a GPU that two hosts report has on each the claims that were given for it there.
         """
-        order: dict[str, list[int]] = {}
-        for code, (_, uuid) in enumerate(gpus):
-            order.setdefault(uuid, []).append(code)
-        found = (
-            (code, start, end, Owner(holder, account, job))
-            for gpu, start, end, holder, account, job in spans.select(
-                "gpu", "start", "end", "holder", "account", "job"
-            ).iter_rows()
-            for code in order.get(gpu, ())
+        order = pl.DataFrame({"gpu": ["/".join(name) for name in gpus]}, schema={"gpu": pl.String}).with_row_index(
+            "code"
         )
+        known = spans.join(order, on="gpu").select("code", "start", "end", "holder", "account", "job")
+        found = ((code, start, end, Owner(*whose)) for code, start, end, *whose in known.iter_rows())
         rows = sorted(found, key=lambda row: row[:2])
         owners = {owner: code for code, owner in enumerate(dict.fromkeys(row[3] for row in rows))}
         gpu = np.array([row[0] for row in rows], np.int64)
@@ -91,8 +88,22 @@ class Claimed:
         return np.where(inside, self.owner[at], NONE)
 
 
-def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, split: Mask, settings: LedgerSettings) -> Held:
-    """Kind and owner of every row; `split` marks rows of GPUs whose work is that of their MIG instances."""
+def unit(host: pl.Expr) -> pl.Expr:
+    """A GPU of a host in one name; no host's name has a slash."""
+    return pl.concat_str(host, pl.col("gpu"), separator="/")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of GPUs whose work is that of their MIG instances, and rows of split GPUs or instances that say nothing."""
+
+    whole: Mask
+    unseen: Mask
+
+
+def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, mig: Split, settings: LedgerSettings) -> Held:
+    """Kind and owner of every row."""
+    split = mig.whole | mig.unseen
     util, util_max = rows.floats["gpu_util_pct"], rows.floats["gpu_util_max_pct"]
     out_of_order = rows.out_of_order
     known = ~np.isnan(util) & ~split
@@ -105,12 +116,17 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, split: Mask, settin
     claim = np.where(split, NONE, claimed.of_rows(rows))
     use = by_process | by_memory | (known & ~zero)
     kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(claim != NONE, RESERVED, FREE)))
+    kind[mig.unseen] = UNSEEN
     list_of_row = lists.of_rows(rows, by_process & (kind == USE))
     unwatched = (
-        (kind == FREE) & no_list & np.isnan(rows.floats["mem_used_bytes"]) & ~split & ~rows.health.where_in((ASLEEP,))
+        ((kind == FREE) | (kind == RESERVED))
+        & no_list
+        & np.isnan(rows.floats["mem_used_bytes"])
+        & ~split
+        & ~rows.health.where_in((ASLEEP,))
     )
     witnesses = _Witnesses(
-        use & (kind == USE), by_process, by_memory, unwatched, np.where(kind >= RESERVED, claim, NONE)
+        use & (kind == USE), by_process, by_memory, unwatched, np.where((kind == RESERVED) | (kind == USE), claim, NONE)
     )
     owner, owners = _owners(lists, claimed, witnesses, list_of_row)
     return Held(kind.astype(np.int32), zero & ~out_of_order, known & ~out_of_order, owner, owners, list_of_row)
@@ -136,7 +152,7 @@ def _owners(
     ]  # fmt: skip
     nobody, processes, memory, nobody_looked = range(4)
     listed = [(owner, "process") for owner in lists.owners]
-    claims = [(owner, "claim") for owner in claimed.owners]
+    claims = [(owner, source) for source in ("claim", "claim_unwatched") for owner in claimed.owners]
     names_user = np.array([owner.holder is not None for owner in lists.owners] + [False])
     list_owner = np.append(lists.owner, NONE)[list_of_row]
     code = np.full(len(list_of_row), nobody, np.intp)
@@ -146,7 +162,8 @@ def _owners(
     anonymous = seen.use & seen.by_process & (list_owner != NONE)
     code[anonymous] = len(fixed) + list_owner[anonymous]
     from_claim = seen.claim != NONE
-    code[from_claim] = len(fixed) + len(listed) + seen.claim[from_claim]
+    blind = seen.unwatched[from_claim] * len(claimed.owners)
+    code[from_claim] = len(fixed) + len(listed) + seen.claim[from_claim] + blind
     named = anonymous & names_user[list_owner]
     code[named] = len(fixed) + list_owner[named]
     return _unified(code, [*fixed, *listed, *claims])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.day_owners import USE
 from analytics.ledger.settings import GAP_INTERVALS
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from analytics.ledger.settings import LedgerSettings
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
-LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown")
+LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
 _SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
          "watched_ms", "sample_count")  # fmt: skip
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
@@ -119,7 +120,7 @@ def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
     end = start + rows.weight[use]
     if not len(use):
         return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST), np.zeros(0)))
-    packed = ((gpu.astype(np.int64) * 4 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
+    packed = ((gpu.astype(np.int64) * 16 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
     differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
     first = np.flatnonzero(np.concatenate(([True], differs)))
     last = np.append(first[1:], len(use)) - 1
@@ -234,10 +235,18 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
     return {
         "unit": rows.gpu[last],
         "end": rows.start[last] + rows.weight[last],
-        "open_ms": (GAP_INTERVALS - 1) * rows.interval[last],
+        # an instance ends with its last row, as far as its GPU's rows can tell
+        "open_ms": np.where(
+            _instances(rows)[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
+        ),
         "last_zero": held.zero[last],
         **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
     }
+
+
+def _instances(rows: DayRows) -> Mask:
+    """Which of the rows' names are MIG instances."""
+    return np.array([uuid.startswith(MIG_PREFIX) for _, uuid in rows.names], bool)
 
 
 def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
@@ -247,18 +256,20 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     if not len(kept):
         return pieces.clear()
     first = np.flatnonzero(np.append(True, gpu[1:] != gpu[:-1]))
+    last = np.append(first[1:], len(kept)) - 1
     seen = pl.DataFrame(
         {
             "unit": gpu[first],
             "first_seen": rows.start[kept][first],
             "last_seen": np.maximum.reduceat((rows.start + rows.interval)[kept], first),
             "gpu_share": shares.share[kept][first],
+            "last_share": shares.share[kept][last],
         }
     )
     known = pieces.group_by("unit").agg(pl.col("time").min(), pl.col("end").max())
     both = seen.join(known, on="unit", how="left")
     head = both.select("unit", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
-    tail = both.filter(pl.col("end").is_not_null()).select("unit", "gpu_share", time="end", end="last_seen")
+    tail = both.filter(pl.col("end").is_not_null()).select("unit", gpu_share="last_share", time="end", end="last_seen")
     unknown = pl.concat([head, tail]).filter(pl.col("time") < pl.col("end"))
     return unknown.with_columns(label=pl.lit(LABELS[UNKNOWN]))
 

@@ -105,19 +105,21 @@ def read_day_rows(files: Iterable[LakeFile], day_ms: int) -> DayRows:
     return day_rows(Columns(files, schema.GPU, COLUMNS), day_ms)
 
 
-def near_day(time: Ints, day_ms: int) -> Mask:
-    """Times inside the day or those beside it: a true start may lie a little outside, a broken clock's lie anywhere."""
-    return np.asarray((time >= day_ms - DAY_MS) & (time < day_ms + 2 * DAY_MS), bool)
+def in_day(time: Ints, day_ms: int) -> Mask:
+    """Times inside the day: a file holds its own day's rows, a broken clock's lie anywhere."""
+    return np.asarray((time >= day_ms) & (time < day_ms + DAY_MS), bool)
 
 
 def day_rows(columns: Columns, day_ms: int) -> DayRows:
     """The rows of some columns named COLUMNS."""
     units = columns.units()
     names, codes = units.names, units.codes
-    start = columns.ints("time") + columns.ints("offset_ms", 0)
+    time = columns.ints("time")
+    # a day's rows begin in the day, so that days never overlap but for the last row's reach
+    start = np.maximum(time + columns.ints("offset_ms", 0), day_ms)
     interval = columns.ints("interval_ms")
     timed = (interval > 0) & (interval <= DAY_MS)
-    dated = near_day(columns.ints("time"), day_ms) & near_day(start, day_ms)
+    dated = in_day(time, day_ms) & in_day(start, day_ms)
     kept, doubled = _in_order(codes, start, timed & dated & (codes != NONE), columns)
     tally = _Tally(names, codes[kept], columns, kept)
     gpu, start, interval = codes[kept], start[kept], interval[kept]

@@ -13,32 +13,40 @@ from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from analytics.devices import Inventory
     from fallow.lake import Lake
 
 
 @dataclass(frozen=True)
 class Claims:
-    """Claim spans by the host of their GPU (None: a GPU that no inventory lists), and unplaced claims by their host."""
+    """Claim spans once for each `host` that ever had their GPU (null: one that no inventory lists), and unplaced claims.
 
-    placed: Mapping[str | None, pl.DataFrame]
-    unplaced: Mapping[str, pl.DataFrame]
-    _none: tuple[pl.DataFrame, pl.DataFrame] = field(
-        default_factory=lambda: (pl.DataFrame(schema=SPAN_SCHEMA), pl.DataFrame(schema=UNPLACED_SCHEMA))
-    )
+    So they stand by a GPU's past when it moves, and a host's day is built from the same claims before and after.
+    """
+
+    placed: pl.DataFrame
+    unplaced: pl.DataFrame
+    _days: dict[str, tuple[_ByHost, _ByHost]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, host: str, date: str) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The spans and the unplaced claims that touch a host's day."""
-        placed, unplaced = self._none
-        mine = [self.placed[key] for key in (host, None) if key in self.placed]
-        since_ms = parse_day_ms(date)
-        if mine:
-            placed = _during(pl.concat(mine), since_ms)
-        if host in self.unplaced:
-            unplaced = _during(self.unplaced[host], since_ms)
-        return placed, unplaced
+        if date not in self._days:
+            day_ms = parse_day_ms(date)
+            self._days[date] = (
+                _by_host(_during(self.placed, day_ms), include_key=False),
+                _by_host(_during(self.unplaced, day_ms), include_key=True),
+            )
+        placed, unplaced = self._days[date]
+        mine = [placed[key] for key in (host, None) if key in placed]
+        return pl.concat(mine) if mine else _NO_SPANS, unplaced.get(host, _NO_CLAIMS)
+
+
+_ByHost = dict[str | None, pl.DataFrame]
+_NO_SPANS, _NO_CLAIMS = (pl.DataFrame(schema=columns) for columns in (SPAN_SCHEMA, UNPLACED_SCHEMA))
+
+
+def _by_host(claims: pl.DataFrame, *, include_key: bool) -> _ByHost:
+    return {host: rows for (host,), rows in claims.partition_by("host", as_dict=True, include_key=include_key).items()}
 
 
 def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
@@ -55,15 +63,11 @@ def load_claims(lake: Lake, inventory: Inventory) -> Claims:
     """All claims of a lake; raises LakeError and its kinds."""
     claims = read_small(lake, schema.CLAIM, CLAIM_COLUMNS)
     if claims.is_empty():
-        return Claims({}, {})
-    spans = claim_spans(claims, inventory.gpus_of_host())
+        return Claims(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS)
+    spans = claim_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
     hosts = pl.DataFrame(
-        [(device.gpu, device.host) for device in inventory.devices.values()],
+        [(gpu, host) for gpu, hosts in inventory.hosts_of.items() for host in hosts],
         schema={"gpu": pl.String, "host": pl.String},
         orient="row",
     )
-    by_host = spans.placed.join(hosts, on="gpu", how="left").partition_by("host", as_dict=True, include_key=False)
-    return Claims(
-        {key[0]: rows for key, rows in by_host.items()},
-        {str(key[0]): rows for key, rows in spans.unplaced.partition_by("host", as_dict=True).items()},
-    )
+    return Claims(spans.placed.join(hosts, on="gpu", how="left", maintain_order="left_right"), spans.unplaced)

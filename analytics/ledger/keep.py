@@ -75,6 +75,11 @@ def _hosts(files: Mapping[str, LakeFile]) -> dict[str, str] | None:
     return hosts if isinstance(hosts, dict) else None
 
 
+def still_those(day: KeptDay) -> bool:
+    """Whether a day's files are still those that were found: another command may have replaced them meanwhile."""
+    return _hosts(day.files) == day.hosts
+
+
 def keep_day(
     lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str], kept: Kept
 ) -> dict[str, LakeFile]:
@@ -151,7 +156,9 @@ def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept,
 
 def _digest_of(rows: pl.DataFrame) -> str:
     flat = rows.with_columns(
-        pl.col(name).list.first() for name, kind in rows.schema.items() if isinstance(kind, pl.List)
+        pl.col(name).cast(pl.List(pl.String)).list.join("+")
+        for name, kind in rows.schema.items()
+        if isinstance(kind, pl.List)
     )
     return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
 

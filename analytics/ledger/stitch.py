@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.moved import Taken
 from fallow import schema
 from fallow.clock import DAY_MS
@@ -83,6 +84,9 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     reach = pl.col("end") + pl.col("open_ms").fill_null(0)
     # a clock that was set back makes pieces overlap: each moment counts once
     closed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
+    # an instance goes on to its next row or ends with its last one, as its GPU's own rows have it
+    ended = pl.col("gpu").cast(pl.String).str.starts_with(MIG_PREFIX) & (following > reach)
+    closed = pl.when(ended).then("end").otherwise(closed)
     longer = pl.col("closed_end") - pl.col("end")
 
     def known_ms(last: str) -> pl.Expr:
@@ -123,6 +127,7 @@ def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
             .then(pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy")))
             .otherwise("label")
         )
+        .with_columns(label=pl.col("label").replace("unseen", "unknown"))
         .drop("idle", "spell", "spell_ms", "closed_end", *_LAST)
     )
 
@@ -151,12 +156,11 @@ def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
 
 
 def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[str, str], str]) -> pl.DataFrame:
-    """The gaps without the time in which an instance was not there: over midnight, while its GPU was seen without it."""
+    """The gaps without the time in which an instance was not there: while its GPU was seen, but not it."""
     names = pl.concat_str(*_UNIT, separator="\0").cast(pl.String)
     of = {f"{host}\0{uuid}": f"{host}\0{parent}" for (host, uuid), parent in parents.items()}
-    over = pl.col("time") // DAY_MS != (pl.col("end") - 1) // DAY_MS
     asked = gaps.with_columns(whole=names.replace_strict(of, default=None, return_dtype=pl.String))
-    doubtful = asked.filter(pl.col("whole").is_not_null() & over)
+    doubtful = asked.filter(pl.col("whole").is_not_null())
     if doubtful.is_empty():
         return gaps
     seen: dict[str, Taken] = {}
@@ -170,7 +174,7 @@ def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[st
             starts.append(left)
             ends.append(right)
     left_over = doubtful[rows].with_columns(time=pl.Series(starts, dtype=pl.Int64), end=pl.Series(ends, dtype=pl.Int64))
-    rest = asked.filter(pl.col("whole").is_null() | ~over)
+    rest = asked.filter(pl.col("whole").is_null())
     return pl.concat([rest, left_over]).drop("whole")
 
 

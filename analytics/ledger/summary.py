@@ -134,7 +134,8 @@ def summarise(ledger: Ledger) -> Summary:
     since_ms, until_ms = _as_int(spans["time"].min()), _as_int(spans["end"].max())
     last = spans.group_by("gpu").agg(pl.col("end").max())
     stopped = last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height
-    whole = totals_by(spans, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
+    counted = spans.select("gpu", "state", "time", "end", "gpu_share")
+    whole = totals_by(counted, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
     return Summary(since_ms, until_ms, whole, _idle(ledger.spells), stopped)
 
 
@@ -169,7 +170,7 @@ def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
 def _idle(spells: pl.DataFrame) -> Idle:
     """Clipped time in spells, by the length of the whole spell."""
     with _database().cursor() as connection:
-        connection.register("spells", spells.to_arrow())
+        connection.register("spells", spells.select("time", "end", "spell_start", "spell_end").to_arrow())
         sums = [
             f"""coalesce(sum("end" - "time") FILTER (spell_end - spell_start >= {threshold_ms}), 0)::BIGINT"""
             for threshold_ms in (0, *SPELLS.values())

@@ -14,6 +14,7 @@ from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
 from analytics.money.prices import COLUMNS, priced_as
 from analytics.money.text import WIDTH, price_source
+from analytics.money.unmatched import unmatched_prices
 from analytics.money.window import open_prices, price_basis
 from fallow import config
 from fallow.lake import Lake
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     path = settings.text("lake.path")
     inventory = load_inventory(Lake.at(path)) if path else Inventory({})
     basis = price_basis(inventory.devices, Costs(book, inventory), inventory)
+    if said := unmatched_prices(settings, book, inventory):
+        print(f"fallow: {said}", file=sys.stderr)
     if args.csv:
         _write_csv(book, basis)
     elif args.json:
@@ -56,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
 def _in_force(book: PriceBook) -> list[Price]:
     """The site's prices, then the list prices, the dearest first."""
     listed = [price for model in catalog() if (price := book.from_catalog(model)) is not None]
-    return sorted([*book.site.values(), *listed], key=lambda price: (price.origin == "catalog", -price.hourly))
+    return sorted(
+        dict.fromkeys([*book.site.values(), *listed]), key=lambda price: (price.origin == "catalog", -price.hourly)
+    )
 
 
 def _gpus(price: Price, basis: Sequence[Basis]) -> int:
@@ -74,9 +79,7 @@ def _as_text(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> lis
     if missing:
         lines += ["no price", *(f"{each.gpus:>6}  {plain(f'{each.model} ({each.pool})', 80)}" for each in missing), ""]
     if not any(price.origin == "catalog" for price in prices):
-        lines.append(
-            f"the built-in prices are in USD: a line with currency USD and an exchange rate to {book.currency} adds them"
-        )
+        lines.append(f"the catalog is in USD: add an exchange line to {book.currency} (docs/money.md)")
     return [*lines, "`fallow prices --csv` writes a table to put your own in: name it as money.prices"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,13 @@ class Costs:
 
     def of(self, stretches: pl.DataFrame) -> float | None:
         """The cost of rows with `gpu`, `time`, `end` and `gpu_share`; None where any of their time has no price."""
-        gpu_ms = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
-        total = 0.0
-        for gpu, time_ms in stretches.group_by("gpu", maintain_order=True).agg(gpu_ms.sum()).iter_rows():
-            rate = self._rates.get(gpu)
-            if rate is None:
-                return None
-            total += rate * time_ms / HOUR_MS
-        return total
+        gpu_ms: dict[str, float] = defaultdict(float)
+        times = (stretches["end"] - stretches["time"]) * stretches["gpu_share"]
+        for gpu, time_ms in zip(stretches["gpu"].to_list(), times.to_list(), strict=True):
+            gpu_ms[gpu] += time_ms
+        if not gpu_ms.keys() <= self._rates.keys():
+            return None
+        return sum((self._rates[gpu] * time_ms / HOUR_MS for gpu, time_ms in gpu_ms.items()), 0.0)
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -68,8 +68,9 @@ class Costs:
 
     @cached_property
     def _rates(self) -> Mapping[str, float]:
-        prices = {gpu: self.price_of(gpu) for gpu in self._inventory.devices}
-        return {gpu: float(price.hourly) for gpu, price in prices.items() if price is not None}
+        kinds = {gpu: self._priced_as(gpu) for gpu in self._inventory.devices}
+        prices = {kind: self._prices.hourly(*kind) for kind in set(kinds.values())}
+        return {gpu: float(price.hourly) for gpu, kind in kinds.items() if (price := prices[kind]) is not None}
 
     def _priced_as(self, gpu: str) -> tuple[str | None, str | None]:
         """Model and pool; those of its GPU for a MIG instance that has none of its own."""

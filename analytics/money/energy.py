@@ -41,29 +41,36 @@ class Energy:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a kilowatt-hour of a GPU stands for at the site: drawn energy, its price in the site's currency, and CO2."""
+    """What a kilowatt-hour of a GPU stands for at the site: drawn energy, its price in the site's currency, and CO2.
+
+    `price_per_kwh` is None where only the default's is known, which is in USD, and no rate leads to the site's currency.
+    """
 
     pue: float
-    price_per_kwh: float
+    price_per_kwh: float | None
     kg_per_kwh: float
 
     @classmethod
-    def from_config(cls, settings: Config) -> Grid:
-        """The settings `money.pue`, `money.energy_price_per_kwh` and `money.grid_kg_per_kwh`."""
-        return cls(
-            settings.number("money.pue"),
-            settings.number("money.energy_price_per_kwh"),
-            settings.number("money.grid_kg_per_kwh"),
-        )
+    def from_config(cls, settings: Config, usd_rate: float | None = 1.0) -> Grid:
+        """The settings `money.pue`, `money.energy_price_per_kwh` and `money.grid_kg_per_kwh`.
+
+        Args:
+            settings: with their origins.
+            usd_rate: what a US dollar is worth in the site's currency; None is not known.
+        """
+        price: float | None = settings.number("money.energy_price_per_kwh")
+        if settings.origins["money.energy_price_per_kwh"] == "default":
+            price = None if price is None or usd_rate is None else price * usd_rate
+        return cls(settings.number("money.pue"), price, settings.number("money.grid_kg_per_kwh"))
 
     def drawn_kwh(self, energy: Energy) -> float | None:
         """What the site draws for it; None where the energy is unknown."""
         return None if energy.kwh is None else energy.kwh * self.pue
 
     def cost(self, energy: Energy) -> float | None:
-        """The price of what the site draws; None where the energy is unknown."""
+        """The price of what the site draws; None where the energy or its price is unknown."""
         drawn = self.drawn_kwh(energy)
-        return None if drawn is None else drawn * self.price_per_kwh
+        return None if drawn is None or self.price_per_kwh is None else drawn * self.price_per_kwh
 
     def co2_kg(self, energy: Energy) -> float | None:
         """Carbon dioxide of what the site draws, in kg; None where the energy is unknown."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from analytics.money.table import Line, read_lines
+from analytics.names import single_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +22,10 @@ KINDS = ("account", "namespace", "user")
 
 @dataclass(frozen=True)
 class Owner:
-    """One line of the owners file; None where it says nothing. `quota_gpus` is how many GPUs the name may have at once."""
+    """One line of the owners file; None where it says nothing.
+
+    `name` is a `single_name`; `quota_gpus` is how many GPUs it may have at once.
+    """
 
     kind: str
     name: str
@@ -129,7 +133,7 @@ def _owner(line: Line) -> Owner:
     quota = line.number_of("quota_gpus")
     return Owner(
         kind=kind.lower(),
-        name=name,
+        name=single_name(name),
         team=team,
         organisation=line.text("organisation"),
         quota_gpus=None if quota is None else float(quota),

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from analytics.money.cards import card, words
 from analytics.money.catalog import listed
+from analytics.money.currencies import wrong_code
 from analytics.money.table import Line, read_lines
+from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date
+
+    from analytics.money.catalog import Listed
 
 COLUMNS = (
     "model", "pool", "hourly", "currency", "date", "source", "purchase", "amortisation_years", "yearly_cost", "exchange",
@@ -35,7 +39,7 @@ PricedAs = tuple[object, str | None]
 class Price:
     """What one GPU-hour costs in the book's currency, and where the figure is from.
 
-    `origin` is `site` or `catalog`; `model` and `pool` are those of the line that it comes from, None where it names none.
+    `origin` is `site` or `catalog` (also of a line that only repeats the catalog); `model` and `pool` are those of the line that it comes from, None where it names none.
     `stated` is the figure as it was stated, where it was not stated per hour in the book's currency.
     """
 
@@ -66,6 +70,8 @@ class PriceBook:
         """The table at a path, or the catalog alone; ConfigError that names the line for a table that cannot be used."""
         lines = list(read_lines(path, COLUMNS, ())) if path else []
         currency = currency.strip().upper()
+        if (wrong := wrong_code(currency)) is not None:
+            raise ConfigError(f"money.currency: {wrong[0]}", wrong[1])
         exchange = _exchange((line for line in lines if line.text("exchange") is not None), currency)
         site: dict[PricedAs, Price] = {}
         numbers: dict[PricedAs, int] = {}
@@ -91,15 +97,22 @@ class PriceBook:
                 return price
         return self.from_catalog(model)
 
+    def rate(self, other: str) -> Decimal | None:
+        """What one unit of another currency is worth; None where nobody says so."""
+        return _rate(other, self.currency, self.exchange)
+
     def from_catalog(self, model: str | None) -> Price | None:
         """The list price of a model; None where there is none, or none in a currency with a known rate."""
         found = listed(model)
-        rate = None if found is None else _rate(found.currency, self.currency, self.exchange)
+        rate = None if found is None else self.rate(found.currency)
         if found is None or rate is None:
             return None
-        stated = None if found.currency == self.currency else f"{found.hourly} {found.currency}"
-        hourly = found.hourly * rate
-        return Price(hourly, self.currency, found.date, found.source, "catalog", found.model, None, stated)
+        return _catalog_price(found, rate, self.currency, None)
+
+
+def _catalog_price(found: Listed, rate: Decimal, currency: str, pool: str | None) -> Price:
+    stated = None if found.currency == currency else f"{found.hourly} {found.currency}"
+    return Price(found.hourly * rate, currency, found.date, found.source, "catalog", found.model, pool, stated)
 
 
 def _exchange(lines: Iterable[Line], currency: str) -> dict[str, Decimal]:
@@ -133,6 +146,11 @@ def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
     if stated_in != currency:
         stated = f"{stated or f'{hourly} an hour'}, in {stated_in}"
     source = line.text("source") or "the site's price table"
+    public = listed(model)
+    if public and (hourly, stated_in, line.date_of("date"), source) == (
+        public.hourly, public.currency, public.date, public.source,
+    ):  # fmt: skip
+        return _catalog_price(public, rate, currency, pool)  # a copied line is a public price still
     return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated)
 
 
@@ -149,7 +167,10 @@ def _hourly(line: Line) -> tuple[Decimal, str | None]:
 
 
 def _currency(line: Line, otherwise: str) -> str:
-    return (line.text("currency") or otherwise).upper()
+    code = (line.text("currency") or otherwise).upper()
+    if code and (wrong := wrong_code(code)) is not None:
+        raise line.error(*wrong)
+    return code
 
 
 def priced_as(model: str | None, pool: str | None) -> PricedAs:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import hours, percent, plain, wrap
+from analytics.ledger.text import count, hours, percent, plain, wrap
 from analytics.money.accounts import USED
 from analytics.money.text import WIDTH, amount
+from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from analytics.money.window import Money
 
 _NAME_MOST = 28
-_LAYOUTS = ((True, True, 21), (False, True, 21), (False, True, 17), (True, False, 21), (False, False, 12))
-"""With ranks, with money instead of shares, and how long a name may be at the least: the first that fits is taken."""
+_LEAST_MS = HOUR_MS // 20
+"""Groups with less would be shown as 0.0 GPU-hours: they are counted in one line instead."""
 
 _RANKED = ("team", "organisation", "holder", "account")
 _PARTS = {
@@ -29,34 +31,68 @@ _PARTS = {
 }
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """With ranks, with money instead of shares, parts that may go, and how long a name may be at the least."""
+
+    with_rank: bool
+    with_money: bool
+    without: tuple[str, ...]
+    least: int
+
+
+_LAYOUTS = (
+    _Layout(with_rank=True, with_money=True, without=(), least=21),
+    _Layout(with_rank=False, with_money=True, without=(), least=21),
+    _Layout(with_rank=False, with_money=True, without=("unavailable",), least=17),
+    _Layout(with_rank=False, with_money=True, without=("unavailable", "unknown"), least=14),
+    _Layout(with_rank=True, with_money=False, without=(), least=21),
+    _Layout(with_rank=False, with_money=False, without=(), least=12),
+    _Layout(with_rank=False, with_money=False, without=("unavailable", "unknown"), least=12),
+)
+"""The first that fits is taken."""
+
+
 def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
     """One line per row and one for the total, of at most 100 columns.
 
     Parts that are nothing in every row are left out and named. Where the line would be too long, the rank goes, then the
-    parts are shares of the GPU time instead of money.
+    parts that nobody is charged for; at the very last the parts are shares of the GPU time, as their headings say.
     """
     total = money.accounts.total
-    everything = [*rows, total]
-    names = [group, *(plain(row.label, _NAME_MOST) for row in rows), "total"]
+    shown = [row for row in rows if row.total_ms >= _LEAST_MS]
+    everything = [*shown, total]
+    names = [group, *(_name(row, group) for row in shown), "total"]
     parts = [part for part in _PARTS if any(_part_ms(row, part) for row in everything)]
     in_money = total.paid_cents is not None
-    for with_rank, with_money, least in _LAYOUTS:
-        if (with_rank and group not in _RANKED) or (with_money and not in_money):
+    for layout in _LAYOUTS:
+        if (layout.with_rank and group not in _RANKED) or (layout.with_money and not in_money):
             continue
-        columns = _columns(everything, parts, money.currency, with_rank=with_rank, with_money=with_money)
-        lines = _lines(names, columns, least)
+        kept = [part for part in parts if part not in layout.without]
+        columns = _columns(everything, kept, money.currency, with_rank=layout.with_rank, with_money=layout.with_money)
+        lines = _lines(names, columns, layout.least)
         if len(lines[0]) <= WIDTH:
             break
     notes = [
-        f"{'parts of what was paid' if with_money else 'shares of the GPU time'}{_absent(parts)}",
-        "effic.: share of the allocated time in which kernels ran" + (", with its rank" if with_rank else ""),
+        "in use: share of the allocated time in the states low and active"
+        + (", with its rank" if layout.with_rank else ""),
+        *_absent(parts),
+        *_left_out(total, [part for part in parts if part not in kept], money.currency, with_money=layout.with_money),
     ]
     lines += ["", *wrap("; ".join(notes), WIDTH)]
+    if len(shown) < len(rows):
+        small = [row for row in rows if row.total_ms < _LEAST_MS]
+        lines += wrap(f"{count(len(small), 'line')} under 0.05 GPU-hours left out: --csv has every one", WIDTH)
     if in_money and total.unpriced_ms:
         lines += wrap(
             f"* some of it has no price: {hours(round(total.unpriced_ms))} GPU-hours are in no sum of money", WIDTH
         )
     return "\n".join(lines)
+
+
+def _name(row: Account, group: str) -> str:
+    name = row.label.removeprefix("NVIDIA ") if group == "model" else row.label
+    return plain(name, _NAME_MOST)
 
 
 def _columns(
@@ -65,14 +101,15 @@ def _columns(
     """The cells of each column, its heading first."""
     columns = [
         ["GPU-hours", *(hours(round(row.total_ms)) for row in rows)],
-        ["effic.", *("-" if row.efficiency is None else percent(row.efficiency) for row in rows)],
+        ["in use", *("-" if row.efficiency is None else percent(row.efficiency) for row in rows)],
     ]
     if with_rank:
         columns.append(["rank", *("" if row.rank_efficiency is None else f"{row.rank_efficiency}." for row in rows)])
     if any(row.paid_cents is not None for row in rows):
-        columns.append([currency, *(_paid(row) for row in rows)])
+        columns.append([f"paid {currency}", *(_paid(row) for row in rows)])
+    unit = currency if with_money else "%"
     cell = _money_of if with_money else _share_of
-    return columns + [[_PARTS[part], *(cell(row, part) for row in rows)] for part in parts]
+    return columns + [[f"{_PARTS[part]} {unit}", *(cell(row, part) for row in rows)] for part in parts]
 
 
 def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int) -> list[str]:
@@ -91,9 +128,15 @@ def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int) -
     ]
 
 
-def _absent(parts: Sequence[str]) -> str:
+def _absent(parts: Sequence[str]) -> list[str]:
     absent = [name for part, name in _PARTS.items() if part not in parts]
-    return f", nothing was {', '.join(absent)}" if absent else ""
+    return [f"nothing was {', '.join(absent)}"] if absent else []
+
+
+def _left_out(total: Account, parts: Sequence[str], currency: str, *, with_money: bool) -> list[str]:
+    """What the whole has of the parts that there was no room for."""
+    said = [f"{_PARTS[part]} {_money_of(total, part) if with_money else _share_of(total, part)}" for part in parts]
+    return [f"without a column{f', in {currency}' if with_money else ', in %'}: {', '.join(said)}"] if said else []
 
 
 def _paid(row: Account) -> str:
@@ -108,7 +151,7 @@ def _money_of(row: Account, part: str) -> str:
 
 
 def _share_of(row: Account, part: str) -> str:
-    return percent(_part_ms(row, part) / row.total_ms) if row.total_ms else "-"
+    return f"{100 * _part_ms(row, part) / row.total_ms:.1f}" if row.total_ms else "-"
 
 
 def _part_ms(row: Account, part: str) -> float:

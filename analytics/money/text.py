@@ -50,6 +50,8 @@ def basis_lines(money: Money) -> list[str]:
         )
     if len(money.missing) > _SHOWN:
         lines.append(f"  and {len(money.missing) - _SHOWN} more without a price")
+    if money.needs_exchange:
+        lines.append("  the catalog is in USD: add an exchange line (docs/money.md)")
     if money.missing and priced:
         unpriced = hours(round(money.accounts.total.unpriced_ms))
         lines += wrap(f"their {unpriced} GPU-hours are in no sum of money", WIDTH, "  ", "  ")
@@ -66,7 +68,7 @@ def energy_lines(money: Money) -> list[str]:
     energy, grid = money.accounts.total.energy, money.grid
     kwh, drawn, cost, co2 = energy.kwh, grid.drawn_kwh(energy), grid.cost(energy), grid.co2_kg(energy)
     known = percent(energy.known_share)
-    if kwh is None or drawn is None or cost is None or co2 is None:
+    if kwh is None or drawn is None or co2 is None:
         if not energy.known_ms:
             return ["energy: not known, no energy counter was read"]
         return [
@@ -76,9 +78,12 @@ def energy_lines(money: Money) -> list[str]:
     wasted = [f"{name} {share:,.1f}" for name in ("held", "reserved", "free") if (share := _state_kwh(money, name))]
     if wasted:
         lines.append(f"  of which without a kernel: {', '.join(wasted)} kWh")
+    if cost is None:
+        paid = f"its price in {money.currency} is not known (money.energy_price_per_kwh), "
+    else:
+        paid = f"{money.currency} {cost:,.2f} at {grid.price_per_kwh:g} per kWh, "
     return lines + wrap(
-        f"with PUE {grid.pue:g} it drew {drawn:,.1f} kWh: {money.currency} {cost:,.2f} at {grid.price_per_kwh:g} per kWh, "
-        f"{co2:,.1f} kg of CO2 at {grid.kg_per_kwh:g} kg per kWh",
+        f"with PUE {grid.pue:g} it drew {drawn:,.1f} kWh: {paid}{co2:,.1f} kg of CO2 at {grid.kg_per_kwh:g} kg per kWh",
         WIDTH, "  ", "  ",
     )  # fmt: skip
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
+from analytics.money.catalog import listed
 from analytics.money.costs import Costs
 from analytics.money.energy import Grid
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
+from analytics.money.unmatched import unmatched_owners, unmatched_prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +42,8 @@ class Money:
     accounts: Accounts
     basis: tuple[Basis, ...]
     grid: Grid
+    remarks: tuple[str, ...] = ()
+    """Names in the tables of prices and owners that nobody has."""
 
     @property
     def currency(self) -> str:
@@ -50,6 +54,11 @@ class Money:
     def missing(self) -> tuple[Basis, ...]:
         """Models and pools without a price."""
         return tuple(each for each in self.basis if each.price is None)
+
+    @property
+    def needs_exchange(self) -> bool:
+        """Whether the catalog has prices that are of no use for want of an exchange rate."""
+        return any(listed(each.model) is not None for each in self.missing)
 
 
 def open_prices(settings: Config) -> PriceBook:
@@ -65,10 +74,20 @@ def open_owners(settings: Config) -> Owners:
 
 def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
     """The money of a ledger that was clipped to its window; raises ConfigError for tables that cannot be used."""
-    costs = Costs(open_prices(inputs.settings), inventory)
-    accounts = Accounts(inside, costs, inventory, open_owners(inputs.settings))
+    book, owners = open_prices(inputs.settings), open_owners(inputs.settings)
+    costs = Costs(book, inventory)
     basis = price_basis(inside.stretches["gpu"].unique(), costs, inventory)
-    return Money(accounts, basis, Grid.from_config(inputs.settings))
+    remarks = (
+        unmatched_prices(inputs.settings, book, inventory),
+        unmatched_owners(inputs.settings, owners, inside.stretches),
+    )
+    usd = book.rate("USD")
+    return Money(
+        Accounts(inside, costs, inventory, owners),
+        basis,
+        Grid.from_config(inputs.settings, None if usd is None else float(usd)),
+        tuple(remark for remark in remarks if remark),
+    )
 
 
 def price_basis(gpus: Iterable[str], costs: Costs, inventory: Inventory) -> tuple[Basis, ...]:

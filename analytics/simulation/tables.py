@@ -30,6 +30,13 @@ def gpu_table(day: HostDay) -> pa.Table:
     return pa.concat_tables(_gpu_rows(day, gpu) for gpu in day.gpus)
 
 
+def _offsets(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    """Some milliseconds; none for the day's last row, which would reach into a day that has no other."""
+    offsets = rng.integers(0, 4, count)
+    offsets[-1:] = 0
+    return offsets
+
+
 def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
     seen, card = day.seen, day.plan.host.pool.card
     lost = gpu.lost[seen]
@@ -39,7 +46,7 @@ def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
         "time": day.times_ms[seen],
         "gpu": day.plan.host.gpus[gpu.position].uuid,
         "interval_ms": day.interval_ms,
-        "offset_ms": rng.integers(0, 4, len(seen))[seen],
+        "offset_ms": _offsets(rng, len(seen))[seen],
         "health": np.where(lost, "lost", "ok") if lost.any() else "ok",
         "util_source": "simulated",
         "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(len(seen)), 4)[seen]),

@@ -19,7 +19,8 @@ _HOLDING = (
     Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes, joined by `+`",
            "process and claim tables", dictionary=True),
     Column("holder_source", Type.STRING,
-           "process, claim, memory (in use: stands for a holder) or unwatched (neither processes nor memory were read)",
+           "process, claim, memory (in use: stands for a holder), unwatched (neither processes nor memory were read: somebody may work there) or "
+           "claim_unwatched (a claim's, likewise)",
            _LEDGER, dictionary=True),
     Column("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
            "process and claim tables", dictionary=True),
@@ -87,7 +88,8 @@ LEDGER_PART = Table(
         _GPU,
         _END,
         Column("label", Type.STRING,
-               "unknown (between the first and the last row of the day and what is known of it), unavailable, free, reserved, held, "
+               "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
+               "instance that say nothing), unavailable, free, reserved, held, "
                "busy, or zero (at an edge of the day and too short to be held by itself)",
                _LEDGER, dictionary=True),
         Column("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),
@@ -269,7 +271,7 @@ FINDING = Table(
     columns=(
         Column("time", Type.TIMESTAMP, "end of the window that the finding was computed over", "analytics", "UTC", "1 ms",
                key=True),
-        Column("finding_id", Type.STRING, "stable over weeks: from rule, host and subject (a holder, a job or a GPU)", "analytics.findings", key=True),
+        Column("finding_id", Type.STRING, "stable over weeks: from rule and subject (a holder, a job or a GPU), and host where the rule looks at each", "analytics.findings", key=True),
         Column("rule", Type.STRING, "the rule that fired", "analytics.rules", dictionary=True),
         Column("category", Type.STRING, "reclaim, right_size, efficiency, demand or coverage", "analytics.rules", dictionary=True),
         Column("gpus", Type.STRING_LIST, "UUIDs of the GPUs", "ledger"),

@@ -94,3 +94,12 @@ def test_bad_rows_are_named_by_their_line_and_nothing_is_written(
 
 def test_a_table_without_rows_is_no_error(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
     assert claims("import", "csv", file("start,gpu,host\n")).counts == (0, 0, 0)
+
+
+def test_a_plus_in_a_name_becomes_a_backslash(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "csv", file("start,gpu,host,user,account\n2026-11-20 10:00,GPU-x,gn3,CORP+ann,r+d\n"))
+    (row,) = stored(lake)
+    assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
+    assert row["claim_id"] == "CORP\\ann@2026-11-20T10:00:00Z"

@@ -175,3 +175,13 @@ def test_two_claims_on_one_gpu_are_told_and_one_claim_twice_is_not() -> None:
     )
     assert found.rows() == [("a", "h1", 30, 60, "slurm:1+slurm:2")]
     assert found.columns == ["gpu", "host", "time", "end", "claims"]
+
+
+def test_a_plus_in_a_name_is_not_two_names() -> None:
+    rows = (claim("a", 0, 50, user="CORP+ann", account="r+d"), claim("a", 0, 50, "2", user="bob", account=None))
+    (found,) = flatten(frame(*rows)).to_dicts()
+    assert (found["holder"], found["account"]) == ("CORP\\ann+bob", "r\\d")
+    late = place(
+        unplaced_claims(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1))), {"h1": ["a"]}
+    ).placed
+    assert merged_spans(flatten(frame(*rows)), late)["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]

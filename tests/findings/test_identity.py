@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
-from tests.ledger.rows import claim, fill, processes, samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analytics.findings.rules import RULES
+from fallow.lake import Lake
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, idle_findings, only
+from tests.ledger.rows import GB, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from analytics.findings.model import Finding
 
 
 def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(lake: Lake) -> None:
@@ -53,3 +59,44 @@ def test_the_order_is_the_most_gpu_hours_first_and_then_the_id(lake: Lake) -> No
     found = idle_findings(lake)
     assert [each.gpu_hours for each in found] == [4.0, 4.0, 2.0, 2.0]
     assert list(found) == sorted(found, key=lambda each: (-each.gpu_ms, each.finding_id))
+
+
+HOSTS = st.sets(st.sampled_from(["h1", "h2", "h3"]), min_size=1)
+WEEK = 7 * DAY
+RULE_OF = {rule.name: rule for rule in RULES}
+
+
+@settings(max_examples=8)
+@given(HOSTS, HOSTS, st.sampled_from([5.0, 90.0]))
+def test_a_subject_keeps_its_id_on_however_many_hosts_it_is(before: set[str], after: set[str], util: float) -> None:
+    """A user's work moves between hosts from one week to the next; a GPU of each host is held."""
+    with TemporaryDirectory() as folder:
+        lake = Lake.at(folder)
+        for host in sorted(before | after):
+            rows, lists, devices = [], [], []
+            for gpu, value in ((f"GPU-{host}-w", util), (f"GPU-{host}-i", 0.0)):
+                for start, week in ((0, before), (WEEK, after)):
+                    values = (HELD | {"gpu_util_pct": value, "mem_used_bytes": 20 * GB}) if host in week else FREE
+                    rows += samples(gpu, start, start + WEEK, every_s=1800, **values)
+                    if host in week:
+                        lists += processes(gpu, *range(start, start + WEEK, 1800), every_s=1800)
+                devices.append(device(gpu))
+            fill(lake, rows, lists, devices=devices, host=host)
+        first = findings(lake, until="2026-11-26")
+        second = findings(lake, since="2026-11-27")
+    ids = [_by_subject(found) for found in (first, second)]
+    for found, named in zip((first, second), ids, strict=True):
+        assert len({each.finding_id for each in found}) == len(named) == len(found)
+    assert {name for name, *_ in ids[0]} >= {"held"} | ({"low_efficiency", "compute_oversized"} if util < 50 else set())
+    for subject in ids[0].keys() & ids[1].keys():
+        assert ids[0][subject] == ids[1][subject]
+    assert {host for name, host, _ in ids[1] if name == "held"} == after
+    for name, host, _ in (*ids[0], *ids[1]):
+        assert bool(host) == RULE_OF[name].per_host
+
+
+def _by_subject(found: tuple[Finding, ...]) -> dict[tuple[str, str, str], str]:
+    """Ids by rule, the host where the rule looks at each for itself, and subject."""
+    return {
+        (each.rule, each.host if RULE_OF[each.rule].per_host else "", each.subject): each.finding_id for each in found
+    }

@@ -27,7 +27,7 @@ with plain as (
     select host, gpu,
            epoch_ms("time") as listed_ms,
            epoch_ms("time") // 86400000 as day,
-           epoch_ms("time") + coalesce(offset_ms, 0) as start_ms,
+           greatest(epoch_ms("time") + coalesce(offset_ms, 0), epoch_ms("time") // 86400000 * 86400000) as start_ms,
            interval_ms::bigint as interval_ms,
            coalesce(health, '') as health,
            case when isfinite(gpu_util_pct) and gpu_util_pct between 0 and 100.5 then gpu_util_pct::double end as util_pct,
@@ -93,8 +93,8 @@ from told
 LIST = """
 create temp table process_list as
 with process as (
-    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, "user",
-           coalesce(slurm_account, namespace) as account,
+    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, replace("user", '+', '\\') as "user",
+           replace(coalesce(slurm_account, namespace), '+', '\\') as account,
            case when slurm_job_id is not null then 'slurm:' || slurm_job_id
                 when pod is not null then 'pod:' || coalesce(namespace, 'default') || '/' || pod
                 when ray_job_id is not null then 'ray:' || ray_job_id end as job
@@ -111,10 +111,10 @@ group by host, gpu, listed_ms
 
 LIST_USER = """
 create temp table list_user as
-select host, gpu, epoch_ms("time") as listed_ms, "user", count(distinct pid) as pairs
+select host, gpu, epoch_ms("time") as listed_ms, replace("user", '+', '\\') as "user", count(distinct pid) as pairs
 from raw_process
 where "user" is not null
-group by host, gpu, listed_ms, "user"
+group by all
 """
 
 LISTED = """
@@ -135,7 +135,7 @@ CLAIM_SPAN = """
 create temp table claim_span as
 select host, gpu, epoch_ms("time") as start_ms,
        coalesce(epoch_ms(max("end")), epoch_ms(min(planned_end)), 4611686018427387904) as end_ms,
-       max("user") as "user", max(account) as account,
+       max(replace("user", '+', '\\')) as "user", max(replace(account, '+', '\\')) as account,
        case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'claim:' end || claim_id as job
 from raw_claim
 where gpu is not null
@@ -176,7 +176,8 @@ kinds as (
 sources as (
     select *,
            case when kind = 'unavailable' then null
-                when kind = 'reserved' then 'claim'
+                when kind = 'reserved' then
+                    case when process_count is null and mem_used_bytes is null and not asleep then 'claim_unwatched' else 'claim' end
                 when kind = 'free' then
                     case when process_count is null and mem_used_bytes is null and not asleep then 'unwatched' end
                 when by_process and list.users is not null then 'process'
@@ -190,9 +191,9 @@ select * exclude (list, claimed),
        {
            'kind': kind,
            'source': source,
-           'holder': case source when 'process' then list.users when 'claim' then claimed.users end,
-           'account': case source when 'process' then list.accounts when 'claim' then claimed.accounts end,
-           'job': case source when 'process' then list.jobs when 'claim' then claimed.jobs end
+           'holder': case source when 'process' then list.users when 'claim' then claimed.users when 'claim_unwatched' then claimed.users end,
+           'account': case source when 'process' then list.accounts when 'claim' then claimed.accounts when 'claim_unwatched' then claimed.accounts end,
+           'job': case source when 'process' then list.jobs when 'claim' then claimed.jobs when 'claim_unwatched' then claimed.jobs end
        } as use
 from sources
 """

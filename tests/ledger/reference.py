@@ -133,7 +133,7 @@ def believed(row: Row) -> Row | None:
 
 def start_of(row: Row) -> int:
     """When the row's time really began."""
-    return int(row["time"]) + int(row["offset_ms"])
+    return max(int(row["time"]) + int(row["offset_ms"]), int(row["time"]) // DAY_MS * DAY_MS)
 
 
 def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings: LedgerSettings) -> list[Sample]:
@@ -161,22 +161,22 @@ def _use(
 ) -> Use:
     """What the GPU was for, who had it and how that is known."""
     claiming = [each for each in claims if each["time"] <= start < _end_of(each, claims)]
-    users = joined(each["user"] for each in named)
+    users = joined(single(each["user"]) for each in named)
     listed = row["process_count"] is not None and row["process_count"] > 0
     memory = row["process_count"] is None and (row.get("mem_used_bytes") or 0) > settings.held_min_bytes
     if out:
         return Use("unavailable")
     if not (listed or memory or busy):
+        nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None and row["health"] != "asleep"
         if claiming:
-            return _claimed("reserved", claiming)
-        nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None
-        return Use("free", source="unwatched" if nothing_read and row["health"] != "asleep" else None)
+            return _claimed("reserved", claiming, "claim_unwatched" if nothing_read else "claim")
+        return Use("free", source="unwatched" if nothing_read else None)
     if claiming and not (listed and users is not None):
         return _claimed("use", claiming)
     if not listed:
         return Use("use", source="memory" if memory else None)
     accounts = joined(
-        each.get("namespace") if each.get("slurm_account") is None else each["slurm_account"] for each in named
+        single(each.get("namespace") if each.get("slurm_account") is None else each["slurm_account"]) for each in named
     )
     return Use("use", users, "process", accounts, joined(map(job_of, named)))
 
@@ -190,11 +190,11 @@ def _end_of(claim: Row, claims: list[Row]) -> float:
     )
 
 
-def _claimed(kind: str, claims: list[Row]) -> Use:
+def _claimed(kind: str, claims: list[Row], source: str = "claim") -> Use:
     word = {"slurm": "slurm", "kubernetes": "pod"}
     jobs = joined(f"{word.get(str(each.get('scheduler')), 'claim')}:{each['claim_id']}" for each in claims)
-    holder, account = (joined(each.get(name) for each in claims) for name in ("user", "account"))
-    return Use(kind, holder, "claim", account, jobs)
+    holder, account = (joined(single(each.get(name)) for each in claims) for name in ("user", "account"))
+    return Use(kind, holder, source, account, jobs)
 
 
 def job_of(row: Row) -> str | None:
@@ -204,6 +204,11 @@ def job_of(row: Row) -> str | None:
     if row.get("pod") is not None:
         return f"pod:{row.get('namespace') or 'default'}/{row['pod']}"
     return None if row.get("ray_job_id") is None else f"ray:{row['ray_job_id']}"
+
+
+def single(name: str | None) -> str | None:
+    """One person's or account's name, in which a `+` would look like two."""
+    return None if name is None else name.replace("+", "\\")
 
 
 def joined(names: Iterable[str | None]) -> str | None:

@@ -94,7 +94,7 @@ def test_of_rows_that_contradict_each_other_the_same_one_wins_in_any_order(
 def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet) -> None:
     spans: dict[str, list[int]] = {}
     for row in fleet[0]:
-        start = row["time"] + row["offset_ms"]
+        start = max(row["time"] + row["offset_ms"], row["time"] // DAY_MS * DAY_MS)
         spans.setdefault(row["gpu"], []).extend((start, start + row["interval_ms"]))
     with lake_of(fleet) as lake, duckdb.connect() as connection:
         ledger = load_ledger(lake, SHORT, warn=silent)

@@ -135,3 +135,12 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes("kind,name,team\nuser,Jos\xe9,a\n".encode("latin-1"))
     with pytest.raises(ConfigError, match="not UTF-8"):
         Owners.load(str(tmp_path / "latin.csv"))
+
+
+def test_a_plus_in_a_name_is_the_backslash_of_the_ledgers_names(tmp_path: Path) -> None:
+    found = owners(tmp_path, "kind,name,team\nuser,CORP+ann,vision\nuser,ann,speech\naccount,r+d,research\n")
+    assert found.team("CORP\\ann", None) == "vision"
+    assert found.team("CORP\\ann+ann", None) == "speech+vision"
+    assert found.team("ann", "r\\d") == "research"
+    twice = refusal(tmp_path, "kind,name,team\nuser,CORP+ann,vision\nuser,CORP\\ann,speech\n")
+    assert "named in line 2 already" in twice

@@ -11,6 +11,7 @@ from analytics.findings.base import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_n
 from analytics.findings.confidence import grade
 from analytics.findings.looking import on_host
 from analytics.findings.work import AT_WORK
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
 
@@ -31,6 +32,7 @@ class BlindSpot:
     name = "blind_spot"
     category = "coverage"
     sentence = "not seen well enough"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
         "hours": f"at least {GPU_HOURS_MIN} GPU-hours in the window (from where Job Defense Shield sends a mail)",
@@ -46,7 +48,7 @@ class BlindSpot:
         used = spans.filter(pl.col("state").is_in(AT_WORK))
         unknown = spans.filter(pl.col("state") == "unknown")
         mute = _mute(context, unknown)
-        unwatched = pl.col("holder_source") == "unwatched"
+        unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)
         for kind, whole, blind, command in (
             ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
             ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
@@ -127,7 +129,7 @@ def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
 
 def _silent(context: Context) -> pl.DataFrame:
     """Hosts none of whose GPUs was seen lately, anywhere: host, last_seen and how many GPUs."""
-    rows = context.inside.stretches.sort("end", "host")
+    rows = context.inside.stretches.select("gpu", "host", "gpu_share", "end").sort("end", "host")
     gpus = rows.group_by("gpu").agg(pl.col("host", "gpu_share").last(), last_seen=pl.col("end").last())
     hosts = gpus.group_by("host").agg(pl.col("last_seen").max(), gpus=pl.col("gpu_share").sum()).sort("host")
     missing_ms = (context.until_ms - pl.col("last_seen")) * pl.col("gpus")

@@ -44,6 +44,7 @@ class CoLocation:
     name = "co_location"
     category = "right_size"
     sentence = "might share one card, which has to be tried"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",

@@ -28,6 +28,7 @@ class ComputeOversized:
     name = "compute_oversized"
     category = "right_size"
     sentence = "uses a fifth of the card's time or less, and a lesser or older card would do"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; work that took 97 % of its card and more may have run out of memory and is left out",

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.findings.alive import held_by_work, serves_only
-from analytics.findings.base import finding_of, whole_number
+from analytics.findings.alive import held_by_work
+from analytics.findings.base import SPAN, finding_of
 from analytics.findings.confidence import alone, known_holder
+from analytics.findings.ending import own_processes, works_elsewhere
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.persistence import HORIZON_MS, LIKELY_MIN, lasting
-from analytics.findings.sensitivity import held_gpu_hours
+from analytics.findings.sensitivity import THRESHOLDS_MIN, held_gpu_ms
 from analytics.ledger.summary import SILENT_AFTER_MS, ratio
 from fallow.clock import HOUR_MS, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding, Number
 
@@ -30,6 +31,7 @@ class Held:
     name = "held"
     category = "reclaim"
     sentence = "held without running a kernel"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
@@ -45,40 +47,34 @@ class Held:
             whom=pl.coalesce("holder", "gpu"),
         )
         long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
-        every = held.join(long.select(_BY).unique(), on=_BY, how="semi", nulls_equal=True).partition_by(
-            _BY, as_dict=True
-        )
         now = _ongoing(context, long)
-        ongoing = now.partition_by(_BY, as_dict=True)
         # a process list says nothing of a GPU that its processes have left since
         idle = frozenset(now["gpu"]) | _left(context)
+        facts = _facts(held, long, now)
         for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
-            yield self._finding(context, stretches, every[by], ongoing.get(by, now.clear()), idle)
+            yield self._finding(context, stretches, facts[by], idle)
 
     def _finding(
-        self, context: Context, stretches: pl.DataFrame, all_held: pl.DataFrame, now: pl.DataFrame, idle: frozenset[str]
+        self, context: Context, stretches: pl.DataFrame, facts: Mapping[str, Any], idle: frozenset[str]
     ) -> Finding:
-        first = stretches.row(0, named=True)
-        current = tuple(sorted(now["gpu"].unique()))
-        others = [gpu for gpu in context.holders.beyond(current) if gpu not in idle]
-        source = stretches.sort("time", "gpu")["holder_source"][-1]
-        # the spell that still runs and has lasted least, where one does, else the longest that there was
-        judged = now.sort("spell_ms") if current else stretches.sort("spell_ms", descending=True)
-        gpu, spell_ms = judged.select("gpu", "spell_ms").row(0)
+        current = tuple(facts["current"] or ())
+        listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
+        others = {*listed, *works_elsewhere(context, current)}
+        host, holder, source = facts["host"], facts["holder"], facts["source"]
         return finding_of(
             context,
             self,
             stretches,
-            subject=first["whom"],
-            holder=first["holder"],
-            numbers=_numbers(context, stretches, all_held, current, source),
+            subject=facts["whom"],
+            holder=holder,
+            numbers=_numbers(context, facts, current),
             failed=(
-                known_holder(source, first["holder"]),
-                lasting(context, first["holder"], gpu, spell_ms),
+                known_holder(source, holder),
+                lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
                 alone(len(others)),
             ),
             reclaimable_gpus=() if others else current,
-            next_command=_command(context, first["host"], source, current, others),
+            next_command=_command(context, host, holder, current, alone=not others),
         )
 
 
@@ -96,32 +92,48 @@ def _left(context: Context) -> frozenset[str]:
     return frozenset(last.filter(pl.col("state").is_in(_NOBODYS))["gpu"])
 
 
-def _numbers(
-    context: Context, stretches: pl.DataFrame, all_held: pl.DataFrame, current: tuple[str, ...], source: str | None
-) -> dict[str, Number]:
-    duration = pl.col("end") - pl.col("time")
-    powered = stretches.filter(pl.col("power_mean_w").is_not_null())
-    power = powered.select((duration * pl.col("power_mean_w")).sum()).item()
-    sensitivity = held_gpu_hours(all_held)
+def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
+    """What each finding says, from all held rows, those of long stretches, and those of them that still run."""
+    powered = pl.col("power_mean_w").is_not_null()
+    found = long.group_by(_BY).agg(
+        source=pl.col("holder_source").sort_by("time", "gpu").last(),
+        stretch_count=pl.struct("gpu", "stretch_start").n_unique(),
+        longest_ms=pl.col("spell_ms").max(),
+        mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
+        power_sum=(SPAN * pl.col("power_mean_w")).filter(powered).sum(),
+        power_ms=SPAN.filter(powered).sum(),
+        gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
+    )
+    all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})
+    running = now.group_by(_BY).agg(current=pl.col("gpu").unique().sort(), youngest_ms=pl.col("spell_ms").min())
+    for each in (all_held, running):
+        found = found.join(each, on=_BY, how="left", nulls_equal=True)
+    # the spell that still runs and has lasted least, where one does, else the longest that there was
+    judged = found.with_columns(age_ms=pl.coalesce("youngest_ms", "longest_ms"))
+    return {tuple(row[name] for name in _BY): row for row in judged.iter_rows(named=True)}
+
+
+def _numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, Number]:
     processes = context.holders.of(current)
     return {
-        **{f"held_gpu_hours_in_stretches_of_{minutes}_min": hours for minutes, hours in sensitivity.items()},
-        "holder_source": source,
+        **{
+            f"held_gpu_hours_in_stretches_of_{minutes}_min": facts[f"held_{minutes}"] / HOUR_MS
+            for minutes in THRESHOLDS_MIN
+        },
+        "holder_source": facts["source"],
         "gpus_held_now": len(current),
-        "stretch_count": stretches.select("gpu", "stretch_start").n_unique(),
-        "longest_h": whole_number(stretches, pl.col("spell_ms").max()) / HOUR_MS,
-        "mem_used_max_bytes": stretches["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
-        "power_mean_w": ratio(power, whole_number(powered, duration.sum())),
-        "gpu_util_max_pct": stretches["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
+        "stretch_count": facts["stretch_count"],
+        "longest_h": facts["longest_ms"] / HOUR_MS,
+        "mem_used_max_bytes": facts["mem_used_max_bytes"],
+        "power_mean_w": ratio(facts["power_sum"], facts["power_ms"]),
+        "gpu_util_max_pct": facts["gpu_util_max_pct"],
         "commands": "+".join(sorted({process.command for process in processes if process.command})) or None,
     }
 
 
-def _command(context: Context, host: str, source: str | None, current: tuple[str, ...], others: Sequence[str]) -> str:
+def _command(context: Context, host: str, holder: str | None, current: tuple[str, ...], *, alone: bool) -> str:
     if not current:
         return ""  # nothing to take back: the holder has gone or works again
-    # what ran at the end of a past window may be somebody else's by now, and what also works elsewhere must not be ended
-    if source != "process" or not context.latest or others:
-        return look_command(host)
-    work = [process for process in context.holders.of(current) if not serves_only(process.command)]
-    return release_command(host, work)
+    # what also works elsewhere must not be ended
+    processes = own_processes(context, current, holder) if alone else ()
+    return release_command(host, processes) if processes else look_command(host)

@@ -36,6 +36,7 @@ class Hoarding:
     name = "hoarding"
     category = "demand"
     sentence = "granted or taken far beyond what the team uses"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
         "quota (facts of the field)",

@@ -30,6 +30,7 @@ class Imbalance:
     name = "imbalance"
     category = "efficiency"
     sentence = "did less than half the work of the busiest GPU of the same job"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
         "sustained": f"at least {SUSTAINED_H} hours in a row (an evaluation on one rank is over sooner)",
@@ -56,7 +57,7 @@ class Imbalance:
         self, context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
     ) -> Finding:
         of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
-        stretches = within_hours(context.inside.stretches, of_slow)
+        stretches = within_hours(context, of_slow)
         measured = bool(rows["by_sm"].all())
         host = str(slow["host"][0])
         return finding_of(

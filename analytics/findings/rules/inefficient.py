@@ -30,7 +30,8 @@ class Inefficient:
 
     name = "inefficient"
     category = "efficiency"
-    sentence = "busy, but with few of their SMs or little power"
+    sentence = "busy, but with few SMs or little power"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
         "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",
@@ -57,7 +58,7 @@ class Inefficient:
 
     def _finding(self, context: Context, whom: str, busy: pl.DataFrame, rank: str) -> Finding:
         poor = busy.filter("poor")
-        stretches = within_hours(context.inside.stretches, poor)
+        stretches = within_hours(context, poor)
         holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
         here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
         return finding_of(
@@ -96,19 +97,36 @@ def _busy_hours(context: Context) -> pl.DataFrame:
 
 
 def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
-    """The part of a GPU that each row's instance is, at the hour's start."""
-    rows = context.inside.stretches.select("host", "gpu", "time", "gpu_share").sort("host", "gpu", "time")
+    """The part of a GPU that each row's instance is, at the hour's start; null for GPUs that are not split."""
+    rows = context.inside.stretches.select("host", "gpu", "time", "gpu_share")
+    split = rows.filter(pl.col("gpu_share") != 1).select("host", "gpu").unique()
+    rows = rows.join(split, on=("host", "gpu"), how="semi").sort("host", "gpu", "time")
     wanted = hours.select("host", "gpu", "time").sort("host", "gpu", "time")
     return wanted.join_asof(rows, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
 
 
 def _unmeasured(hours: pl.DataFrame) -> list[str]:
+    """Failures to have measured what would tell; some cards of a holder may have the counters and others not."""
     failed = []
     if hours["sm_active_mean_pct"].null_count():
-        failed.append("SM activity is not measured on this card: power alone says that little is done")
+        failed.append(
+            f"SM activity is {_measured_on(hours, 'sm_active_mean_pct')}: power alone says that little is done"
+        )
     if hours["dram_active_mean_pct"].null_count():
-        failed.append("memory bandwidth is not measured on this card: work that is bound by it looks the same")
+        on = _measured_on(hours, "dram_active_mean_pct")
+        failed.append(f"memory bandwidth is {on}: work that is bound by it looks the same")
     return failed
+
+
+def _measured_on(hours: pl.DataFrame, column: str) -> str:
+    measured, every = _gpus_with(hours, column), hours["gpu"].n_unique()
+    if not measured:
+        return "not measured on this card" if every == 1 else "not measured on these cards"
+    return f"not measured in all of the hours, on {measured} of {every} GPUs in some of them"
+
+
+def _gpus_with(hours: pl.DataFrame, column: str) -> int:
+    return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
 
 
 def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str) -> dict[str, Number]:
@@ -117,6 +135,7 @@ def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, ra
     return {
         "holder_source": newest_source(stretches),
         **{name: poor.select(pl.col(name).cast(pl.Float64).mean()).item() for name in means},
+        "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
         "power_limit_w": limits.mean() if len(limits) else None,
         "share_of_busy_hours": poor.height / busy.height,
         "rank_among_holders": rank,

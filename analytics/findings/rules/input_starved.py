@@ -66,6 +66,7 @@ class InputStarved:
     name = "input_starved"
     category = "efficiency"
     sentence = "waited for input"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
         "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",
@@ -87,7 +88,7 @@ class InputStarved:
 
     def _finding(self, context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
         starved = rows.filter(pl.col("middling") & pl.col(resource.name))
-        stretches = within_hours(context.inside.stretches, starved)
+        stretches = within_hours(context, starved)
         host, holder = str(starved["host"][0]), starved["holder"][0]
         return finding_of(
             context,

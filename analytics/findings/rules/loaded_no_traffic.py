@@ -10,6 +10,7 @@ import polars as pl
 from analytics.findings.alive import alive, is_service, last_rows, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
+from analytics.findings.ending import listed_now, own_processes, works_elsewhere
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.traffic import ANSWERED_MIN, QUIET_MS, SERVER, traffic
 from analytics.findings.work import AT_WORK, cut
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from analytics.findings.model import Context, Finding
 
+_WORKING = ("low", "active")
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = (
     "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
@@ -32,6 +34,7 @@ class LoadedNoTraffic:
     name = "loaded_no_traffic"
     category = "reclaim"
     sentence = "loaded with a server that nobody asks anything"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
         "night; ours)",
@@ -42,7 +45,9 @@ class LoadedNoTraffic:
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        there = alive(context).filter(~is_service()).with_columns(text=_text())
+        # of a list that is no longer good nobody knows who is still there
+        listed = pl.col("gpu").is_in(list(listed_now(context)))
+        there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_serves())
         waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
         asked = traffic(context)
         found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
@@ -53,9 +58,8 @@ class LoadedNoTraffic:
         rows, processes = server.rows, server.processes
         last = rows.sort("time").row(-1, named=True)
         gpus = rows["gpu"].unique().sort().to_list()
-        others = [gpu for gpu in context.holders.beyond(gpus) if _works(context, gpu)]
-        known = server.answered is not None and not processes.is_empty()
-        safe = context.latest and known and not others and not server.replica
+        others = works_elsewhere(context, gpus)
+        safe = server.answered is not None and not others and not server.replica and not server.shared
         holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
         return finding_of(
             context,
@@ -73,10 +77,8 @@ class LoadedNoTraffic:
                 "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
             },
             failed=[known_holder(last["holder_source"], holder), _doubts(server), alone(len(others))],
-            next_command=release_command(server.host, processes_of(context, processes))
-            if safe
-            else look_command(server.host),
-            reclaimable_gpus=() if others or server.replica else gpus,
+            next_command=_command(context, server, holder, safe=safe),
+            reclaimable_gpus=() if others or server.replica or server.shared else gpus,
             holder=holder,
             since_ms=server.since_ms,
             notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
@@ -97,6 +99,11 @@ class _Server:
     answered: float | None = None
     replica: bool = False
 
+    @property
+    def shared(self) -> bool:
+        """Whether there is more on its GPUs than this one server: somebody else's work, or several users' servers."""
+        return not self.processes["serves"].all() or self.processes["user"].n_unique() > 1
+
 
 def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame) -> Iterator[_Server]:
     busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
@@ -104,7 +111,7 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
     for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
         in_use = _rows(context, servers.select("gpu", since="quiet_since"))
         # without a request the server does not work: whoever does shares the GPU with it
-        rows = in_use.filter(~(pl.col("state") == "active").any().over("gpu"))
+        rows = in_use.filter(~pl.col("state").is_in(_WORKING).any().over("gpu"))
         if rows.is_empty():
             continue
         own = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
@@ -142,7 +149,22 @@ def _doubts(server: _Server) -> list[str]:
         return ["no metrics of the server itself: that nobody asked is concluded from utilization alone"]
     if server.replica:
         return ["the same model has traffic elsewhere: this may be a replica that waits for more"]
+    if server.shared:
+        return ["other processes share the GPUs with the server"]
     return []
+
+
+def _command(context: Context, server: _Server, holder: str | None, *, safe: bool) -> str:
+    """What ends the server, where that ends nothing else."""
+    gpus = server.rows["gpu"].unique().sort().to_list()
+    if not safe or not own_processes(context, gpus, holder):
+        return look_command(server.host)
+    return release_command(server.host, processes_of(context, server.processes))
+
+
+def _serves() -> pl.Expr:
+    """Whether a process is a server by what was started, whatever its pod is called."""
+    return pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ").str.contains(SERVER)
 
 
 def _text() -> pl.Expr:
@@ -156,8 +178,3 @@ def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
     rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)).join(since.join(now, on="gpu"), on="gpu")
     late = rows.filter(pl.col("end") > pl.col("since"))
     return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
-
-
-def _works(context: Context, gpu: str) -> bool:
-    last = last_rows(context).filter(pl.col("gpu") == gpu)["state"]
-    return not last.is_empty() and last[0] in ("low", "active")

@@ -29,9 +29,10 @@ class LowEfficiency:
 
     name = "low_efficiency"
     category = "efficiency"
-    sentence = "used for a quarter of their time or less by one of the largest holders"
+    sentence = "at a mean utilization of 25 % or less, of one of the largest holders"
+    per_host = False
     thresholds: Mapping[str, str] = {
-        "efficiency": f"utilization over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
+        "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
         "GPUs that are reserved and have no process are not part of it)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
@@ -66,7 +67,7 @@ class LowEfficiency:
             stretches,
             subject=holder,
             numbers={
-                "efficiency": row["efficiency"],
+                "gpu_util_mean_pct": 100 * float(row["efficiency"]),
                 "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
                 "rank_among_holders": f"{row['rank']} of {holders}",
                 "share_of_held_hours": row["fleet_share"],
@@ -77,7 +78,7 @@ class LowEfficiency:
             next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
             holder=holder,
             notes=[
-                "efficiency is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+                "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
             ],
         )
 

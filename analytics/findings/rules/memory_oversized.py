@@ -25,6 +25,7 @@ class MemoryOversized:
     name = "memory_oversized"
     category = "right_size"
     sentence = "needs half of the card's memory or less, and a smaller card would do"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",

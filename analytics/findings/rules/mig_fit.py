@@ -37,6 +37,7 @@ class MigFit:
     name = "mig_fit"
     category = "right_size"
     sentence = "would fit into a MIG instance of the card"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
         "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)",

@@ -11,6 +11,7 @@ from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import watched_holders
 from analytics.findings.holders import watch_command
 from analytics.findings.model import Context, Evidence, Finding
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
 
@@ -27,6 +28,7 @@ class NeverUsed:
     name = "never_used"
     category = "reclaim"
     sentence = "never used since first seen"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)",
     }
@@ -55,7 +57,7 @@ class NeverUsed:
         history: pl.DataFrame,
         there: frozenset[str],
     ) -> Finding:
-        unwatched = bool((history["holder_source"] == "unwatched").any())
+        unwatched = bool(history["holder_source"].is_in(NOBODY_LOOKED).any())
         first_seen = whole_number(history, pl.col("time").min())
         reserved = pl.col("state") == "reserved"
         found = finding_of(

@@ -8,7 +8,8 @@ import polars as pl
 
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined, still_going
 from analytics.findings.confidence import known_holder
-from analytics.findings.holders import look_command, quote, release_command
+from analytics.findings.ending import ending_command
+from analytics.findings.holders import look_command, quote
 from analytics.findings.programs import program_stretches
 from analytics.findings.work import by_job, newest_source
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -30,6 +31,7 @@ class PartialUse:
     name = "partial_use"
     category = "reclaim"
     sentence = "never worked while other GPUs of the same job did"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
@@ -40,11 +42,12 @@ class PartialUse:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         # over the job's whole time: a GPU that worked before the window has been of use to it
-        per_gpu = _per_gpu(_owned(context, whole=True))
+        per_gpu = _per_gpu(_owned(context, context.whole.stretches))
         judged = per_gpu.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
         if judged.is_empty():
             return
-        inside = _owned(context, whole=False).join(judged.select("work").unique(), on="work", how="semi")
+        candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
+        inside = _owned(context, candidates).join(judged.select("work").unique(), on="work", how="semi")
         for (work,), gpus in judged.group_by("work", maintain_order=True):
             idle = gpus.filter("unused")["gpu"].to_list()
             rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
@@ -72,9 +75,8 @@ class PartialUse:
         )
 
 
-def _owned(context: Context, *, whole: bool) -> pl.DataFrame:
+def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows of jobs and programs, once for each, with `work`."""
-    stretches = (context.whole if whole else context.inside).stretches
     return pl.concat([by_job(stretches), program_stretches(context, stretches)])
 
 
@@ -142,7 +144,7 @@ def _command(context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame
         return f"kubectl get pod -n {quote(space)} {'-- ' if pod.startswith('-') else ''}{quote(pod)} -o yaml"
     if kind == "claim":
         host = str(rows["host"][0])
-        return release_command(host, context.holders.of(free)) if free and context.latest else look_command(host)
+        return ending_command(context, host, free, joined(rows, "holder")) if free else look_command(host)
     if kind == "ray":
         return look_command(str(rows["host"][0]))
     return f"export CUDA_VISIBLE_DEVICES={quote(','.join(kept['gpu']))}"

@@ -32,7 +32,8 @@ class Preallocated:
 
     name = "preallocated"
     category = "right_size"
-    sentence = "has its memory reserved in advance, so that what it needs is not known"
+    sentence = "whose memory is reserved in advance, so that what the work needs is not known"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "preallocated": NEED_THRESHOLDS["preallocated"],
         "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "

@@ -8,8 +8,10 @@ import polars as pl
 
 from analytics.findings.base import finding_of, gpu_ms_of, joined, still_going, whole_number
 from analytics.findings.confidence import alone, known_holder
+from analytics.findings.ending import works_elsewhere
 from analytics.findings.holders import quote, watch_command
 from analytics.findings.work import AT_WORK, by_job
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class ReservedUnused:
     name = "reserved_unused"
     category = "reclaim"
     sentence = "claimed without a process on them"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
         "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
@@ -41,7 +44,8 @@ class ReservedUnused:
         """The findings, in no order."""
         # an unknown claimant of one GPU need not be the unknown claimant of the next
         whom = pl.coalesce("holder", "job", "gpu")
-        reserved = context.inside.stretches.filter(pl.col("state") == "reserved").with_columns(whom=whom)
+        watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+        reserved = context.inside.stretches.filter((pl.col("state") == "reserved") & watched).with_columns(whom=whom)
         least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
         for _, rows in reserved.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
             of_them = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
@@ -90,9 +94,9 @@ def _of_a_job() -> pl.Expr:
 
 
 def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
-    """GPUs on which processes of the same jobs or pods are: giving the claim back would end them."""
+    """GPUs on which the same jobs or pods have processes or work: giving the claim back would end them."""
     jobs = set(by_job(current)["work"])
-    return [
+    listed = (
         gpu
         for gpu, processes in context.holders.lists.items()
         if gpu not in current["gpu"]
@@ -100,7 +104,8 @@ def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
             f"slurm:{each.slurm_job_id}" in jobs or f"pod:{each.namespace or 'default'}/{each.pod}" in jobs
             for each in processes
         )
-    ]
+    )
+    return sorted({*listed, *works_elsewhere(context, current["gpu"].unique().to_list())})
 
 
 def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:

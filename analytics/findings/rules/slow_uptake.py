@@ -33,6 +33,7 @@ class SlowUptake:
     name = "slow_uptake"
     category = "demand"
     sentence = "slow to be used since they were added"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
         "ramp": f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two weeks are ours)",

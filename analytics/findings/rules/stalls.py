@@ -70,6 +70,7 @@ class Stalls:
     name = "stalls"
     category = "efficiency"
     sentence = "stood still together at regular intervals inside their job"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
         "(shorter ones come from input, longer ones are idle spells)",
@@ -83,10 +84,13 @@ class Stalls:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         rows, spells = _jobs_and_spells(context)
+        gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
         for (work,), own in spells.group_by("work", maintain_order=True):
+            series = _together(own, gpus[work])
+            if not series.regular:
+                continue
             stretches = rows.filter(pl.col("work") == work)
-            series = _together(own, stretches["gpu"].n_unique())
-            if series.regular and _costly(series, stretches):
+            if _costly(series, stretches):
                 yield self._finding(context, str(work), stretches, series)
 
     def _finding(self, context: Context, work: str, stretches: pl.DataFrame, series: Series) -> Finding:

@@ -12,6 +12,7 @@ from analytics.findings.alive import last_rows
 from analytics.findings.at_once import hourly_most, lasting_on
 from analytics.findings.base import SPAN, finding_of, whole_number
 from analytics.findings.holders import watch_command
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.text import count
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -41,12 +42,16 @@ class Surplus:
     gpus: float
     days: float
     need: Mapping[str, float]
+    quantile: float
     largest: float
+
+    def wanted(self, bound: str) -> int:
+        """What was needed, with the reserve: ceil(Q(D) * 1.15 * (1 + 1/days))."""
+        return math.ceil(round(self.need[bound] * (1 + MARGIN) * (1 + 1 / self.days), 6))
 
     def left(self, bound: str) -> int:
         """R = N - ceil(Q(D) * 1.15 * (1 + 1/days)), never below 0."""
-        wanted = math.ceil(round(self.need[bound] * (1 + MARGIN) * (1 + 1 / self.days), 6))
-        return max(0, math.floor(round(self.gpus - wanted, 6)))
+        return max(0, math.floor(round(self.gpus - self.wanted(bound), 6)))
 
 
 class StandingSurplus:
@@ -54,7 +59,8 @@ class StandingSurplus:
 
     name = "standing_surplus"
     category = "reclaim"
-    sentence = "beyond what their pool needed at once"
+    sentence = "beyond what the pool needed at once"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",
@@ -77,10 +83,10 @@ class StandingSurplus:
             hours = demand.filter((pl.col("pool") == pool) & (pl.col("model") == model))
             surplus = _surplus(context, str(pool), float(gpus["gpu_share"].sum()), hours)
             if surplus is not None and surplus.left("point") >= 1:
-                yield from self._finding(context, f"{pool}: {model}", gpus, surplus, since_ms)
+                yield from self._finding(context, (str(pool), str(model)), gpus, surplus, since_ms)
 
     def _finding(
-        self, context: Context, subject: str, gpus: pl.DataFrame, surplus: Surplus, since_ms: int
+        self, context: Context, of: tuple[str, str], gpus: pl.DataFrame, surplus: Surplus, since_ms: int
     ) -> Iterator[Finding]:
         low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
         named = _least_used(context, gpus, since_ms).head(point)
@@ -89,14 +95,19 @@ class StandingSurplus:
         )
         if rows.is_empty():
             return
-        free = named.filter(pl.col("state") == "free")
+        watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+        free = named.filter((pl.col("state") == "free") & watched)
         per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
         hosts = dict(per_host.iter_rows())
         whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
         numbers: dict[str, Number] = {
+            "pool": of[0],
+            "model": of[1],
             "pool_gpus": surplus.gpus,
             "needed_at_once_gpus": surplus.need["point"],
             "needed_at_once_max_gpus": surplus.largest,
+            "needed_quantile": surplus.quantile,
+            "needed_with_reserve_gpus": surplus.wanted("point"),
             "surplus_low_gpus": low,
             "surplus_gpus": point,
             "surplus_high_gpus": high,
@@ -110,7 +121,7 @@ class StandingSurplus:
             context,
             self,
             rows,
-            subject=subject,
+            subject=": ".join(of),
             numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
             failed=[
                 [f"counting what was not seen as needed, only {low} of {point} remain"]
@@ -130,7 +141,7 @@ def _in_order(context: Context) -> pl.DataFrame:
     """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
     gpus = last["gpu"].to_list()
-    return last.select("gpu", "host", "gpu_share", "state").with_columns(
+    return last.select("gpu", "host", "gpu_share", "state", "holder_source").with_columns(
         pool=pl.Series([_pool(context, gpu) for gpu in gpus], dtype=pl.String),
         model=pl.Series([_model(context, gpu) for gpu in gpus], dtype=pl.String),
     )
@@ -193,7 +204,7 @@ def _surplus(context: Context, pool: str, gpus: float, hours: pl.DataFrame) -> S
         )
         for bound, share in quantiles.items()
     }
-    return Surplus(gpus, days, need, _quantile(known, "needed", 1.0))
+    return Surplus(gpus, days, need, quantiles["point"], _quantile(known, "needed", 1.0))
 
 
 def _quantile(hours: pl.DataFrame, column: str, share: float) -> float:

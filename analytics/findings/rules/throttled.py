@@ -53,6 +53,7 @@ class Throttled:
     name = "throttled"
     category = "efficiency"
     sentence = "slowed down while they worked"
+    per_host = True
     thresholds: Mapping[str, str] = {
         "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
         "brake": f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%} of the limit",
@@ -76,7 +77,7 @@ class Throttled:
                 yield self._finding(context, str(host), cause, gpus, slowed)
 
     def _finding(self, context: Context, host: str, cause: Cause, gpus: pl.DataFrame, slowed: pl.DataFrame) -> Finding:
-        stretches = within_hours(context.inside.stretches, slowed)
+        stretches = within_hours(context, slowed)
         return finding_of(
             context,
             self,

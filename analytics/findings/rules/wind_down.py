@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.findings.alive import last_rows
 from analytics.findings.base import finding_of, joined
+from analytics.findings.ending import works_elsewhere
 from analytics.findings.fading import (
     FALL_MAX,
     GAP_MIN_MS,
@@ -26,6 +27,7 @@ from analytics.findings.fading import (
 )
 from analytics.findings.holders import look_command, quote
 from analytics.findings.work import OWNED, cut
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class WindDown:
     name = "wind_down"
     category = "demand"
     sentence = "still with a holder whose work winds down"
+    per_host = False
     thresholds: Mapping[str, str] = {
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
@@ -136,7 +139,9 @@ class WindDown:
             pl.col("state").is_in(_IDLE) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
         )
         shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
-        free = set(idle["gpu"]) - set(shared["gpu"]) if over else set()
+        unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))
+        kept = {*shared["gpu"], *unwatched["gpu"]}
+        free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not works_elsewhere(context, [gpu])}
         return finding_of(
             context,
             self,

@@ -10,6 +10,7 @@ from analytics.claims.spans import CLAIM_COLUMNS, known_claims
 from analytics.findings.alive import alive, is_service, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.confidence import alone, known_holder
+from analytics.findings.ending import listed_now, own_processes, works_elsewhere
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.looking import on_host
 from analytics.findings.persistence import lasting
@@ -43,9 +44,10 @@ class ZombieHolder:
     name = "zombie_holder"
     category = "reclaim"
     sentence = "held by processes that have outlived what they were started for"
+    per_host = True
     thresholds: Mapping[str, str] = {
-        ENDED: f"the claim of the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's time; ours), "
-        "and no kernel ran for findings.held_min",
+        ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
+        "time; ours), they were started before, and no kernel ran for findings.held_min",
         PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
         "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
@@ -53,7 +55,8 @@ class ZombieHolder:
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        there = alive(context).filter(~is_service())
+        # of a list that is no longer good nobody knows who is still there
+        there = alive(context).filter(~is_service() & pl.col("gpu").is_in(list(listed_now(context))))
         idle_ms = context.until_ms - pl.col("stretch_start")
         idle = there.filter((pl.col("state") == "held") & (idle_ms >= context.settings.held_min_ms))
         if idle.is_empty():
@@ -74,10 +77,10 @@ class ZombieHolder:
         if rows.is_empty():
             return
         first = processes.row(0, named=True)
-        others = context.holders.beyond(gpus)
-        working = _working(context, others)
+        working = works_elsewhere(context, gpus)
         shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
         born = why == PARENT_GONE and not processes["had_parent"].all()
+        ageless = why == ENDED and processes["started"].null_count() > 0
         yield finding_of(
             context,
             self,
@@ -97,10 +100,11 @@ class ZombieHolder:
                 known_holder(first["holder_source"], first["holder"]),
                 lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
                 ["no other parent was seen before: it may be a service of its own"] if born else [],
+                ["when the processes began is not known: they may be of a later run of the job"] if ageless else [],
                 alone(len(working)),
             ],
-            next_command=_command(context, host, why, processes, sure=not working and not born),
-            reclaimable_gpus=() if working else gpus,
+            next_command=_command(context, host, why, processes, sure=not (working or born or ageless)),
+            reclaimable_gpus=() if working or ageless else gpus,
             holder=first["holder"],
             since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
             notes=["unsaved results of a notebook end with its kernel: ask first"] if why == NOTEBOOK else [],
@@ -110,7 +114,8 @@ class ZombieHolder:
 def _command(context: Context, host: str, why: str, processes: pl.DataFrame, *, sure: bool) -> str:
     if not context.latest:
         return look_command(host)  # a pid at the end of a past window may be somebody else's by now
-    if not sure:
+    gpus = processes["gpu"].unique().sort().to_list()
+    if not sure or not own_processes(context, gpus, processes["holder"][0]):
         pids = ",".join(map(str, processes["pid"].unique().sort()))
         return on_host(host, "ps", "-o", "pid,ppid,lstart,user,args", "-p", pids)
     return release_command(host, processes_of(context, processes, bare=why == ENDED))
@@ -130,7 +135,9 @@ def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
         (pl.col("parent_pid") == 1) & (had_parent | ~service.fill_null(value=True)) & ~contained.fill_null(value=False)
     )
     still = (pl.col("cpu_util_mean_pct") < CPU_IDLE_PCT).fill_null(value=True)
-    ended = pl.col("job_end") <= context.until_ms - GRACE_MS
+    # a process that began later is of a run whose claim is not known yet; of one without a start nobody can say
+    before = (pl.col("started") < pl.col("job_end")).fill_null(value=True)
+    ended = (pl.col("job_end") <= context.until_ms - GRACE_MS) & before
     why = (
         pl.when(ended.fill_null(value=False))
         .then(pl.lit(ENDED))
@@ -145,10 +152,14 @@ def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _job_ends(context: Context) -> pl.DataFrame:
-    """Per job the end of the last of its claims: `job`, `job_end`; a claim that may still run has a later end than the window."""
+    """Per job the end of the last of its claims, where the source stated it: `job`, `job_end`.
+
+    A time limit is no end, for it may be raised, nor is the start of a next run; a claim that still runs has none.
+    """
     claims = read_frame(context.rollups.files.get(schema.CLAIM.name, ()), schema.CLAIM, CLAIM_COLUMNS)
-    begun = known_claims(claims.filter(pl.col("time") < context.until_ms))
-    return begun.group_by("job").agg(job_end=pl.col("end").max())
+    begun = claims.filter(pl.col("time") < context.until_ms).with_columns(stated=pl.col("end"))
+    ends = known_claims(begun).group_by("job").agg(pl.col("end").max(), job_end=pl.col("stated").max())
+    return ends.filter(pl.col("end") == pl.col("job_end")).drop("end")
 
 
 def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
@@ -160,13 +171,3 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
     late = rows.filter(pl.col("end") > pl.col("since"))
     return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
-
-
-def _working(context: Context, gpus: tuple[str, ...]) -> list[str]:
-    """Those of the GPUs on which kernels run at the end of the window."""
-    rows = context.inside.stretches.filter(
-        pl.col("gpu").is_in(gpus)
-        & pl.col("state").is_in(("low", "active"))
-        & (pl.col("end") >= context.until_ms - HOUR_MS)
-    )
-    return sorted(rows["gpu"].unique())

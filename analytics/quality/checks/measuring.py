@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.text import count, hours
 from analytics.quality.model import Remark
 
@@ -37,14 +38,14 @@ def holder_by_memory(data: Data) -> Iterator[Remark]:
 
 
 def holder_unwatched(data: Data) -> Iterator[Remark]:
-    """GPUs that are called free although nobody could have seen a holder."""
+    """GPUs that are called free, or claimed without a process, although nobody could have seen a holder."""
     split = pl.col("gpu_share") < 1
     yield from _time_of(
         data,
-        (pl.col("holder_source") == "unwatched") & ~split,
+        pl.col("holder_source").is_in(NOBODY_LOOKED) & ~split,
         "unwatched_holder",
-        "GPU-hours count as free because utilization was 0; neither processes nor memory were read, so that somebody "
-        "may have held the GPU",
+        "GPU-hours count as free or only claimed because utilization was 0; neither processes nor memory were read, so "
+        "that somebody may have held the GPU",
     )
 
 
