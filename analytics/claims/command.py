@@ -7,10 +7,14 @@ import csv
 import json
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
 
 from analytics.claims import check, listing, summary
 from analytics.claims.hosts import Hosts
 from analytics.claims.model import Surroundings
+from analytics.claims.newest import newest_row_ms
 from analytics.claims.shifted import find_shifted, moved_rows
 from analytics.claims.sources import SOURCES
 from analytics.claims.write import write
@@ -18,8 +22,12 @@ from analytics.frames import read_frame
 from analytics.importers.progress import progress
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
 from fallow import config, schema
+from fallow.clock import SystemClock, format_ms
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from analytics.inputs import Inputs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +99,10 @@ def _list(args: argparse.Namespace) -> int:
             "bring them in with `fallow claims import`; agents on Kubernetes nodes write theirs by themselves",
         )
     claims = read_frame(files, schema.CLAIM)
-    table = listing.claims_in(claims, inputs.window)
+    measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
+    table = listing.claims_in(claims, inputs.window, measured_ms)
+    if not table:
+        raise _nothing(inputs, claims)
     checked = check.check(claims, load_window_ledger(inputs), files) if args.check else None
     if args.json:
         content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
@@ -103,5 +114,26 @@ def _list(args: argparse.Namespace) -> int:
         if checked is not None:
             print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
     else:
-        print("\n\n".join([listing.as_text(table), *([] if checked is None else [check.as_text(checked)])]))
+        print(
+            "\n\n".join(
+                [
+                    listing.as_text(table, inputs.window, measured_ms),
+                    *([] if checked is None else [check.as_text(checked)]),
+                ]
+            )
+        )
     return 0
+
+
+def _nothing(inputs: Inputs, claims: pl.DataFrame) -> EmptyLakeError:
+    """What to say of a window in which nothing was claimed."""
+    since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
+    between = [
+        "its beginning" if since_ms is None else format_ms(since_ms),
+        "its end" if until_ms is None else format_ms(until_ms),
+    ]
+    known = claims.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
+    return EmptyLakeError(
+        f"the lake at {inputs.lake.root} holds no claims between {between[0]} and {between[1]}",
+        f"it has claims from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",
+    )

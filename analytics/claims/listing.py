@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.claims.spans import FOREVER_MS, known_claims
-from analytics.ledger.text import count, plain
-from fallow.clock import HOUR_MS, SystemClock, format_ms
+from analytics.ledger.text import count, moment, plain
+from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ COLUMNS = (
     "planned_end", "hosts", "gpus", "gpu_hours", "unplaced_gpus",
 )  # fmt: skip
 """Fields of a listed claim, in the order of the CSV form."""
+
+WIDTH = 100
 
 _TEXTS = ("state", "user", "account", "name", "partition", "qos")
 _TIMES = ("submitted", "start", "end", "planned_end")
@@ -45,17 +47,17 @@ class ListedClaim:
     hosts: tuple[str, ...]
     gpus: int | None
     gpu_hours: float | None
-    """GPU time inside the window, up to now; a GPU or MIG instance counts as one."""
+    """GPU time inside the window; a GPU or MIG instance counts as one."""
     unplaced_gpus: int | None
     """GPUs of which only the host is known."""
 
 
-def claims_in(claims: pl.DataFrame, window: Window) -> list[ListedClaim]:
-    """The claims that touch the window, by start."""
+def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedClaim]:
+    """The claims that touch the window, by start; those that run on are counted up to the moment of the newest sample."""
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
     rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
-    now_ms = min(until_ms, SystemClock().now_ms())
+    now_ms = min(until_ms, measured_ms)
     counted = pl.col("gpu").is_null()
     grouped = rows.group_by("scheduler", "claim_id", "start").agg(
         pl.col("end").max(),
@@ -66,13 +68,18 @@ def claims_in(claims: pl.DataFrame, window: Window) -> list[ListedClaim]:
         uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
         any_counted=counted.any(),
     )
+    run = ["scheduler", "claim_id", "start"]
+    ended = claims.rename({"time": "start"}).group_by(run).agg(ended=pl.col("end").is_not_null().any())
+    grouped = grouped.join(ended, on=run, how="left", nulls_equal=True)
     gpus = pl.when("uncounted").then("gpu_count").otherwise(pl.col("named") + pl.col("counted"))
-    lasted = pl.min_horizontal("end", pl.lit(now_ms)) - pl.max_horizontal("start", pl.lit(since_ms))
+    runs = ~pl.col("ended") & (pl.col("end") > measured_ms)
+    until = pl.when(runs).then(now_ms).otherwise(pl.min_horizontal("end", pl.lit(until_ms)))
+    lasted = until - pl.max_horizontal("start", pl.lit(since_ms))
     unplaced = pl.when("uncounted").then(pl.col("gpu_count") - pl.col("named")).otherwise("counted")
     table = grouped.with_columns(
         gpus=gpus,
         gpu_ms=gpus * lasted.clip(0),
-        end=pl.when(pl.col("end") < FOREVER_MS).then("end"),
+        end=pl.when(~runs & (pl.col("end") < FOREVER_MS)).then("end"),
         unplaced_gpus=unplaced,
     )
     ordered = table.sort("start", "claim_id", "scheduler", nulls_last=True)
@@ -104,33 +111,58 @@ def as_json(table: Sequence[ListedClaim]) -> dict[str, Any]:
     }
 
 
-def as_text(table: Sequence[ListedClaim]) -> str:
-    """The list for people."""
+def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int) -> str:
+    """The list for people; claims that run on are marked with `+`."""
     hours = sum(claim.gpu_hours or 0.0 for claim in table)
     unknown = sum(claim.gpu_hours is None for claim in table)
-    said = f"{count(len(table), 'claim')}, {hours:,.1f} GPU-hours" + (
-        f" and {unknown} of unknown size" if unknown else ""
-    )
-    lines = [said]
-    if table:
-        lines += [
-            "",
-            f"  {'start':<17} {'end':<17} {'GPUs':>5} {'GPU-hours':>10}  {'state':<10} {'user':<12} {'claim':<24} hosts",
-        ]
-    for claim in table:
-        end = "runs" if claim.end is None else _minute(claim.end)
-        size = "?" if claim.gpus is None else str(claim.gpus)
-        spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
-        who = plain(claim.user or claim.account or "-", 12)
-        lines.append(
-            f"  {_minute(claim.start):<17} {end:<17} {size:>5} {spent:>10}  {plain(claim.state or '-', 10):<10} {who:<12} {plain(claim.claim_id, 24):<24} "
-            f"{plain('+'.join(claim.hosts), 40)}"
-        )
-    return "\n".join(lines)
+    running = sum(claim.end is None for claim in table)
+    lines = [
+        f"{count(len(table), 'claim')}, {hours:,.1f} GPU-hours" + (f" and {unknown} of unknown size" if unknown else "")
+    ]
+    if running:
+        until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
+        verb = "runs" if running == 1 else "run"
+        lines.append(f"{running:,} of them {verb} on: counted up to {moment(until_ms)} (+)")
+    states = any(claim.state for claim in table)
+    cells = [
+        ["start (UTC)", "end (UTC)", "GPUs", "GPU-hours ", *(["state"] if states else []), "user", "claim", "hosts"]
+    ]
+    cells += [_cells(claim, states=states) for claim in table]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths[-1] = max(12, min(widths[-1], WIDTH - sum(widths[:-1]) - 2 * len(widths)))
+    return "\n".join([*lines, "", *(_line(row, widths) for row in cells)])
+
+
+def _cells(claim: ListedClaim, *, states: bool) -> list[str]:
+    end = "runs" if claim.end is None else _minute(claim.end)
+    size = "?" if claim.gpus is None else str(claim.gpus)
+    spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
+    who = plain(claim.user or claim.account or "-", 12)
+    state = [plain(claim.state or "-", 10)] if states else []
+    mark = "+" if claim.end is None else " "
+    return [
+        _minute(claim.start),
+        end,
+        size,
+        spent + mark,
+        *state,
+        who,
+        plain(claim.claim_id, 20),
+        "+".join(claim.hosts),
+    ]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    right = (2, 3)
+    shown = [
+        f"{cell:>{width}}" if place in right else f"{plain(cell, width):<{width}}"
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return ("  " + "  ".join(shown)).rstrip()
 
 
 def _minute(moment_ms: int) -> str:
-    return format_ms(moment_ms)[:16].replace("T", " ") + "Z"
+    return moment(moment_ms).removesuffix(" UTC")
 
 
 def _written(name: str, value: Any) -> Any:

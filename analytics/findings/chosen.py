@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from analytics.findings.evidence_text import money
 from analytics.findings.review_text import Selection
 from analytics.findings.totals import most_first
-from analytics.ledger.text import plain
+from analytics.ledger.text import count, plain
 from analytics.names import JOINER, single_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fallow.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from analytics.findings.model import Finding, Number
+    from analytics.findings.model import Finding
 
 _WORDS = {
     "holder_source": "holder known by {}",
@@ -60,6 +60,8 @@ _WORDS = {
 _COUNTS = {"works": "job", "sample_count": "sample", "stall_count": "stall", "process_count": "process"}
 _UNTOLD = ("recommended_in_fleet",)
 """Of use to machines only: how many of a card there are does not say that any is free, and a note tells where there is none."""
+_Known = dict[str, float | str]
+"""Numbers by name without the unknown ones."""
 _STRETCHES = re.compile(r"(?:held|reserved)_gpu_hours_in_stretches_of_(\d+)_min")
 _BLOCKS = re.compile(r"surplus_gpus_in_blocks_of_(\d+)")
 _UNITS = (
@@ -72,7 +74,7 @@ _SHARE = re.compile(r"(^|_)(share|ratio|efficiency|coverage|spread|reserve|varia
 
 def evidence(finding: Finding) -> str:
     """The known numbers of the evidence in words."""
-    known = {name: value for name, value in finding.evidence.numbers.items() if value is not None}
+    known: _Known = {name: value for name, value in finding.evidence.numbers.items() if value is not None}
     for name in _UNTOLD:
         known.pop(name, None)
     first = [*_surplus(known), *_stretches(known)]
@@ -113,6 +115,8 @@ def _memory_in_use(value: float | str, _: int) -> str:
 
 
 def _with_sm_activity(value: float | str, gpus: int) -> str:
+    if value == 0:
+        return "SM activity not measured"
     return f"SM activity measured on {value} of {count(gpus, 'GPU')}"
 
 
@@ -124,16 +128,16 @@ _SPECIAL: Mapping[str, Callable[[float | str, int], str]] = {
 }
 
 
-def _stretches(known: dict[str, Number]) -> list[str]:
+def _stretches(known: _Known) -> list[str]:
     """Takes the sums by the shortest stretch out of `known`: they stand beside each other."""
     found = {match[1]: known.pop(name) for name in list(known) if (match := _STRETCHES.fullmatch(name))}
     if not found:
         return []
-    sums = " / ".join(f"{float(value or 0):,.1f}" for value in found.values())
+    sums = " / ".join(f"{float(value):,.1f}" for value in found.values())
     return [f"{sums} GPU-hours in stretches of at least {' / '.join(found)} min"]
 
 
-def _surplus(known: dict[str, Number]) -> list[str]:
+def _surplus(known: _Known) -> list[str]:
     """Takes a pool's reserve out of `known`: what there is, what was needed, and what that leaves."""
     if "surplus_gpus" not in known:
         return []
@@ -151,7 +155,7 @@ def _surplus(known: dict[str, Number]) -> list[str]:
     ]
 
 
-def _in_blocks(known: dict[str, Number]) -> list[str]:
+def _in_blocks(known: _Known) -> list[str]:
     """Takes the sums by block out of `known`; blocks of one are all there are, and none says nothing."""
     found = {match[1]: known.pop(name) for name in list(known) if (match := _BLOCKS.fullmatch(name))}
     told = [f"{number} in blocks of {size}" for size, number in found.items() if number and size != "1"]
@@ -159,7 +163,7 @@ def _in_blocks(known: dict[str, Number]) -> list[str]:
     return [*([", ".join(told)] if told else []), *([f"by host: {plain(hosts, 400)}"] if hosts else [])]
 
 
-def _prices(known: dict[str, Number], currency: str | None) -> list[str]:
+def _prices(known: _Known, currency: str | None) -> list[str]:
     """Takes prices and what would be saved out of `known`."""
     hourly, other, saving = (known.pop(name, None) for name in ("hourly", "recommended_hourly", "saving"))
     card = plain(str(known.get("recommended_card", "the other card")))
@@ -170,7 +174,7 @@ def _prices(known: dict[str, Number], currency: str | None) -> list[str]:
     ]
 
 
-def _whole(value: Number) -> str:
+def _whole(value: float | str | None) -> str:
     """A number of GPUs; parts of one only where a split card leaves them."""
     return "unknown" if value is None else f"{float(value):,.1f}".removesuffix(".0")
 

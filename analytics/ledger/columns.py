@@ -47,7 +47,9 @@ class Strings:
         """The same with other names; those that read the same afterwards are one."""
         names: dict[str, int] = {}
         codes = [names.setdefault(change(name), len(names)) for name in self.names]
-        return self if tuple(names) == self.names else Strings(np.array([*codes, NONE], np.int32)[self.codes], tuple(names))
+        if tuple(names) == self.names:
+            return self
+        return Strings(np.array([*codes, NONE], np.int32)[self.codes], tuple(names))
 
     def known(self) -> list[str | None]:
         """The values themselves."""

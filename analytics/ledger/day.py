@@ -125,9 +125,9 @@ def _gpus_of_hosts(rows: DayRows, shares: Shares) -> dict[str, list[str]]:
 
 
 def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """When each GPU's processes were last known, by a row that says how many there were."""
+    """When each GPU was last known to have no process."""
     last = np.full(len(rows.names), -1, np.int64)
-    known = rows.process_count >= 0
+    known = rows.process_count == 0
     np.maximum.at(last, rows.gpu[known], rows.time[known])
     return last
 

@@ -246,7 +246,7 @@ def _user_counts(
 
 
 def process_day(rows: Listed, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
-    """The day's processes with the columns of `process_day`; `last_listed` says when each GPU's list was last known."""
+    """The day's processes with the columns of `process_day`; `last_listed` says when each GPU was last empty."""
     if not len(rows):
         return empty(schema.PROCESS_DAY)
     order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))
@@ -254,6 +254,8 @@ def process_day(rows: Listed, gpus: Sequence[tuple[str, str]], last_listed: Ints
     new = np.any([np.diff(key) != 0 for key in keys], axis=0)
     starts = np.flatnonzero(np.concatenate(([True], new)))
     last = order[np.append(starts[1:], len(order)) - 1]
+    listed_last = last_listed.copy()
+    np.maximum.at(listed_last, rows.gpu, rows.time)
     cpu = rows.floats["cpu_util_pct"][order]
     known = ~np.isnan(cpu)
     lists = np.diff(np.append(starts, len(order)))
@@ -267,7 +269,7 @@ def process_day(rows: Listed, gpus: Sequence[tuple[str, str]], last_listed: Ints
             "host": [gpus[code][0] for code in gpu],
             "gpu": [gpus[code][1] for code in gpu],
             "end": rows.time[last] + rows.interval[last],
-            "last_listed": np.maximum(last_listed[gpu], rows.time[last]),
+            "last_listed": listed_last[gpu],
             "pid": rows.integers["pid"][last].astype(np.int32),
             "started": rows.integers["started"][last],
             "parent_pid": rows.integers["parent_pid"][last].astype(np.int32),

@@ -77,9 +77,11 @@ def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
         "in use: share of the allocated time in the states low and active"
         + (", with its rank" if layout.with_rank else ""),
         *_absent(parts),
-        *_left_out(total, [part for part in parts if part not in kept], money.currency, with_money=layout.with_money),
     ]
     lines += ["", *wrap("; ".join(notes), WIDTH)]
+    lines += _left_out(
+        total, [part for part in parts if part not in kept], money.currency, with_money=layout.with_money
+    )
     if len(shown) < len(rows):
         small = [row for row in rows if row.total_ms < _LEAST_MS]
         lines += wrap(f"{count(len(small), 'line')} under 0.05 GPU-hours left out: --csv has every one", WIDTH)
@@ -135,8 +137,9 @@ def _absent(parts: Sequence[str]) -> list[str]:
 
 def _left_out(total: Account, parts: Sequence[str], currency: str, *, with_money: bool) -> list[str]:
     """What the whole has of the parts that there was no room for."""
-    said = [f"{_PARTS[part]} {_money_of(total, part) if with_money else _share_of(total, part)}" for part in parts]
-    return [f"without a column{f', in {currency}' if with_money else ', in %'}: {', '.join(said)}"] if said else []
+    unit, cell = (currency, _money_of) if with_money else ("%", _share_of)
+    said = ", ".join(f"{_PARTS[part]} {unit} {cell(total, part)}" for part in parts)
+    return wrap(f"too wide for a column: {said} of the total", WIDTH) if said else []
 
 
 def _paid(row: Account) -> str:

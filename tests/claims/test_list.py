@@ -51,7 +51,13 @@ def test_only_the_window_counts(claims: Callable[..., Outcome], some: Lake) -> N
     del some
     (only,) = claims("list", "--since", "2026-11-20T00:30Z", "--until", "2026-11-20T01:00Z").json["claims"]
     assert (only["claim_id"], only["gpu_hours"]) == ("7", 3.0)
-    assert claims("list", "--until", "2026-11-19").json["claims"] == []
+    done = claims("list", "--until", "2026-11-19")
+    assert (done.code, done.out) == (1, "")
+    assert (
+        "holds no claims between its beginning and 2026-11-20T00:00:00Z; it has claims from 2026-11-20T00:00:00Z"
+        in done.err
+    )
+    assert done.err.endswith("to 2026-11-20T02:00:00Z: widen --since and --until\n")
 
 
 def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outcome], some: Lake) -> None:
@@ -67,11 +73,12 @@ def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outc
     )
     text = claims("list", *window, as_json=False).out.splitlines()
     assert text[0] == "3 claims, 7.0 GPU-hours and 1 of unknown size"
-    assert text[3].split() == [
+    assert text[1] == "1 of them runs on: counted up to 2026-11-20 03:00 UTC (+)"
+    assert text[4].split() == [
         "2026-11-20",
-        "00:00Z",
+        "00:00",
         "2026-11-20",
-        "01:00Z",
+        "01:00",
         "6",
         "6.0",
         "COMPLETED",
@@ -79,7 +86,16 @@ def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outc
         "7",
         "h1+h2",
     ]
-    assert text[5].split()[:5] == ["2026-11-20", "02:00Z", "runs", "1", "1.0"]
+    assert text[6].split()[:5] == ["2026-11-20", "02:00", "runs", "1", "1.0+"]
+    assert all(len(line) <= 100 for line in text)
+
+
+def test_what_runs_on_is_counted_up_to_the_newest_sample(claims: Callable[..., Outcome], some: Lake) -> None:
+    write(some, schema.GPU, samples("c", 0, 3 * HOUR + 1800), "h3")
+    write(some, schema.GPU, samples("a", 0, HOUR), "h1")
+    runs = claims("list").json["claims"][2]
+    assert runs["gpu_hours"] == pytest.approx(1.5, abs=0.01)
+    assert "1 of them runs on: counted up to 2026-11-20 03:29 UTC (+)" in claims("list", as_json=False).out
 
 
 def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outcome], lake: Lake) -> None:
@@ -87,3 +103,18 @@ def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outco
     write(lake, schema.GPU, samples("a", 0, 60))
     done = claims("list")
     assert (done.code, "holds no claims yet; bring them in with `fallow claims import`" in done.err) == (1, True)
+
+
+def test_a_job_that_runs_is_not_counted_up_to_its_time_limit(claims: Callable[..., Outcome], lake: Lake) -> None:
+    write(lake, schema.GPU, samples("a", 0, 2 * HOUR))
+    limit = 10 * HOUR * 1000
+    for number, end in enumerate((None, 3 * HOUR)):
+        row = claim("a", 0, end, "ann", str(number))
+        write(lake, schema.CLAIM, [row | {"scheduler": "slurm", "planned_end": row["time"] + limit}])
+    running, over = claims("list").json["claims"]
+    assert (running["end"], round(running["gpu_hours"], 1), running["planned_end"]) == (
+        None,
+        2.0,
+        "2026-11-20T10:00:00Z",
+    )
+    assert (over["end"], over["gpu_hours"]) == ("2026-11-20T03:00:00Z", 3.0)

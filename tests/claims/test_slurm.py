@@ -353,3 +353,22 @@ def test_gpus_in_tres_strings() -> None:
         gpu_count(text) for text in ("", "gres/gpu=0", "gres/gpu:a=2,gres/gpu:b=1", "cpu=1,gres/gpu:a=2,gres/gpu=2")
     ]
     assert found == [None, None, 3, 2]
+
+
+def test_a_plus_in_a_name_becomes_a_backslash(write_text: Callable[..., Outcome], lake: Lake) -> None:
+    job = "7|2026-11-20T10:00:00|2026-11-20T11:00:00|n1|gres/gpu=1|CORP+ann|r+d"
+    write_text(sacct(job, head="JobIDRaw|Start|End|NodeList|AllocTRES|User|Account"))
+    (row,) = stored(lake)
+    assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
+
+
+def test_a_job_that_ends_before_it_starts_is_named(write_text: Callable[..., Outcome]) -> None:
+    done = write_text(sacct("7|100000060|100000000|n1|gres/gpu=1", "8|100000000|100000060|n1|gres/gpu=1"))
+    assert done.counts == (1, 0, 0)
+    assert done.dropped == {"ends before it starts (line 2)": 1}
+
+
+def test_an_unknown_zone_is_named_with_its_flag(write_text: Callable[..., Outcome]) -> None:
+    done = write_text(PRINTED, "--time-zone", "Europe/Pari")
+    assert done.code == 2
+    assert done.err == "fallow: --time-zone: there is no time zone 'Europe/Pari'; did you mean Europe/Paris?\n"

@@ -11,7 +11,7 @@ from analytics.claims.telemetry import claims_without_telemetry, telemetry_witho
 from fallow import schema
 from tests.claims.rows import claim, frame
 from tests.ledger.rows import claim as lake_claim
-from tests.ledger.rows import fill, processes, samples
+from tests.ledger.rows import fill, processes, samples, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,3 +122,17 @@ def test_two_claims_on_one_gpu_are_in_the_check(claims: Callable[..., Outcome], 
 
 def test_the_names_of_the_columns_are_the_ledgers() -> None:
     assert {"host", "gpu", "time", "end", "state", "gpu_share", "holder"} <= set(schema.LEDGER.names)
+
+
+def test_claims_that_cannot_be_so_are_named(claims: Callable[..., Outcome], lake: Lake) -> None:
+    fill(lake, samples("a", 0, HOUR_S))
+    for number, (host, gpus) in enumerate((("h1", 64), ("h01", 1), ("h2", 1))):
+        row = lake_claim(None, 0, HOUR_S, "bob", f"j{number}") | {"host_gpu_count": gpus}
+        write(lake, schema.CLAIM, [row], host)
+    found = claims("list", "--check").json["check"]
+    assert [(each["claim_id"], each["claimed"], each["present"]) for each in
+            found["claims_of_more_gpus_than_their_host_has"]] == [("j0", 64, 1)]  # fmt: skip
+    assert found["hosts_that_may_be_others"] == {"h01": "h1"}, "h2 is another host"
+    text = claims("list", "--check", as_json=False).out
+    assert "claims more GPUs than its host has: j0 of bob claims 64 on h1, which has 1" in text
+    assert "j1 of bob on h01: the host never reported (did you mean h1?)" in text

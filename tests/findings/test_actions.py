@@ -76,6 +76,23 @@ def test_suppressed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: 
     assert [each["status"] for each in listed(run)] == ["new"]
 
 
+def test_what_an_action_ends_is_said(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    assert run("reopen", finding_id)[:2] == (0, f"nothing to reopen: nobody acted on {finding_id}\n")
+    assert load_actions(held) == {}
+    out = run("suppress", finding_id, "--as", "ann", "--reason", "warm standby")[1]
+    assert out == f"suppressed {finding_id} as ann until it is reopened\n"
+    out = run("ack", finding_id, "--as", "bob")[1]
+    ended = "this ends the suppression by ann until it is reopened (reason: warm standby)"
+    assert out == f"acknowledged {finding_id} as bob; {ended}\n"
+    assert run("reopen", finding_id, "--as", "cy")[1] == (
+        f"reopened {finding_id} as cy; this ends the acknowledgement by bob\n"
+    )
+    out = run("reopen", finding_id)[1]
+    assert out.startswith(f"nothing to reopen: {finding_id} is neither acknowledged nor suppressed")
+    assert [each.kind for each in load_actions(held)[finding_id]] == ["suppress", "ack", "reopen"]
+
+
 def test_a_note_changes_no_status(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     assert run("note", finding_id, "--text", " until the demo ", "--as", "zoe")[0] == 0

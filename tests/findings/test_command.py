@@ -48,8 +48,13 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, held, "--json"))
     assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "gone"]
     assert found["totals"] == {
-        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0, "gpu_hours": 4.0,
-        "cost": None, "currency": None, "findings_without_price": 1,
+        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0, "findings_without_price": 1,
+        "by_rule": {
+            "held": {
+                "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "gpu_hours": 4.0, "cost": None, "currency": None,
+                "findings_without_price": 1,
+            },
+        },
     }  # fmt: skip
     assert found["sensitivity"] == {"held_gpu_hours": {"30min": 4.0, "60min": 4.0, "120min": 4.0}}
     assert (found["reversals"], found["suppressed"], found["gone"]) == (None, 0, [])
@@ -89,30 +94,33 @@ def test_csv_keeps_odd_names_whole(lake: Lake, capsys: pytest.CaptureFixture[str
 
 
 def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, held) == TEXT
+    lines = run(capsys, held).splitlines()
+    looks = [line for line in lines if line.startswith("  note         only a look: the newest row is ")]
+    assert len(looks) == 1, "the lake's newest row is not of this hour"
+    assert [line for line in lines if line not in looks] == TEXT.splitlines()
 
 
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
-2 GPUs can be taken back, 0 with high confidence; all findings together are about 4.0 GPU-hours
+2 GPUs can be taken back (each counted once), 0 with high confidence
 held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min
 
   rule                     findings   GPUs  to take    GPU-hours               cost
   held                            1      2        2          4.0                  -
 
 F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
-  holder      ann, since 2026-11-20 00:00 UTC
-  gpus        GPU-1, GPU-2
-  status      new
-  confidence  low:
-              - 0.0 days of history, 14 are wanted
-              - 0 idle spells of the whole fleet seen to begin: how long one lasts is not known,
-                30 are wanted
-  evidence    4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min; holder known
-              by process; 2 of the GPUs held at the end; stretches 2; longest 2.0 h; memory in use
-              up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3;
-              samples 240; observed 100.0 %
-  next        ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv
+  holder       ann, since 2026-11-20 00:00 UTC
+  to take back GPU-1, GPU-2 (2 of 2)
+  rule         held, new
+  confidence   low:
+               - 0.0 days of history, 14 are wanted
+               - 0 idle spells of the whole fleet seen to begin: how long one lasts is not known,
+                 30 are wanted
+  evidence     4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min; holder known
+               by process; 2 of 2 GPUs held at the end; in 2 stretches; longest 2.0 h; memory in
+               use up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3;
+               240 samples; observed 100.0 %
+  next         ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv
 """
 
 
@@ -159,13 +167,82 @@ def test_filters(mixed: Lake, capsys: pytest.CaptureFixture[str], flags: list[st
 
 def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, mixed, "--json", "--limit", "1"))["totals"]
-    assert (found["findings"], found["gpu_hours"], found["cost"], found["findings_without_price"]) == (2, 6.0, 8.0, 1)
+    assert (found["findings"], found["reclaimable_gpus"], found["findings_without_price"]) == (2, 3, 1)
+    own = found["by_rule"]["held"]
+    assert (own["gpu_hours"], own["cost"], own["findings_without_price"]) == (6.0, 8.0, 1)
     text = run(capsys, mixed, "--limit", "1")
-    assert "all findings together are about 6.0 GPU-hours, 8.00 USD (1 finding without a price)" in " ".join(
-        text.split()
-    )
-    assert "and 1 more with 2.0 GPU-hours" in text
-    assert "holder      cy (team vision), since 2026-11-20 00:00 UTC" in text
+    assert "3 GPUs can be taken back (each counted once), 0 with high confidence; 1 finding without a price" in text
+    assert "and 1 more finding with 1 more GPU to take back; `fallow findings` lists all" in text
+    assert "holder       cy (team vision), since 2026-11-20 00:00 UTC" in text
+    assert "to take back b, c (2 of 2)" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--holder", "zed"], "none of the 2 findings has holder 'zed'; holders with findings: ann, bob, cy"),
+        (["--holder", "anne"], "none of the 2 findings has holder 'anne'; near it: ann"),
+        (["--holder", "cy", "--team", "lang"], "the owners file has no team 'lang'; its teams: vision"),
+        (["--holder", "ann", "--team", "vision"],
+         "none of the 1 finding that the other filters leave has team 'vision'; teams with findings: none"),
+        (["--team", "visoin"], "the owners file has no team 'visoin'; near it: vision"),
+        (["--rule", "hoarding"], "none of the 2 findings is of rule hoarding"),
+        (["--category", "demand"], "none of the 2 findings is of category demand"),
+        (["--min-cost", "9"], "none of the 2 findings costs 9.00 USD or more; the most is 8.00 USD"),
+        (["--holder", "ann", "--min-cost", "9"], "none of the 1 finding that the other filters leave has a price: see docs/money.md"),
+    ],
+)  # fmt: skip
+def test_filters_that_leave_nothing_say_which_and_what_there_is(
+    mixed: Lake, capsys: pytest.CaptureFixture[str], flags: list[str], reason: str
+) -> None:
+    text = " ".join(run(capsys, mixed, *flags).split())
+    assert text.startswith("0 findings over 3 GPUs")
+    assert reason in text
+    assert "no findings: no GPU was held" not in text
+
+
+def test_a_team_without_an_owners_file(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no owners file: no finding has a team; set money.owners" in run(capsys, held, "--team", "vision")
+
+
+def test_the_count_of_suppressed_ones_follows_the_filters(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, mixed, "--json"))["findings"]
+    cy = next(each["finding_id"] for each in found if each["holder"] == "cy")
+    run(capsys, mixed, "suppress", cy, "--reason", "mine")
+    for flags, number in (([], 1), (["--holder", "cy"], 1), (["--holder", "ann"], 0)):
+        assert json.loads(run(capsys, mixed, "--json", *flags))["suppressed"] == number
+        assert ("1 finding suppressed" in run(capsys, mixed, *flags)) == bool(number)
+
+
+def test_beyond_the_first_twenty_a_line_each(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    gpus = [f"g{number:02}" for number in range(22)]
+    lists = [
+        row
+        for number, gpu in enumerate(gpus)
+        for row in processes(gpu, *range(0, 2 * HOUR, 300), every_s=300, user=f"u{number:02}", pid=number + 1)
+    ]
+    fill(lake, [row for gpu in gpus for row in samples(gpu, 0, 2 * HOUR, every_s=300, **HELD)], lists)
+    text = run(capsys, lake)
+    assert text.count("  evidence ") == 20
+    table = text[text.index("finding      to take") :].splitlines()
+    assert len(table) == 3
+    assert table[1].split()[1:] == ["1", "-", "2.0", table[1].split()[4], "h1", "held", "low"]
+    assert max(map(len, table)) <= 100
+    assert run(capsys, lake, "--details").count("  evidence ") == 22
+
+
+def test_show_prints_whole_findings(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = json.loads(run(capsys, mixed, "--json"))["findings"]
+    text = run(capsys, mixed, "show", second["finding_id"], first["finding_id"])
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("F-")] == [
+        second["finding_id"], first["finding_id"],
+    ]  # fmt: skip
+    assert json.loads(run(capsys, mixed, "show", first["finding_id"], "--json"))["findings"] == [first]
+
+
+def test_show_of_an_unknown_id_is_an_error(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["findings", "--lake", held.root, "show", "F-0"]) == 1
+    assert "there is no finding F-0 in this window" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -175,6 +252,8 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
         (["--rule", "xyz"], "there is no rule 'xyz'; the rules are held, "),
         (["--limit", "0"], "--limit 0 is not above 0"),
         (["--category", "waste"], "invalid choice: 'waste'"),
+        (["--min-cost", "-5"], "--min-cost -5 is not 0 or more"),
+        (["--min-cost", "nan"], "--min-cost nan is not 0 or more"),
         (["--min-cost", "much"], "invalid float value: 'much'"),
     ],
 )

@@ -8,12 +8,11 @@ import pytest
 
 from analytics.findings.actions import Action, record
 from analytics.findings.lifecycle import STATUSES, status_of
-from analytics.findings.totals import totals
 from fallow.clock import DAY_MS, MINUTE_MS
 from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
-from tests.ledger.rows import device, fill, ms, processes, samples
+from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
+from tests.ledger.rows import fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from analytics.findings.find import Review
@@ -156,25 +155,6 @@ def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(l
     found = reviewed(lake).findings
     assert sorted((each.subject.partition("\0")[0], each.gpus) for each in found) == [("b", ("a",)), ("b", ("b",))]
     assert len({each.finding_id for each in found}) == 2
-
-
-def test_totals_count_a_gpu_once(lake: Lake) -> None:
-    """Ann held both GPUs for two hours, bob one of them for one hour after."""
-    rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + samples("b", 2 * HOUR, 3 * HOUR, every_s=300, **FREE)
-    lists = users("a", 0, 2 * HOUR) + users("b", 0, 2 * HOUR) + users("a", 2 * HOUR, 3 * HOUR, user="bob")
-    fill(lake, rows, lists, devices=[device("a"), device("b")])
-    found = reviewed(lake).findings
-    assert [(each.holder, each.gpu_hours) for each in found] == [("bob", 1.0), ("ann", 4.0)]
-    sums = totals(found)
-    assert (sums.findings, sums.gpus, sums.gpu_hours, sums.gpus_to_take) == (2, 2, 4.0, 1)
-    assert sums.cost == pytest.approx(next(each.cost for each in found if each.holder == "ann"))
-    assert (sums.currency, sums.unpriced) == ("USD", 0)
-
-
-def test_what_has_no_price_is_not_in_the_sum_and_is_counted(lake: Lake) -> None:
-    fill(lake, held("a", 0, 2 * HOUR), users("a", 0, 2 * HOUR))
-    sums = totals(reviewed(lake).findings)
-    assert (sums.cost, sums.currency, sums.unpriced) == (None, None, 1)
 
 
 def test_every_status_is_documented() -> None:

@@ -23,7 +23,7 @@ def test_efficiency_rank_and_share(lake: Lake) -> None:
     found = only_of(RULE, fleet, lake)
     numbers = found.evidence.numbers
     assert (found.holder, found.subject, found.gpu_hours, found.energy_kwh) == ("ann", "ann", 72.0, pytest.approx(7.2))
-    assert (numbers["efficiency"], numbers["used_gpu_hours"]) == (pytest.approx(0.2), pytest.approx(14.4))
+    assert (numbers["gpu_util_mean_pct"], numbers["used_gpu_hours"]) == (pytest.approx(20), pytest.approx(14.4))
     assert (numbers["rank_among_holders"], numbers["share_of_held_hours"]) == ("2 of 2", 0.25)
     assert found.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-3 -s puc -c 30"
     assert not found.reclaimable
@@ -76,7 +76,7 @@ def test_unknown_utilization_is_in_neither_sum_and_is_said(lake: Lake) -> None:
     # the agent reads memory and processes, but the driver gives no utilization
     gpu.override(fleet.between(0, 1), gpu_util_pct=None, gpu_util_max_pct=None)
     found = of_rule(RULE, fleet, lake)
-    assert [each.evidence.numbers["efficiency"] for each in found] == [pytest.approx(0.2)]
+    assert [each.evidence.numbers["gpu_util_mean_pct"] for each in found] == [pytest.approx(20)]
 
 
 def test_display_servers_are_no_holders(lake: Lake) -> None:

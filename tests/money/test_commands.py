@@ -132,7 +132,8 @@ def test_without_any_price_only_hours_are_shown(place: str, fallow: Run) -> None
     assert "no price is known: nothing is said of money" in out
     table = fallow("ledger", "--lake", place, "--by", "holder", currency="EUR")
     assert "EUR" not in table.partition("\n\n")[0]
-    assert "shares of the GPU time" in table
+    assert "used %" in table
+    assert "the catalog is in USD: add an exchange line (docs/money.md)" in out
     found = json.loads(fallow("ledger", "--lake", place, "--json", currency="EUR"))["money"]
     assert found["paid"] is None
     assert set(found["cost"].values()) == {None}
@@ -169,3 +170,65 @@ def test_the_table_of_prices_can_be_given_back(place: str, fallow: Run, tmp_path
             assert one is not None
             assert two is not None
             assert (one.hourly, one.date) == (two.hourly, two.date), (model, pool)
+
+
+def test_names_that_nobody_has_are_said(
+    place: str, fallow: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del fallow  # its settings file is what is wanted
+    prices, owners = tmp_path / "prices.csv", tmp_path / "owners.csv"
+    prices.write_text("model,pool,hourly\nH1OO SXM,,2\n,lap,1\nTesla T4,,1\n", encoding="utf-8")
+    owners.write_text("kind,name,team\nuser,Ann,a\nuser,bob,a\nuser,zoe,a\n", encoding="utf-8")
+    monkeypatch.setenv("FALLOW_MONEY_PRICES", str(prices))
+    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(owners))
+    assert main(["ledger", "--lake", place]) == 0
+    said = capsys.readouterr().err
+    assert said == (
+        "fallow: prices.csv: 2 lines price no GPU of this lake: 'H1OO SXM' (did you mean H100 SXM?), "
+        "pool 'lap' (pools: lab, train)\n"
+        "fallow: owners.csv names nobody in this window: Ann (ann?), 1 more\n"
+    )
+    assert main(["prices", "--lake", place]) == 0
+    assert capsys.readouterr().err == said.splitlines(keepends=True)[0]
+
+
+def test_a_copy_of_the_catalog_is_still_no_price_of_the_sites(place: str, fallow: Run, tmp_path: Path) -> None:
+    copied = tmp_path / "prices.csv"
+    copied.write_text(fallow("prices", "--csv").replace("T4,0.526,", "T4,0.5,"), encoding="utf-8")
+    out = fallow("ledger", "--lake", place, prices=str(copied))
+    assert "2 GPUs at public on-demand prices, which are not what you pay" in out
+    listed = json.loads(fallow("prices", "--json", prices=str(copied)))["prices"]
+    assert len([each for each in listed if each["model"] == "H100 SXM"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "cost"),
+    [({}, 0.12 * 1.54), ({"currency": "EUR"}, None), ({"currency": "EUR", "energy_price_per_kwh": "0.3"}, 0.3 * 1.54)],
+)
+def test_the_default_price_of_energy_is_in_dollars(
+    fallow: Run, tmp_path: Path, settings: dict[str, str], cost: float | None
+) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    fill(lake, samples("GPU-a", 0, 7200, gpu_util_pct=90.0, process_count=1, power_w=1000.0), devices=[device("GPU-a")])
+    found = json.loads(fallow("ledger", "--lake", lake.root, "--json", **settings))["energy"]
+    assert found["kwh"] == pytest.approx(2, rel=0.01)
+    assert found["cost"] == (None if cost is None else pytest.approx(2 * cost, rel=0.01))
+
+
+def test_what_is_no_currency_is_refused(place: str, fallow: Run, tmp_path: Path) -> None:
+    said = fallow("ledger", "--lake", place, code=2, currency="euro")
+    assert said == "fallow: money.currency: 'EURO' is no currency code; did you mean EUR?\n"
+    table = tmp_path / "prices.csv"
+    table.write_text("model,hourly,currency\nL40S,1,$\n", encoding="utf-8")
+    assert "line 2: '$' is no currency code; did you mean USD?" in fallow("prices", code=2, prices=str(table))
+
+
+def test_groups_of_next_to_nothing_are_counted_only(fallow: Run, tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    rows = samples("GPU-a", 0, 7200, gpu_util_pct=90.0, process_count=1)
+    users = processes("GPU-a", *range(0, 60, 30), user="eve") + processes("GPU-a", *range(60, 7200, 30), user="ann")
+    fill(lake, rows, users, devices=[device("GPU-a")])
+    out = fallow("ledger", "--lake", lake.root, "--by", "holder")
+    assert "1 line under 0.05 GPU-hours left out: --csv has every one" in out
+    assert not [line for line in out.splitlines() if line.startswith("eve")]
+    assert "\neve," in fallow("ledger", "--lake", lake.root, "--by", "holder", "--csv")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from analytics.findings.model import Context, Finding
 
-_WORKING = ("low", "active")
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = (
     "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
@@ -110,8 +109,10 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
     quiet = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
     for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
         in_use = _rows(context, servers.select("gpu", since="quiet_since"))
-        # without a request the server does not work: whoever does shares the GPU with it
-        rows = in_use.filter(~pl.col("state").is_in(_WORKING).any().over("gpu"))
+        # without a request the server does little more than answer health checks: whoever works shares the GPU with it
+        alone = pl.col("gpu").is_in(_alone(there).implode())
+        works = (pl.col("state") == "active") | ((pl.col("state") == "low") & ~alone)
+        rows = in_use.filter(~works.any().over("gpu"))
         if rows.is_empty():
             continue
         own = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
@@ -160,6 +161,11 @@ def _command(context: Context, server: _Server, holder: str | None, *, safe: boo
     if not safe or not own_processes(context, gpus, holder):
         return look_command(server.host)
     return release_command(server.host, processes_of(context, server.processes))
+
+
+def _alone(there: pl.DataFrame) -> pl.Series:
+    """The GPUs on which servers are listed and nothing else."""
+    return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
 
 
 def _serves() -> pl.Expr:

@@ -1,0 +1,79 @@
+"""What findings add up to: a GPU once, hours and money per rule only, and how evidence reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.findings.evidence_text import words
+from analytics.findings.totals import most_first, totals
+from tests.findings.conftest import FREE, HELD, HOUR, reviewed
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+    from fallow.lake import Lake
+
+
+def shared(lake: Lake) -> tuple[Finding, ...]:
+    """Ann held both GPUs for two hours, bob one of them for one hour after."""
+    held = [*samples("a", 0, 3 * HOUR, every_s=300, **HELD), *samples("b", 0, 2 * HOUR, every_s=300, **HELD)]
+    rows = [*held, *samples("b", 2 * HOUR, 3 * HOUR, every_s=300, **FREE)]
+    lists = [row for gpu in "ab" for row in processes(gpu, *range(0, 2 * HOUR, 300), every_s=300, user="ann", pid=1)]
+    lists += processes("a", *range(2 * HOUR, 3 * HOUR, 300), every_s=300, user="bob", pid=1)
+    fill(lake, rows, lists, devices=[device("a"), device("b")])
+    return reviewed(lake).findings
+
+
+def test_a_gpu_counts_once_and_a_rules_hours_add_up(lake: Lake) -> None:
+    found = shared(lake)
+    assert [(each.holder, each.gpu_hours) for each in found] == [("bob", 1.0), ("ann", 4.0)]
+    sums = totals(found)
+    assert (sums.findings, sums.gpus, sums.gpus_to_take, sums.gpus_to_take_surely) == (2, 2, 1, 0)
+    own = sums.rules["held"]
+    assert (own.findings, own.gpus, own.gpus_to_take, own.gpu_hours) == (2, 2, 1, 5.0)
+    assert own.cost == pytest.approx(sum(each.cost or 0.0 for each in found))
+    assert (own.currency, own.unpriced, sums.unpriced) == ("USD", 0, 0)
+
+
+def test_over_all_rules_there_is_no_sum_of_hours_or_money(lake: Lake) -> None:
+    content = totals(shared(lake)).as_json()
+    assert not {"gpu_hours", "cost"} & set(content)
+
+
+def test_what_has_no_price_is_not_in_the_sum_and_is_counted(lake: Lake) -> None:
+    lists = processes("a", *range(0, 2 * HOUR, 300), every_s=300)
+    fill(lake, samples("a", 0, 2 * HOUR, every_s=300, **HELD), lists)
+    sums = totals(reviewed(lake).findings)
+    assert (sums.unpriced, sums.rules["held"].cost, sums.rules["held"].currency) == (1, None, None)
+
+
+def test_what_can_be_taken_comes_before_what_costs_more(lake: Lake) -> None:
+    bob, ann = shared(lake)
+    assert (ann.cost or 0) > (bob.cost or 0)
+    assert most_first([ann, bob]) == (bob, ann)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("works", 1, "1 job"),
+        ("works", 3, "3 jobs"),
+        ("stretch_count", 1, "in 1 stretch"),
+        ("stretch_count", 2, "in 2 stretches"),
+        ("gpus_held_now", 0, "none held at the end"),
+        ("gpus_held_now", 2, "2 of 5 GPUs held at the end"),
+        ("mem_used_max_bytes", 0, "no memory in use"),
+        ("mem_used_max_bytes", 2**30, "memory in use up to 1.0 GiB"),
+        ("mem_variation", 0.0004, "memory varies by 0.0 %"),
+        ("aligned_hours", 40, "seen side by side for 40 h"),
+        ("gpu_util_together_bursts_p95_pct", 42.0, "together at most 42.0 % for 95 % of samples"),
+        ("gpus_with_sm_activity", 0, "SM activity not measured"),
+        ("gpus_with_sm_activity", 2, "SM activity measured on 2 of 5 GPUs"),
+        ("power_mean_w", 7.25, "mean power 7.2 W"),
+        ("a_new_share", 0.5, "a new share 50.0 %"),
+    ],
+)
+def test_numbers_in_words(name: str, value: float, text: str) -> None:
+    assert words(name, value, 5) == text
