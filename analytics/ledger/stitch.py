@@ -83,10 +83,10 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     )
     reach = pl.col("end") + pl.col("open_ms").fill_null(0)
     # a clock that was set back makes pieces overlap: each moment counts once
-    closed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
+    followed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
     # an instance goes on to its next row or ends with its last one, as its GPU's own rows have it
     ended = pl.col("gpu").cast(pl.String).str.starts_with(MIG_PREFIX) & (following > reach)
-    closed = pl.when(ended).then("end").otherwise(closed)
+    closed = pl.when(ended).then("end").otherwise(followed)
     longer = pl.col("closed_end") - pl.col("end")
 
     def known_ms(last: str) -> pl.Expr:

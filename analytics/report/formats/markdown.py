@@ -38,7 +38,10 @@ class MarkdownFormat:
             "## Where the time went",
             "\n".join(_states(report)),
             "## Money and energy",
-            "\n".join(f"- {escape(line)}" for line in (*basis_lines(report.money), *energy_lines(report.money))),
+            "\n".join(
+                f"- {escape(line)}"
+                for line in (*basis_lines(report.money), *energy_lines(report.money), *report.money.remarks)
+            ),
             "## At zero utilization, whoever holds the GPU",
             "\n".join(_idle(report)),
             *(

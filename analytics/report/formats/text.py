@@ -58,7 +58,7 @@ def _states(report: Report) -> list[str]:
 
 def _money(report: Report) -> list[str]:
     """The lines of `fallow ledger`, two columns in."""
-    lines = [*basis_lines(report.money), *energy_lines(report.money)]
+    lines = [*basis_lines(report.money), *energy_lines(report.money), *report.money.remarks]
     return [
         each
         for line in lines
