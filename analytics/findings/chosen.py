@@ -89,10 +89,10 @@ def _reason(findings: Sequence[Finding], filters: Filters, owners: Owners) -> st
     for name, leaves in filters.steps():
         rest = tuple(filter(leaves, left))
         if not rest:
-            which = (
-                f"the {len(left)}" if len(left) == len(findings) else f"the {len(left)} that the other filters leave"
+            which = count(len(left), "finding") + (
+                "" if len(left) == len(findings) else " that the other filters leave"
             )
-            return _WHY[name](f"none of {which} finding{'' if len(left) == 1 else 's'}", left, filters, owners)
+            return _WHY[name](f"none of the {which}", left, filters, owners)
         left = rest
     return ""
 
