@@ -8,7 +8,8 @@ from dash import html
 
 from analytics.findings.evidence_text import evidence
 from analytics.findings.text import ENDED
-from analytics.ledger.text import count, hours, moment, plain
+from analytics.findings.totals import to_take
+from analytics.ledger.text import count, moment, plain
 from dashboard.charts.panel import panel
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def _tables(shown: tuple[Finding, ...]) -> list[html.Div | html.Details]:
     first, rest = shown[:_FIRST], shown[_FIRST:]
     tables = [_table(first)] if first else []
     if rest:
-        left_ms = sum(finding.gpu_ms for finding in rest)
-        summary = html.Summary(f"{len(rest):,} more with {hours(round(left_ms))} GPU-hours")
+        further = len(to_take(shown) - to_take(first))
+        summary = html.Summary(f"{len(rest):,} more, with {count(further, 'further GPU')} to take back")
         tables.append(html.Details([summary, _table(rest)], className="more"))
     return tables
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.evidence_text import evidence
 from analytics.findings.text import ENDED
+from analytics.findings.totals import to_take
 from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
@@ -138,4 +139,5 @@ def _rest(report: Report) -> list[str]:
         return ["No findings: no GPU was held for long without a kernel, and none went unused."]
     if not rest:
         return []
-    return [f"And {len(rest)} more with {sum(finding.gpu_hours for finding in rest):,.1f} GPU-hours."]
+    further = len(to_take(report.findings) - to_take(report.findings[:_TOP]))
+    return [f"And {len(rest)} more, with {count(further, 'further GPU')} to take back."]
