@@ -49,7 +49,9 @@ def stitch(
         Frames with the columns of `ledger` and `stretch_end`, and of `spell` and `spell_end`.
     """
     # names as numbers: comparing strings would be most of the work
-    coded = parts.with_columns(pl.col(*_UNIT).cast(pl.Categorical)).sort(*_UNIT, "time", "end")
+    coded = parts.with_columns(pl.col(*_UNIT).cast(pl.Categorical), _as_text("holder_shares")).sort(
+        *_UNIT, "time", "end"
+    )
     known = _closed(coded.filter(pl.col("label") != "unknown"))
     lengthened = known.select(*_UNIT, "end", "closed_end").filter(pl.col("end") != pl.col("closed_end"))
     labelled = _decided(known.with_columns(end="closed_end").filter(pl.col("end") > pl.col("time")), settings)
@@ -60,9 +62,21 @@ def stitch(
     ledger = _ledger(whole, settings)
     spells = _spells(spell_parts, lengthened)
     return (
-        ledger.with_columns(pl.col(*_UNIT).cast(pl.String)).select(_LEDGER_COLUMNS).sort("gpu", "time", "host"),
+        ledger.with_columns(pl.col(*_UNIT).cast(pl.String), _as_list("holder_shares"))
+        .select(_LEDGER_COLUMNS)
+        .sort("gpu", "time", "host"),
         spells.select(_SPELL_COLUMNS).sort("gpu", "time", "host"),
     )
+
+
+def _as_text(name: str) -> pl.Expr:
+    """A list of numbers as text: Polars 2.1 has crashed in filters of frames with a column of lists."""
+    return pl.col(name).cast(pl.List(pl.String)).list.join(" ").alias(name)
+
+
+def _as_list(name: str) -> pl.Expr:
+    """The inverse of `_as_text`."""
+    return pl.col(name).str.split(" ").cast(pl.List(pl.Float64)).alias(name)
 
 
 def _same(*names: str) -> pl.Expr:
@@ -220,7 +234,7 @@ def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
         pl.col("gpu_util_max_pct").max(),
         pl.col("mem_used_max_bytes").max(),
     )
-    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(span=span)
+    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(_as_list("holder_shares"), span=span)
     shares = (
         several.select(*_MERGED, "span", "holder_shares", place=pl.int_ranges(pl.col("holder_shares").list.len()))
         .explode("holder_shares", "place")
@@ -229,6 +243,7 @@ def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
         .sort(*_MERGED, "place")
         .group_by(*_MERGED, maintain_order=True)
         .agg(holder_shares=pl.col("share"))
+        .with_columns(_as_text("holder_shares"))
     )
     return rows.join(shares, on=_MERGED, how="left")
 
