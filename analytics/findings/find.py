@@ -10,6 +10,7 @@ from analytics.findings.actions import Action, load_actions
 from analytics.findings.context import open_context, week_before
 from analytics.findings.reversals import Reversals, reversals
 from analytics.findings.rules import RULES
+from analytics.findings.totals import most_first
 from analytics.findings.sensitivity import held_gpu_hours
 from fallow.clock import SystemClock
 
@@ -80,10 +81,9 @@ def review(
 
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What the rules find: what can be taken back before what has ended, then the most GPU-hours first."""
+    """What the rules find: the most GPUs to take back first, then the highest cost, then the most GPU time."""
     found = [finding for rule in rules for finding in rule.find(context)]
-    ranked = sorted(found, key=lambda each: (not each.reclaimable, -each.gpu_ms, each.finding_id, each.gpus))
-    return _told_apart(ranked)
+    return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
 
 
 def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -121,7 +121,7 @@ def test_processes_of_their_own_under_one_claim_can_be_ended(lake: Lake) -> None
     first, second = fleet.host("h1", H100, 2)
     fleet.claim([first, second], "ann", 0, claim_id="42", scheduler="csv")
     for gpu, util, pid in ((first, 90.0, 11), (second, 0.0, 12)):
-        fleet.run(gpu, None, util=util, pid=pid, parent_pid=1)
+        fleet.run(gpu, "ann", util=util, pid=pid, parent_pid=1)
     found = only_of(RULE, fleet, lake)
     assert (found.job, found.reclaimable_gpus) == ("claim:42", ("GPU-h1-1",))
     assert found.next_command == "ssh h1 kill 12"

@@ -108,7 +108,7 @@ def test_an_instance_that_went_and_came_back_days_later_was_not_there_in_between
     assert capacity_ms(lake) == pytest.approx(4 * day * 1000)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(1, 7)), max_size=4), st.booleans())
 def test_a_gpu_and_its_instances_are_one_gpu_in_all(spans: list[tuple[int, int, int]], at_midnight: bool) -> None:  # noqa: FBT001
     """Whatever instances come and go, as long as there are never more than seven slices: the capacity is the GPU's."""

@@ -51,7 +51,7 @@ def spells_of(ledger: Ledger) -> set[tuple[Any, ...]]:
     return set(ledger.spells.select("gpu", "time", "end", "spell_start", "spell_end").rows())
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(fleets())
 @example((samples("a", 0, 10), [], []))
 def test_a_plain_second_implementation_agrees(fleet: Fleet) -> None:
@@ -61,7 +61,7 @@ def test_a_plain_second_implementation_agrees(fleet: Fleet) -> None:
     assert spells_of(ledger) == spells
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(fleets(), st.randoms(use_true_random=False), st.integers(1, 5))
 def test_order_duplicates_and_files_never_change_the_result(fleet: Fleet, random_: random.Random, parts: int) -> None:
     again: Fleet = tuple(rows + random_.sample(rows, len(rows) // 2) for rows in fleet)  # type: ignore[assignment]
@@ -77,7 +77,7 @@ def test_order_duplicates_and_files_never_change_the_result(fleet: Fleet, random
         assert mine is None or list(mine) == pytest.approx(list(theirs))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(fleets(), st.randoms(use_true_random=False))
 def test_of_rows_that_contradict_each_other_the_same_one_wins_in_any_order(
     fleet: Fleet, random_: random.Random
@@ -89,7 +89,7 @@ def test_of_rows_that_contradict_each_other_the_same_one_wins_in_any_order(
     assert pieces_of(built((contradicting, lists, claims))) == pieces_of(built((shuffled, lists, claims)))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets())
 def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet) -> None:
     spans: dict[str, list[int]] = {}
@@ -118,7 +118,7 @@ def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet)
     assert all(isinstance(part, int) and part >= 0 for part in totals.state_ms.values())
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets(), st.lists(st.integers(T0 - DAY_MS, T0 + HOUR_MS), min_size=1, max_size=4, unique=True).map(sorted))
 def test_windows_that_meet_add_up_to_the_whole(fleet: Fleet, cuts: list[int]) -> None:
     ledger = built(fleet)
@@ -135,7 +135,7 @@ def test_windows_that_meet_add_up_to_the_whole(fleet: Fleet, cuts: list[int]) ->
     assert energy == pytest.approx(ledger.stretches["energy_mj"].sum())
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets(INSIDE_A_DAY), st.integers(2, 4))
 def test_times_and_thresholds_scaled_give_times_scaled(fleet: Fleet, factor: int) -> None:
     """Twice as long an interval, twice as long a wait: twice the time in every state."""
@@ -145,7 +145,7 @@ def test_times_and_thresholds_scaled_give_times_scaled(fleet: Fleet, factor: int
     assert summarise(many).totals.state_ms == {state: factor * part for state, part in once.items()}
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets((-DAY_S - 90, -DAY_S - 90, -90, -90, 3600)))
 def test_building_day_by_day_equals_building_at_once(fleet: Fleet) -> None:
     at_once = built(fleet)
@@ -162,7 +162,7 @@ def test_building_day_by_day_equals_building_at_once(fleet: Fleet) -> None:
         assert kept.spells.equals(grown.spells)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets((-DAY_S - 90, -DAY_S - 90, -90, -90, 3600)))
 def test_a_new_day_changes_nothing_before_it_but_the_stretch_that_reaches_into_it(fleet: Fleet) -> None:
     gpu_rows, lists, claims = fleet
@@ -179,7 +179,7 @@ def test_a_new_day_changes_nothing_before_it_but_the_stretch_that_reaches_into_i
         assert whole.stretches.filter(mine, settled).select(EXACT).rows() == before.filter(settled).select(EXACT).rows()
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(fleets(INSIDE_A_DAY))
 def test_the_hours_of_a_day_are_its_ledger(fleet: Fleet) -> None:
     with lake_of(fleet) as lake:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(fleets())
 def test_duckdb_finds_the_same_of_random_hosts(fleet: Fleet) -> None:
     with lake_of(fleet) as lake:

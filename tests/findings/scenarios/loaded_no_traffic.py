@@ -107,6 +107,6 @@ SCENARIOS = (
     situation(seldom_and_without_metrics, may=HELD, look_alike_of="loaded_no_traffic"),
     situation(standby_that_says_so, may=HELD, look_alike_of="loaded_no_traffic zombie_holder"),
     situation(loaded_this_morning, may=HELD, look_alike_of="loaded_no_traffic"),
-    situation(server_asleep_beside_training, may=HELD, look_alike_of="loaded_no_traffic held"),
+    situation(server_asleep_beside_training, may=HELD, look_alike_of="zombie_holder"),
     situation(metrics_that_do_not_count, may=HELD, look_alike_of="loaded_no_traffic"),
 )
