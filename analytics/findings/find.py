@@ -10,8 +10,8 @@ from analytics.findings.actions import Action, load_actions
 from analytics.findings.context import open_context, week_before
 from analytics.findings.reversals import Reversals, reversals
 from analytics.findings.rules import RULES
-from analytics.findings.totals import most_first
 from analytics.findings.sensitivity import held_gpu_hours
+from analytics.findings.totals import most_first
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
