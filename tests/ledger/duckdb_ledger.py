@@ -41,6 +41,7 @@ with plain as (
            process_count
     from raw_gpu
     where gpu is not null and interval_ms > 0
+      and greatest(epoch_ms("time") + coalesce(offset_ms, 0), 0) // 86400000 <= epoch_ms("time") // 86400000
 ),
 distinct_start as (
     select distinct on (gpu, start_ms) * from plain order by all nulls first

@@ -116,8 +116,10 @@ def _by_gpu(
 
 
 def believed(row: Row) -> Row | None:
-    """The row without the values that cannot be; None for a row that stands for no time."""
+    """The row without the values that cannot be; None for one that stands for no time, or for another day's."""
     if row["interval_ms"] is None or row["interval_ms"] <= 0:
+        return None
+    if start_of(row) // DAY_MS != row["time"] // DAY_MS:  # it begins in the next day, which its file does not hold
         return None
     kept = dict(row)
     for name, least, most in (
