@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.claims.spans import CLAIM_COLUMNS
-from analytics.frames import read_frame
 from analytics.money.costs import Costs
 from analytics.money.window import open_prices
 from analytics.quality.checks import CHECKS
 from analytics.quality.model import Data, Remark
+from analytics.small_tables import read_small
 from fallow import schema
-from fallow.clock import DAY_MS, SystemClock, Window, utc_day
+from fallow.clock import DAY_MS, SystemClock, Window
 
 if TYPE_CHECKING:
     from analytics.devices import Inventory
@@ -41,7 +41,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> Dat
         inventory=inventory,
         values=rollups.quality().filter(pl.col("time") > since_ms - DAY_MS),
         hours=rollups.hourly("observed_ms").filter(pl.col("time") >= since_ms),
-        claims=read_frame(inputs.lake.files("claim"), schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
+        claims=read_small(inputs.lake, schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
         costs=Costs(open_prices(inputs.settings), inventory),
@@ -49,7 +49,6 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> Dat
 
 
 def _rows(inputs: Inputs, table: schema.Table, columns: tuple[str, ...], since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The table's rows inside the window; files of other days are not opened."""
-    first, last = utc_day(since_ms), utc_day(until_ms)
-    files = [file for file in inputs.lake.files(table.name) if first <= file.date <= last]
-    return read_frame(files, table, columns).filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
+    """The table's rows inside the window."""
+    rows = read_small(inputs.lake, table, columns)
+    return rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
