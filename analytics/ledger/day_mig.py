@@ -77,7 +77,12 @@ def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> S
 
 
 def _spans(rows: DayRows, mine: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """The times in which an instance was there: its rows, with what each stands for; a gap beyond that ends it."""
+    """The times in which an instance was there: its rows, with what each stands for; a gap beyond that ends it.
+
+    There are none where every row of the instance was one that cannot be, as with no interval.
+    """
+    if not len(mine):
+        return
     ends = rows.start[mine] + rows.span[mine]
     begins = np.flatnonzero(np.concatenate(([True], rows.start[mine][1:] > ends[:-1])))
     for first, last in zip(begins, np.append(begins[1:], len(mine)) - 1, strict=True):

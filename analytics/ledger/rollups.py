@@ -141,18 +141,6 @@ def _sums(day: pa.Table, columns: Sequence[str], hours: pl.DataFrame) -> list[_S
     return found
 
 
-def histogram_sums(hours: pl.DataFrame, column: str, by: str = "gpu") -> dict[str, NDArray[np.int64]]:
-    """Per value of `by`, the milliseconds at each whole percent, summed over the rows whose histogram is known."""
-    known = hours.filter(pl.col(column).is_not_null()).sort(by)
-    if known.is_empty():
-        return {}
-    values = known[column].explode().to_numpy().reshape(-1, BINS)
-    names = known[by].to_numpy()
-    starts = np.flatnonzero(np.concatenate(([True], names[1:] != names[:-1])))
-    sums = np.add.reduceat(values.astype(np.int64), starts, axis=0)
-    return {str(names[start]): row for start, row in zip(starts, sums, strict=True)}
-
-
 def percentile(histogram: NDArray[np.int64], share: float) -> float | None:
     """The whole percent below or at which `share` of the time lies, at most one point too low; None without any time."""
     total = int(histogram.sum())

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.ledger.rollups import BINS, histogram_sums, percentile
+from analytics.ledger.rollups import BINS, percentile
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
 from tests.ledger.rows import T0, load
@@ -57,9 +57,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture(scope="module")
 def histograms(lake: Lake) -> dict[str, dict[str, Any]]:
     """Milliseconds at each whole percent, by column and fleet."""
-    hours = load(lake).rollups.hourly("gpu_util_ms", "sm_active_ms", "zero_ms", "observed_ms")
+    rollups = load(lake).rollups
+    hours = rollups.hourly("observed_ms")
     assert len(hours) == len(UTILIZATION) * 3  # 10,000 s
-    return {column: histogram_sums(hours, column) for column in ("gpu_util_ms", "sm_active_ms")}
+    fleets = sorted(hours["gpu"].unique())
+    keys = hours.select("host", "gpu", "time", group=pl.col("gpu").replace_strict(fleets, range(len(fleets))))
+    sums = rollups.histograms(["gpu_util_ms", "sm_active_ms"], keys, len(fleets))
+    return {column: dict(zip(fleets, rows, strict=True)) for column, rows in sums.items()}
 
 
 PUBLISHED = {"seren": (99, 31.4, 32.1), "kalos": (97, 33.8, 35.4), "philly": (48.5, 32.2, 40.9), "pai": (3.8, 36.1, 83)}

@@ -9,7 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from analytics.ledger.rollups import histogram_sums, percentile
+from analytics.ledger.rollups import percentile
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
 from tests.ledger.rows import load
@@ -73,12 +73,14 @@ def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> Non
 
 def test_the_hours_have_the_samples_figures(lake: Path) -> None:
     """By time instead of by sample, so that shares differ a little from those of the rows."""
-    hours = load(Lake.at(str(lake))).rollups.hourly("observed_ms", "zero_ms", "gpu_util_mean_pct", "gpu_util_ms")
+    rollups = load(Lake.at(str(lake))).rollups
+    hours = rollups.hourly("observed_ms", "zero_ms", "gpu_util_mean_pct")
     observed_ms = int(hours["observed_ms"].cast(pl.Int64).sum())
     # an hour has what its own day's rows say: of the last ones before midnight one interval, not up to three
     assert observed_ms / 3_600_000 == pytest.approx(2553.44, abs=0.2)
     assert f"{100 * hours['zero_ms'].cast(pl.Int64).sum() / observed_ms:.2f}" == "67.41"
-    whole = sum(histogram_sums(hours, "gpu_util_ms").values())
+    keys = hours.select("host", "gpu", "time", group=pl.lit(0))
+    whole = rollups.histograms(["gpu_util_ms"], keys, 1)["gpu_util_ms"][0]
     assert whole.sum() == observed_ms
     assert percentile(whole, 0.5) == 0
     assert 100 * whole[:5].sum() / observed_ms == pytest.approx(72.2736, abs=1)

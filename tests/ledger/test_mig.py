@@ -48,6 +48,12 @@ def test_a_gpu_whose_slices_are_all_given_away_has_no_row(lake: Lake) -> None:
     assert [each[0] for each in pieces(lake)] == ["MIG-1", "MIG-2"]
 
 
+def test_an_instance_none_of_whose_rows_can_be_takes_nothing_from_its_gpu(lake: Lake) -> None:
+    never = samples("MIG-1", 0, 600, interval_ms=0, **BUSY)
+    fill(lake, samples("GPU-p", 0, 600) + never, devices=[device("GPU-p"), instance("1", 3)])
+    assert pieces(lake) == [("GPU-p", "free", 0, 600, 7)]
+
+
 @pytest.mark.parametrize("model", ["NVIDIA A30", "NVIDIA RTX PRO 6000 Blackwell Server Edition"])
 def test_some_models_have_four_slices(lake: Lake, model: str) -> None:
     fill(
