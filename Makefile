@@ -9,12 +9,13 @@ UPGRADE =
 export PYTHON
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help demo test bench docs lock clean
+.PHONY: help demo test fuzz bench docs lock clean
 .DEFAULT_GOAL = help
 
 help:
 	@echo 'make demo    simulate a fleet and serve its pages (DEMO_ARGS=--no-serve: only write them, to demo/)'
 	@echo 'make test    lint, types, import contracts, tests and the wheel (PYTEST_ARGS=tests/core: these tests only)'
+	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make docs    write the generated parts of docs/ again'
 	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
@@ -37,6 +38,11 @@ test:
 	step 'tests' $(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
+
+# the properties over examples that no run before had; PYTEST_ARGS=tests/ledger for some of them only
+fuzz:
+	@requirements/install.sh dev
+	@$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)
 
 bench:
 	@requirements/install.sh dev

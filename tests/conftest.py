@@ -16,8 +16,10 @@ from fallow.lake import Lake
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# how long an example takes says more about the machine than about the code
-settings.register_profile("fallow", deadline=None)
+# how long an example takes says more about the machine than about the code; the same examples in every run, so that a
+# change is judged by what it changed, while `make fuzz` looks for new ones
+settings.register_profile("fallow", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("fallow")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
