@@ -23,6 +23,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+NO_POOL = "no pool"
+UNKNOWN_MODEL = "unknown model"
+
+TERMS = {"gpu": pl.String, "since": pl.Int64, "model": pl.String, "pool": pl.String}
+"""Columns of `Inventory.terms`."""
+
+
 @dataclass(frozen=True)
 class Device:
     """The newest inventory entry of one GPU; None is unknown."""
@@ -45,10 +52,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Device per GPU, and in `hosts_of` every host that ever reported the GPU, in order."""
+    """Device per GPU, and in `hosts_of` every host that ever reported the GPU, in order.
+
+    `terms` has model and pool of the GPUs that changed one of them, a row from each time (`since`, ms) on; what is not in it
+    has always been what its device says. `newest_ms` is the time of the newest entry of all.
+    """
 
     devices: Mapping[str, Device]
     hosts_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    terms: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=TERMS))
+    newest_ms: int | None = None
 
     def device(self, gpu: str, host: str) -> Device:
         """The GPU's entry; one with nothing known where the lake has none."""
@@ -57,12 +70,12 @@ class Inventory:
     def model(self, gpu: str) -> str:
         """The model's name, or `unknown model`."""
         device = self.devices.get(gpu)
-        return (device.model if device else None) or "unknown model"
+        return (device.model if device else None) or UNKNOWN_MODEL
 
     def pool(self, gpu: str) -> str:
         """The pool's name, or `no pool`."""
         device = self.devices.get(gpu)
-        return (device.pool if device else None) or "no pool"
+        return (device.pool if device else None) or NO_POOL
 
     def instances(self, host: str) -> Mapping[str, Instance]:
         """The MIG instances of a host whose GPU and size are known."""
@@ -96,4 +109,26 @@ def load_inventory(lake: Lake) -> Inventory:
     hosts: dict[str, list[str]] = {}
     for gpu, host in frame.select("gpu", "host").unique().sort("gpu", "host").iter_rows():
         hosts.setdefault(gpu, []).append(host)
-    return Inventory({row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)}, hosts)
+    devices = {row["gpu"]: Device(**row) for row in rows.iter_rows(named=True)}
+    return Inventory(devices, hosts, _terms(frame), frame.select(pl.col("time").max()).item())
+
+
+def _terms(frame: pl.DataFrame) -> pl.DataFrame:
+    """When which GPU was of which model and in which pool, of those that changed one of them.
+
+    What the first entry says holds for the time before it as well, and where the first ones name no pool, that of the first
+    one that does: nobody had said yet. A card keeps its model, so that an entry without one says nothing.
+    """
+    entries = frame.select("gpu", "model", "pool", since="time").unique(
+        ("gpu", "since"), keep="last", maintain_order=True
+    )
+    named = entries.sort("gpu", "since").with_columns(
+        pl.col("model").forward_fill().backward_fill().over("gpu"),
+        # only what comes before the first name is filled: an entry without a pool after that has left it
+        pool=pl.when(pl.col("pool").is_not_null().cum_sum().over("gpu") == 0)
+        .then(pl.col("pool").drop_nulls().first().over("gpu"))
+        .otherwise("pool"),
+    )
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", "model", "pool"))
+    changes = named.filter(~same.fill_null(value=False))
+    return changes.filter(pl.len().over("gpu") > 1).select(*TERMS)

@@ -36,24 +36,25 @@ def arrow(frame: pl.DataFrame, table: schema.Table) -> pa.Table:
     return parquet.table_from_columns(table, columns)
 
 
-_POLARS: dict[schema.Type, pl.DataType] = {
+POLARS: dict[schema.Type, pl.DataType] = {
     schema.Type.TIMESTAMP: pl.Int64(), schema.Type.INT16: pl.Int16(), schema.Type.INT32: pl.Int32(),
     schema.Type.INT64: pl.Int64(), schema.Type.FLOAT: pl.Float32(), schema.Type.DOUBLE: pl.Float64(),
     schema.Type.BOOL: pl.Boolean(), schema.Type.STRING: pl.String(), schema.Type.INT_LIST: pl.List(pl.Int32()),
     schema.Type.DOUBLE_LIST: pl.List(pl.Float64()), schema.Type.STRING_LIST: pl.List(pl.String()),
 }  # fmt: skip
+"""The type of a column in a frame."""
 
 
 def empty(table: schema.Table) -> pl.DataFrame:
     """No rows of a table."""
-    return pl.DataFrame(schema={column.name: _POLARS[column.type] for column in table.columns})
+    return pl.DataFrame(schema={column.name: POLARS[column.type] for column in table.columns})
 
 
 def typed(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
     """The frame with the table's columns in its order and types; columns that it lacks are null."""
     return frame.select(
         (pl.col(column.name) if column.name in frame.columns else pl.lit(None).alias(column.name)).cast(
-            _POLARS[column.type]
+            POLARS[column.type]
         )
         for column in table.columns
     )

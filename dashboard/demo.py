@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.inputs import Inputs, load_window_ledger
+from analytics.language.languages import Language
 from analytics.report.command import write_whole
 from analytics.report.formats import FORMATS
 from analytics.report.model import build_report
@@ -23,8 +24,6 @@ from fallow.errors import MissingExtraError, UsageError
 if TYPE_CHECKING:
     import argparse
     from types import ModuleType
-
-_SUFFIX = {"text": "txt"}
 
 
 _MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a slip of the hand, not a demo
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the lake and the report, prints the report, and serves the pages until Ctrl-C."""
     until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
-    fleet = Fleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed)
+    fleet = Fleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed, showcase=True)
     rows = fleet.gpus * fleet.days * DAY_MS // fleet.interval_ms
     if rows > _MOST_ROWS:
         raise UsageError(
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inputs(folder: DemoFolder) -> Inputs:
-    settings = config.load({"lake.path": str(folder.lake.root)})
+    settings = config.load({"lake.path": str(folder.lake.root)}, str(folder.config))
     return Inputs(folder.lake, Window(), settings)
 
 
@@ -76,27 +75,29 @@ def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
     report = build_report(inputs, load_window_ledger(inputs))
     written = []
     for each in FORMATS:
-        text = each.render(report)
-        target = folder.path / f"report.{_SUFFIX.get(each.name, each.name)}"
-        write_whole(target, text)
+        content = each.render(report, Language())
+        target = folder.path / f"report{each.suffix}"
+        write_whole(target, content)
         written.append(target)
         if each.name == "text":
-            print(text)
+            print(content.decode())
     return written
 
 
 def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
-    lake, fallow = shlex.quote(str(folder.path / "lake")), _command_name()
+    settings, fallow = shlex.quote(str(folder.config)), _command_name()
     commands = {
-        f"{fallow} findings --lake {lake}": "every finding with its evidence",
-        f"{fallow} ledger --lake {lake} --since 7d": "GPU-hours by state",
-        f"{fallow} dashboard --lake {lake}": "the pages (needs fallow[dashboard])",
+        f"{fallow} findings --config {settings}": "every finding with its evidence",
+        f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
+        f"{fallow} prices --config {settings}": "what a GPU-hour costs",
+        f"{fallow} dashboard --config {settings}": "the pages (needs fallow[dashboard])",
         f"{fallow} agent once": "this machine's own GPUs",
     }
     width = max(map(len, commands))
     return "\n".join(
         [
-            f"The simulated lake is in {folder.path / 'lake'}, this report in {', '.join(map(str, written))}.",
+            f"The simulated lake is in {folder.path / 'lake'}, its owners and prices beside it.",
+            f"This report is in {', '.join(map(str, written))}.",
             "Next:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analytics.progress import bar
 from analytics.report.command import write_whole
-from analytics.simulation import Fleet, plan_fleet, write_fleet
+from analytics.simulation import Fleet, owners_csv, plan_fleet, prices_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
@@ -49,8 +49,16 @@ class DemoFolder:
         """The simulated lake."""
         return Lake.at(str(self.path / "lake"))
 
+    @property
+    def config(self) -> Path:
+        """The settings that name the lake and the site's own tables."""
+        return self.path / "fallow.toml"
+
     def prepare(self, fleet: Fleet) -> None:
         """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
+
+        Beside a lake that is made lie the tables of a site (owners and prices) and the settings that name them; beside one
+        that is kept they stay as they are, for somebody may have tried other prices.
 
         Raises FallowError where the folder holds something that is not ours, or cannot be written.
         """
@@ -58,13 +66,25 @@ class DemoFolder:
         hosts = tuple(host.host.name for host in plan_fleet(fleet).hosts)
         wanted = Record(__version__, asdict(fleet), hosts, complete=True)
         if found == wanted and self.lake.store.exists():
+            self._write_tables(fleet, only_missing=True)
             return
         if found is not None:
             self._clear(found)
         self._record_as(Record(wanted.fallow_version, wanted.fleet, wanted.hosts, complete=False))
         with bar(f"simulating {fleet.gpus:,} GPUs over {fleet.days:,} days") as progress:
             write_fleet(self.lake, fleet, progress)
+        self._write_tables(fleet, only_missing=False)
         self._record_as(wanted)
+
+    def _write_tables(self, fleet: Fleet, *, only_missing: bool) -> None:
+        owners, prices = (self.path.absolute() / name for name in ("owners.csv", "prices.csv"))
+        # a JSON string is one of TOML
+        lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
+                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", "")  # fmt: skip
+        texts = {owners: owners_csv(fleet), prices: prices_csv(fleet), self.config: "\n".join(lines)}
+        for file, text in texts.items():
+            if not only_missing or not file.exists():
+                write_whole(file, text.encode())
 
     @property
     def _record_file(self) -> Path:
@@ -97,7 +117,7 @@ class DemoFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FallowError(f"cannot make {self.path}: {error.strerror}", "give --out another folder") from error
-        write_whole(self._record_file, record.text())
+        write_whole(self._record_file, record.text().encode())
 
     def _clear(self, made: Record) -> None:
         """Removes the simulated lake, unless somebody else has put rows into it since."""

@@ -98,11 +98,16 @@ def parse_window(since: str | None, until: str | None) -> Window:
     """The window that --since and --until name.
 
     A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since
-    counts back from --until, or from now where --until is open. Raises UsageError.
+    counts back from --until, or, where that is open, from the last whole hour (below a day: the last whole minute), so
+    that the same lake gives the same figures at the next call. Raises UsageError.
     """
     until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=SystemClock().now_ms())
-    anchor_ms = SystemClock().now_ms() if until_ms is None else until_ms
-    since_ms = None if since is None else _moment_ms(since, end=False, anchor_ms=anchor_ms)
+    now_ms = SystemClock().now_ms()
+    since_ms = (
+        None if since is None else _moment_ms(since, end=False, anchor_ms=now_ms if until_ms is None else until_ms)
+    )
+    if since is not None and until_ms is None and since_ms is not None and _DURATION.match(since):
+        since_ms = floor_ms(since_ms, HOUR_MS if now_ms - since_ms >= DAY_MS else MINUTE_MS)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise UsageError(f"--since {since} does not lie before --until {until}", "swap them or widen the window")
     return Window(since_ms, until_ms)

@@ -6,9 +6,11 @@ Imports pyarrow: the resident agent processes never import this module.
 from __future__ import annotations
 
 import io
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +25,23 @@ if TYPE_CHECKING:
     from fallow.lake import LakeFile
     from fallow.stores.objects import ObjectFile
 
+_Read = TypeVar("_Read")
+
 _HOST = pa.field("host", pa.string())
 
 ROW_GROUP_ROWS = 138_240
 """16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
 
-_VERSION_KEY = b"fallow_schema_version"
+_VERSION_KEY = "fallow_schema_version"
+_CHECKSUM_KEY = "fallow_crc32"
+"""CRC-32 of all before the footer: Parquet's own checksums, one a page, are read by few libraries."""
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 4 + len(_MAGIC)
+"""What ends a file: the length of the footer before it, and the magic bytes."""
+
+_WHOLE_BYTES = 8 << 20
+"""Files up to this size are held in memory whole; of larger ones only what is decoded."""
 
 _REQUESTS = 8
 """Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""
@@ -103,7 +116,7 @@ def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = No
     """
     by = [name for name in ("gpu", "time") if name in table.names]
     sorted_data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
-    extra = {_VERSION_KEY: str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
+    extra = {_VERSION_KEY.encode(): str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
     extra |= {key.encode(): value for key, value in (metadata or {}).items()}
     # timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary
     delta = {
@@ -112,16 +125,17 @@ def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = No
         if column.type is Type.TIMESTAMP or (column.name == "energy_mj" and column.type is Type.INT64)
     }
     sink = io.BytesIO()
-    pq.write_table(
-        sorted_data.replace_schema_metadata(extra),
+    with pq.ParquetWriter(
         sink,
+        sorted_data.schema.with_metadata(extra),
         compression="zstd",
         compression_level=3,
-        row_group_size=ROW_GROUP_ROWS,
         use_dictionary=[column.name for column in table.columns if column.name not in delta],
         column_encoding=delta,
         store_schema=True,
-    )
+    ) as writer:
+        writer.write_table(sorted_data.replace_schema_metadata(extra), row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata({_CHECKSUM_KEY: str(zlib.crc32(sink.getbuffer()))})
     return sink.getvalue()
 
 
@@ -139,59 +153,44 @@ def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None 
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def read_coded(files: Iterable[LakeFile], table: Table, columns: Sequence[str]) -> list[pa.Table]:
-    """The named columns of each file, strings as codes into a dictionary: decoding names would cost the most.
+def small_contents(files: Iterable[LakeFile]) -> list[bytes | None]:
+    """The bytes of each file that is small enough to be held whole; None for one that is not, or cannot be read as it is.
 
-    A column without any value has Arrow's null type and was not even read. Raises as `read` does.
+    Raises LakeError where an object store does not answer.
     """
-    coded = pa.dictionary(pa.int32(), pa.string())
-    fields = [(name, table.column(name)) for name in columns]
-    schema = pa.schema([pa.field(name, coded if is_text(column) else arrow_type(column)) for name, column in fields])
-    return _each(files, partial(_read_known, table=table, schema=schema))
+    return _each(files, _content)
 
 
-def _read_known(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    opened = open_file(file, [field.name for field in schema if pa.types.is_dictionary(field.type)])
-    there = set(opened.schema_arrow.names) & set(schema.names)
-    _check_keys(file, table, there, schema)
-    valued = there - _without_values(opened)
-    wanted = [name for name in schema.names if name in valued]
+def _content(file: LakeFile) -> bytes | None:
+    if file.size_bytes > _WHOLE_BYTES:
+        return None
     try:
-        data = opened.read(columns=wanted, use_threads=False)
-        columns = [
-            _typed(data.column(field.name), field.type) if field.name in wanted else pa.nulls(data.num_rows)
-            for field in schema
-        ]
-    except _UNREADABLE as error:
+        if not _is_object(file):
+            return Path(file.url).read_bytes()
+        from fallow.stores.objects import read as read_object  # noqa: PLC0415  # a lake in a folder never pays for it
+
+        return read_object(file.url)
+    except OSError:
+        return None
+
+
+def check(file: LakeFile, content: bytes, facts: Mapping[str, str]) -> None:
+    """Raises what `open_file` raises, by a file's key-value metadata, and BrokenFileError where its checksum is another.
+
+    Files of other writers and of an older fallow have no checksum.
+    """
+    try:
+        _check_version(file, int(facts.get(_VERSION_KEY, "1")))
+        stated = int(facts[_CHECKSUM_KEY]) if _CHECKSUM_KEY in facts else None
+    except ValueError as error:
         raise _broken(file, error) from error
-    return pa.table(columns, schema.names)
+    footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
+    if stated is not None and stated != zlib.crc32(memoryview(content)[:-footer_bytes]):
+        raise _broken(file, ValueError("its content does not match its checksum"))
 
 
-def _without_values(opened: pq.ParquetFile) -> set[str]:
-    """Columns that the file's own statistics say are null throughout."""
-    facts = opened.metadata
-    if not facts.num_rows or not facts.num_row_groups:
-        return set()
-    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-    found = set()
-    for position in range(facts.num_columns):
-        chunks = [group.column(position) for group in groups]
-        if all(
-            chunk.is_stats_set and chunk.statistics.has_null_count and chunk.statistics.null_count == chunk.num_values
-            for chunk in chunks
-        ):
-            found.add(chunks[0].path_in_schema)
-    # a file whose every column is null still has to say how many rows it has
-    return found if len(found) < facts.num_columns else set()
-
-
-def is_text(column: Column) -> bool:
-    """Whether the column holds strings."""
-    return column.type is Type.STRING
-
-
-def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], pa.Table]) -> list[pa.Table]:
-    """The files' rows in order; several requests at a time to an object store, whose answers take long to begin."""
+def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> list[_Read]:
+    """What each file gives, in order; several requests at a time to an object store, whose answers take long to begin."""
     wanted = list(files)
     if not any(_is_object(file) for file in wanted):
         return [read_one(file) for file in wanted]
@@ -219,34 +218,34 @@ def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa
     if field.name in data.column_names:
         return _typed(data.column(field.name), field.type)
     if field.name not in table.names:  # the host of the file's path
-        return pa.repeat(pa.scalar(file.host), data.num_rows)
+        return pa.repeat(pa.scalar(file.host, pa.string()), data.num_rows)
     return pa.nulls(data.num_rows, field.type)
 
 
 def _typed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if values.type == kind:
-        return values
-    if pa.types.is_dictionary(kind):  # other writers have other kinds of strings, which Arrow does not cast to codes
-        return values.cast(pa.string()).dictionary_encode()
-    return values.cast(kind)
+    return values if values.type == kind else values.cast(kind)
 
 
-def open_file(file: LakeFile, coded: Sequence[str] = ()) -> pq.ParquetFile:
-    """The file, checked to be whole and of a schema version that this fallow knows; `coded` columns come as codes."""
+def open_file(file: LakeFile) -> pq.ParquetFile:
+    """The file, checked to be whole and of a schema version that this fallow knows."""
     version = 0
     try:
-        opened = pq.ParquetFile(_source(file), read_dictionary=list(coded))
-        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY, b"1"))
+        opened = pq.ParquetFile(_source(file))
+        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY.encode(), b"1"))
     except FileNotFoundError as error:
         raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error
     except _UNREADABLE as error:
         raise _broken(file, error) from error
+    _check_version(file, version)
+    return opened
+
+
+def _check_version(file: LakeFile, version: int) -> None:
     if version > SCHEMA_VERSION:
         raise SchemaVersionError(
             f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}",
             "upgrade fallow here, or read the lake where the newer version runs",
         )
-    return opened
 
 
 def _is_object(file: LakeFile) -> bool:

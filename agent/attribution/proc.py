@@ -21,13 +21,19 @@ _CLOCK_STEP_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc/PID/stat says: start and CPU in clock ticks since boot, memory in pages (proc(5))."""
+    """What /proc/PID/stat says: start and CPU in clock ticks since boot, memory in pages (proc(5)).
+
+    `texts` is where the kernel has put the arguments and the environment. Every program lies elsewhere, even the same
+    one started again, and while the kernel is still starting it they are not all there. Empty where that is not shown:
+    without the right to read the environment, and for a process that has ended.
+    """
 
     command: bytes
     parent_pid: int
     cpu_ticks: int
     start_ticks: int
     resident_pages: int
+    texts: tuple[bytes, ...] = ()
 
 
 def read_stat(folder: str) -> Stat | None:
@@ -39,11 +45,12 @@ def read_stat(folder: str) -> Stat | None:
     if text is None:
         return None
     opening, closing = text.find(b"("), text.rfind(b")")
-    fields = text[closing + 2 :].split(None, 22)
+    fields = text[closing + 2 :].split()
     if opening < 0 or len(fields) < 22:
         return None
+    texts = tuple(fields[45:49])
     return Stat(text[opening + 1 : closing], int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]),
-                int(fields[21]))  # fmt: skip
+                int(fields[21]), texts if any(each != b"0" for each in texts) else ())  # fmt: skip
 
 
 def read_user_id(folder: str) -> int | None:

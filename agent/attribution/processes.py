@@ -38,6 +38,7 @@ class Process:
     start_ticks: int
     started_ms: int | None
     command_bytes: bytes = b""
+    texts: tuple[bytes, ...] = ()
     command: str = ""
     parent_pid: int = 0
     host_mem_bytes: int = 0
@@ -98,7 +99,9 @@ class Processes:
 
     def _read_once(self, process: Process, stat: Stat, folder: str, now_ms: int) -> None:
         """What costs more than a look: read at first, with every new program, and now and then."""
-        changed = stat.command != process.command_bytes
+        # the kernel names a new program before its arguments and environment are in place: read then, they are empty,
+        # and are read again as soon as they lie elsewhere
+        changed = stat.command != process.command_bytes or stat.texts not in ((), process.texts)
         if not changed and process.read_ms is not None and abs(now_ms - process.read_ms) < _LOOK_AGAIN_MS:
             return
         if not changed and process.read_ms is not None:
@@ -106,12 +109,15 @@ class Processes:
                 return
             self._looks_left -= 1
         process.command_bytes, process.command = stat.command, printable(stat.command)
+        process.texts = stat.texts or process.texts
         process.read_ms = now_ms
         process.user_id = read_user_id(folder)
         process.placement = parse_cgroup(read_cgroup(folder) or "")
         job = parse_environ(read_environ(folder) or b"")
         process.slurm, process.ray_job_id = slurm_job(process.placement, job), job.ray_job_id
         arguments = read_arguments(folder) if self._with_arguments else None
+        if changed:
+            process.arguments = None  # those of the program before it
         if arguments:
             from agent.attribution.masking import mask_arguments  # noqa: PLC0415  # its patterns take memory, and it is off mostly
 

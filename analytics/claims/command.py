@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -19,14 +18,17 @@ from analytics.claims.shifted import find_shifted, moved_rows
 from analytics.claims.sources import SOURCES
 from analytics.claims.write import write
 from analytics.frames import read_frame
+from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.progress import progress
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from fallow import config, schema
+from analytics.ledger.text import folded, page_columns
+from fallow import schema
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import EmptyLakeError
-from fallow.lake import Lake
 
 if TYPE_CHECKING:
+    import argparse
+
     from analytics.inputs import Inputs
 
 
@@ -34,22 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verbs, and one kind of import per source."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     importing = verbs.add_parser("import", help="bring claims into the lake", allow_abbrev=False)
-    kinds = importing.add_subparsers(metavar="KIND", required=True, title="kinds of claims")
-    for source in SOURCES:
-        kind = kinds.add_parser(
-            source.name,
-            help=source.summary,
-            description=f"{source.summary[0].upper()}{source.summary[1:]}.",
-            epilog=f"example: {source.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        source.add_arguments(kind)
+    for source, kind in add_kinds(importing, "kinds of claims", SOURCES):
         kind.add_argument("--replace", action="store_true",
                           help="put these in the place of claims that were imported with another time zone")  # fmt: skip
-        kind.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
-        kind.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
-        kind.add_argument("--json", action="store_true", help="machine-readable summary")
         kind.set_defaults(source=source, verb=_import)
     shown = verbs.add_parser(
         "list", help="show the claims of a window", allow_abbrev=False,
@@ -71,8 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
-    settings = config.load({"lake.path": args.lake}, args.config)
-    lake = Lake.at(settings.require("lake.path", "--lake"))
+    settings, lake = open_lake(args)
     bar = progress()
     read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
     shifted = find_shifted(lake, read, replace=args.replace)
@@ -114,14 +102,11 @@ def _list(args: argparse.Namespace) -> int:
         if checked is not None:
             print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
     else:
-        print(
-            "\n\n".join(
-                [
-                    listing.as_text(table, inputs.window, measured_ms),
-                    *([] if checked is None else [check.as_text(checked)]),
-                ]
-            )
-        )
+        width = page_columns()
+        blocks = [listing.as_text(table, inputs.window, measured_ms, width)]
+        if checked is not None:
+            blocks.append(folded(check.as_text(checked), width))
+        print("\n\n".join(blocks))
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.claims.spans import FOREVER_MS, known_claims
-from analytics.ledger.text import count, moment, plain
+from analytics.ledger.text import PAGE_COLUMNS, count, moment, plain
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ COLUMNS = (
 )  # fmt: skip
 """Fields of a listed claim, in the order of the CSV form."""
 
-WIDTH = 100
+_SHRINKING = (("claim", 10), ("user", 8), ("hosts", 9))
+"""Columns that give way on a narrow terminal, in this order, and to how many characters."""
 
 _TEXTS = ("state", "user", "account", "name", "partition", "qos")
 _TIMES = ("submitted", "start", "end", "planned_end")
@@ -111,7 +112,7 @@ def as_json(table: Sequence[ListedClaim]) -> dict[str, Any]:
     }
 
 
-def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int) -> str:
+def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
     """The list for people; claims that run on are marked with `+`."""
     hours = sum(claim.gpu_hours or 0.0 for claim in table)
     unknown = sum(claim.gpu_hours is None for claim in table)
@@ -123,25 +124,37 @@ def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int) -> s
         until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
         verb = "runs" if running == 1 else "run"
         lines.append(f"{running:,} of them {verb} on: counted up to {moment(until_ms)} (+)")
-    states = any(claim.state for claim in table)
-    cells = [
-        ["start (UTC)", "end (UTC)", "GPUs", "GPU-hours ", *(["state"] if states else []), "user", "claim", "hosts"]
-    ]
-    cells += [_cells(claim, states=states) for claim in table]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    widths[-1] = max(12, min(widths[-1], WIDTH - sum(widths[:-1]) - 2 * len(widths)))
-    return "\n".join([*lines, "", *(_line(row, widths) for row in cells)])
+    return "\n".join([*lines, "", *_table(table, width)])
 
 
-def _cells(claim: ListedClaim, *, states: bool) -> list[str]:
-    end = "runs" if claim.end is None else _minute(claim.end)
+def _table(table: Sequence[ListedClaim], width: int) -> list[str]:
+    """One line per claim; on a narrow terminal without state and year, and with names cut to what is left."""
+    narrow = width < PAGE_COLUMNS
+    years = {_minute(ms)[:4] for claim in table for ms in (claim.start, claim.end) if ms is not None}
+    part = slice(None) if not narrow else slice(5, None) if len(years) == 1 else slice(10)
+    states = not narrow and any(claim.state for claim in table)
+    names = ["start (UTC)", "end (UTC)", "GPUs", "GPU-hours ", *(["state"] if states else []), "user", "claim", "hosts"]
+    cells = [names, *(_cells(claim, part, states=states) for claim in table)]
+    widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
+    room = width - sum(widths.values()) - 2 * len(widths)
+    for name, least in _SHRINKING if narrow else (("hosts", 12),):
+        if room < 0 and widths.get(name, 0) > least:
+            given = min(-room, widths[name] - least)
+            widths[name] -= given
+            room += given
+    lines = [_line(row, [*widths.values()]) for row in cells]
+    return [f"  times of {min(years)}", *lines] if narrow and len(years) == 1 else lines
+
+
+def _cells(claim: ListedClaim, part: slice, *, states: bool) -> list[str]:
+    end = "runs" if claim.end is None else _minute(claim.end)[part]
     size = "?" if claim.gpus is None else str(claim.gpus)
     spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
     who = plain(claim.user or claim.account or "-", 12)
     state = [plain(claim.state or "-", 10)] if states else []
     mark = "+" if claim.end is None else " "
     return [
-        _minute(claim.start),
+        _minute(claim.start)[part],
         end,
         size,
         spent + mark,

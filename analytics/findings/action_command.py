@@ -28,6 +28,7 @@ VERBS = {
     "note": ("write something beside a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
     "history": ("who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
 }  # fmt: skip
+_DECIDING = ("ack", "suppress", "reopen")
 _DONE = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "note": "noted on"}
 _STANDS = {"ack": "acknowledged", "suppress": "suppressed", "notify": "notified"}
 _NOUN = {"ack": "acknowledgement", "suppress": "suppression", "notify": "notification"}
@@ -75,15 +76,38 @@ def run(args: argparse.Namespace) -> int:
     # what stands open already is not reopened: the record says only what somebody changed
     idle = [each for each, status in standing.items() if args.verb == "reopen" and not status]
     ids = [each for each in standing if each not in idle]
+    done: dict[str, Action] = {}
     if ids:
-        record(inputs.lake, args.verb, ids, actor, now_ms=now_ms, reason=reason, expires_ms=expires_ms)
-    for each, status in standing.items():
+        at_ms = after_what_is_known(now_ms, ids, before)
+        made = record(inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
+        done = {each.finding_id: each for each in made}
+    # once more: somebody may have acted in the meantime, and what this ends or does not end is to be said
+    known = load_actions(inputs.lake) if ids else before
+    for each in standing:
         if each in idle:
             print(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
         else:
-            ends = "" if args.verb == "note" else _ends(before.get(each, ()), status)
-            print(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{ends}")
+            beside = "" if args.verb == "note" else beside_others(known[each], done[each], now_ms)
+            print(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{beside}")
     return 0
+
+
+def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, Sequence[Action]]) -> int:
+    """The time of an action: now, and in any case after those that whoever acts has seen, whatever clock wrote them."""
+    return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
+
+
+def beside_others(actions: Sequence[Action], own: Action, now_ms: int) -> str:
+    """What one's own action ends, and who acted at the same time and decides instead; of the finding's actions in order."""
+    earlier = [each for each in actions if each < own]
+    later = [each for each in actions if each > own and each.kind in _DECIDING]
+    said = _ends(earlier, status_of(earlier, "", now_ms))
+    if later:
+        last = later[-1]
+        said += (
+            f"; {plain(last.actor)} {_DONE[last.kind]} it at the same time, and the later one decides: see `history`"
+        )
+    return said
 
 
 def _nothing(finding_id: str, actions: Sequence[Action]) -> str:

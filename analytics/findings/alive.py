@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.base import on_host_ahead
 from analytics.findings.once import once
 from analytics.findings.work import AT_WORK
 from analytics.ledger.summary import SILENT_AFTER_MS
@@ -58,7 +59,7 @@ def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 def last_rows(context: Context) -> pl.DataFrame:
     """The last ledger row of each GPU that was still seen at the end of the window."""
     rows = context.inside.stretches.filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
-    return rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True)
+    return rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True).filter(~on_host_ahead(context))
 
 
 def alive(context: Context) -> pl.DataFrame:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.confidence import grade, observe, watched_enough
+from analytics.findings.confidence import grade, observe, right_clocks, watched_enough
+from analytics.findings.mig_energy import ESTIMATED, has_instances, with_estimates
 from analytics.findings.model import Context, Evidence, Finding, Number, Rule, energy_kwh
 from analytics.findings.once import once
 from analytics.ledger.summary import SILENT_AFTER_MS
@@ -48,6 +49,7 @@ def finding_of(
     where = joined(stretches, "host") or "" if host is None else host
     accounts, jobs = (joined(stretches, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
+    energy, said = _energy(context, stretches)
     return Finding(
         rule=rule.name,
         category=rule.category,
@@ -59,8 +61,8 @@ def finding_of(
         holder=holder,
         since_ms=min(stretches["stretch_start"].to_list()) if since_ms is None else since_ms,
         gpu_ms=gpu_ms_of(stretches),
-        energy_kwh=energy_kwh(stretches),
-        confidence=grade(watched_enough(seen), *map(list, failed)),
+        energy_kwh=energy,
+        confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed)),
         reclaimable_gpus=tuple(reclaimable_gpus),
         evidence=Evidence(
             min(stretches["time"].to_list()),
@@ -77,8 +79,17 @@ def finding_of(
         job=jobs,
         cost=cost,
         currency=context.costs.currency if cost is not None else None,
-        notes=tuple(notes),
+        notes=(*notes, *said),
     )
+
+
+def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tuple[str, ...]]:
+    """What was drawn, and a word on it where MIG instances make it an estimate."""
+    measured = energy_kwh(stretches)
+    if measured is not None or not has_instances(stretches):
+        return measured, ()
+    estimated = energy_kwh(with_estimates(context, stretches))
+    return estimated, () if estimated is None else (ESTIMATED,)
 
 
 def joined(stretches: pl.DataFrame, column: str) -> str | None:
@@ -101,8 +112,18 @@ def still_going(context: Context, stretches: pl.DataFrame) -> tuple[str, ...]:
 @once
 def _last_seen(context: Context) -> dict[str, int]:
     """The end of the last row of each GPU that was seen lately."""
-    last = context.inside.stretches.group_by("gpu").agg(pl.col("end").max())
-    return dict(last.filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS).iter_rows())
+    last = context.inside.stretches.group_by("gpu").agg(pl.col("end").max(), pl.col("host").sort_by("end").last())
+    return dict(last.filter(seen_lately(context)).select("gpu", "end").iter_rows())
+
+
+def seen_lately(context: Context) -> pl.Expr:
+    """Whether what a GPU's last row (`host`, `end`) says was the case at the end of the window."""
+    return (pl.col("end") > context.until_ms - SILENT_AFTER_MS) & ~on_host_ahead(context)
+
+
+def on_host_ahead(context: Context) -> pl.Expr:
+    """Whether a row is of a host whose clock is ahead."""
+    return pl.col("host").is_in(pl.Series(sorted(context.ahead), dtype=pl.String).implode())
 
 
 def gpu_ms_of(stretches: pl.DataFrame) -> float:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.model import Finding
-    from analytics.ledger.summary import Summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     found = review(inputs, ledger)
     chosen = choose(found, Filters.of(args), with_suppressed=args.all)
     if args.json:
-        print(json.dumps(as_json(found, ledger.summary, chosen, args.limit), indent=2))
+        print(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:
         write_csv(chosen.listed[: args.limit])
     else:
@@ -93,10 +92,10 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--min-cost {args.min_cost:g} is not 0 or more", "give an amount of money, such as 100")
 
 
-def as_json(found: Review, summary: Summary, chosen: Selection, limit: int | None) -> dict[str, object]:
+def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, object]:
     """What `--json` prints; `totals` and `suppressed` are of all that the filters leave, whatever the limit."""
     return {
-        "window": {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)},
+        "window": {"since": format_ms(found.context.since_ms), "until": format_ms(found.context.until_ms)},
         "totals": totals(chosen.listed).as_json(),
         "sensitivity": {
             "held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()},

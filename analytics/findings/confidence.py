@@ -44,10 +44,13 @@ def conditions() -> tuple[Condition, ...]:
         Condition("coverage", f"at least {percent(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
                   "unknown time may hide work"),
         Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
-        Condition("metric", "utilization was measured on these GPUs", "what was not measured is unknown, not 0"),
+        Condition("metric", "utilization was measured on these GPUs; and what else a rule rests on (SM activity, memory in use, "
+                  f"counters of throttling) for at least {percent(COVERAGE_MIN, 0)} of the time that it judges",
+                  "what was not measured is unknown, not 0"),
         Condition("sampling", f"utilization was watched for at least {percent(COVERAGE_MIN, 0)} of the time; point samples fail, "
                   "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+        Condition("clock", "no host has rows of a time to come", "what its clock calls now is not now"),
         Condition("attribution", "who holds it is known by name, by processes or a claim", "nobody can be asked otherwise"),
         Condition("persistence", f"S = P(spell >= age + {horizon} | spell >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
                   f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
@@ -144,6 +147,12 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
     if share is not None and share >= COVERAGE_MIN:
         return []
     return [f"{what} was measured for {_below(share)} of the time, {percent(COVERAGE_MIN, 0)} are wanted"]
+
+
+def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
+    """Failure of the clocks of these rows' hosts to say when it was."""
+    ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
+    return [f"the clock of {', '.join(ahead)} is ahead: nobody knows how it stands now"] if ahead else []
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:

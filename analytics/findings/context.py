@@ -8,25 +8,30 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.devices import Inventory, load_inventory
+from analytics.findings.base import whole_number
 from analytics.findings.holders import holders_at
 from analytics.findings.model import Context, FindingSettings
 from analytics.ledger.summary import SILENT_AFTER_MS, clip
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
+from analytics.quality.host_clocks import seen_until
 from fallow.clock import WEEK_MS, SystemClock, Window
 
 if TYPE_CHECKING:
     from analytics.inputs import Inputs, WindowLedger
     from analytics.ledger.build import Ledger
+    from analytics.quality.host_clocks import SeenUntil
 
 
 def open_context(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> Context:
     """The context of a window; `now_ms` is the wall clock's time, the machine's own by default."""
-    until_ms = ledger.summary.until_ms
-    inventory = inventory or load_inventory(inputs.lake)
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+    seen = seen_until(ledger, now_ms)
+    until_ms = seen.until_ms
+    inventory = inventory or ledger.whole.inventory or load_inventory(inputs.lake)
     settings = inputs.settings
     rollups = ledger.whole.rollups.until(until_ms)
     owners, prices = settings.text("money.owners"), settings.text("money.prices")
@@ -42,19 +47,22 @@ def open_context(
         owners=Owners.load(owners) if owners else Owners.none(),
         costs=Costs(PriceBook.load(prices or None, settings.text("money.currency")), inventory),
         settings=FindingSettings(settings.integer("findings.held_min"), settings.integer("findings.never_used_min")),
-        latest=_latest(inputs.window, ledger, SystemClock().now_ms() if now_ms is None else now_ms),
+        latest=_latest(inputs.window, ledger, seen, now_ms),
+        lake=inputs.lake,
+        ahead=frozenset(seen.ahead),
     )
 
 
-def _latest(window: Window, ledger: WindowLedger, now_ms: int) -> bool:
+def _latest(window: Window, ledger: WindowLedger, seen: SeenUntil, now_ms: int) -> bool:
     """Whether the processes that the window ends with may still be there.
 
     The lake knows nothing newer, its newest row is less than an hour away from the wall clock, and the window has no end
     in the past: findings of such a window are the same whenever they are asked for.
     """
-    newest_ms = int(ledger.whole.stretches.select(pl.col("end").max()).item())
+    right = ledger.whole.stretches.filter(~pl.col("host").is_in(list(seen.ahead)))
+    newest_ms = whole_number(right, pl.col("end").max())
     still_open = window.until_ms is None or window.until_ms > now_ms
-    return still_open and newest_ms <= ledger.summary.until_ms and abs(now_ms - newest_ms) <= SILENT_AFTER_MS
+    return still_open and newest_ms <= seen.until_ms and abs(now_ms - newest_ms) <= SILENT_AFTER_MS
 
 
 def week_before(context: Context) -> Context | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.alive import last_rows, serves_only
+from analytics.findings.base import on_host_ahead
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.once import once
 from analytics.findings.work import by_job
@@ -31,7 +32,10 @@ _STANDING = "claim:"
 
 @dataclass(frozen=True)
 class _Now:
-    """The last ledger row of each GPU that says anything, silent GPUs included, by GPU and by job."""
+    """The last ledger row of each GPU that says anything, silent GPUs included, by GPU and by job.
+
+    How it stands on a host whose clock is ahead nobody knows: there may be work there.
+    """
 
     state: Mapping[str, str]
     jobs_on: Mapping[str, frozenset[str]]
@@ -97,9 +101,10 @@ def _now(context: Context) -> _Now:
     last = rows.unique("gpu", keep="last", maintain_order=True)
     jobs = by_job(last).filter(~pl.col("work").str.starts_with(_STANDING))
     unlisted = (pl.col("state") != "reserved") & pl.col("holder_source").ne_missing("process")
-    working = jobs.filter(pl.col("state").is_in(_WORKING) | unlisted)
+    working = jobs.filter(pl.col("state").is_in(_WORKING) | unlisted | on_host_ahead(context))
+    told = last.filter(~on_host_ahead(context))
     return _Now(
-        dict(last.select("gpu", "state").iter_rows()), _sets(jobs, "gpu", "work"), _sets(working, "work", "gpu")
+        dict(told.select("gpu", "state").iter_rows()), _sets(jobs, "gpu", "work"), _sets(working, "work", "gpu")
     )
 
 

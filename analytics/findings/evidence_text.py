@@ -56,6 +56,9 @@ _WORDS = {
     "gpus_of_the_host": "{} GPUs in the host",
     "gpus_used": "{} of them used",
     "gpus_never_used": "{} never used",
+    "gpus_claimed": "{} GPUs claimed on the host",
+    "gpus_seen_of_the_claim": "seen on {} of them",
+    "gpus_never_seen_of_the_claim": "never on {}",
 }
 _COUNTS = {"works": "job", "sample_count": "sample", "stall_count": "stall", "process_count": "process"}
 _UNTOLD = ("recommended_in_fleet",)
@@ -151,8 +154,19 @@ def _surplus(known: _Known) -> list[str]:
     return [
         f"{pool}: {there} GPUs, at most {most} needed at once{usual}, {reserve} with the reserve: {spare}",
         f"{free if free != '0' else 'none'} of these free now",
+        _backtest(known),
         *_in_blocks(known),
     ]
+
+
+def _backtest(known: _Known) -> str:
+    """Takes out of `known` what became of last week's estimate."""
+    names = ("surplus_gpus", "enough_gpus", "hours", "exceeded_hours", "needed_max_gpus")
+    spare, enough, hours, exceeded, most = (_whole(known.pop(f"backtest_{name}", None)) for name in names)
+    if hours == "unknown":
+        return "no back-test: it takes 14 days of hours in which the pool was seen"
+    said = f"{enough} were to be enough and {spare} to spare" if spare != "0" else "none was to spare"
+    return f"back-test: a week earlier {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, at most {most}"
 
 
 def _in_blocks(known: _Known) -> list[str]:

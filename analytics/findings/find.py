@@ -15,7 +15,7 @@ from analytics.findings.totals import most_first
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from analytics.devices import Inventory
     from analytics.findings.model import Context, Finding, Rule
@@ -42,6 +42,10 @@ class Review:
     def shown(self) -> tuple[Finding, ...]:
         """The findings that nobody has suppressed."""
         return tuple(finding for finding in self.findings if finding.status != "suppressed")
+
+    def about(self, chosen: Callable[[Finding], bool]) -> Review:
+        """The findings that are chosen, those that are gone included; how last week's fared stays that of all."""
+        return replace(self, findings=tuple(filter(chosen, self.findings)), gone=tuple(filter(chosen, self.gone)))
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:

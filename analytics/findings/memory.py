@@ -46,7 +46,7 @@ _RESERVING_COMMANDS = r"(?i)vllm|sglang|text-generation-server"
 def memory(context: Context) -> pl.DataFrame:
     """The columns of `runs` and what follows.
 
-    `hours` (whole hours that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
+    `whole_hours`, `hours` (those that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
     `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the
     card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default;
     null: the run is too short to tell), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
@@ -54,9 +54,10 @@ def memory(context: Context) -> pl.DataFrame:
     """
     found = (
         runs(context)
+        .join(run_hours(context).group_by("run").agg(whole_hours=pl.len()), on="run", how="left")
         .join(_taken(context), on="run", how="left")
         .with_columns(
-            pl.col("hours").fill_null(0),
+            pl.col("whole_hours", "hours").fill_null(0),
             q98_bytes=pl.coalesce("q98_bytes", "peak_bytes"),
             mem_share=pl.coalesce("mean_bytes", "peak_bytes") / pl.col("card_bytes"),
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
     from fallow.clock import Window
+    from fallow.lake import Lake
 
 Number = int | float | str | bool | None
 """A value in the evidence; None is unknown."""
@@ -43,7 +44,8 @@ class Context:
 
     `inside` is the ledger cut to the window, `whole` all that was known at its end; `rollups` are the hourly tables up to
     the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
-    `until_ms` is the end of what was seen, `since_ms` its start inside the window.
+    `until_ms` is the end of what was seen, `since_ms` its start inside the window. `ahead` are hosts whose clock is ahead: what
+    they said of that moment is not what was the case then.
     """
 
     whole: Ledger
@@ -58,6 +60,8 @@ class Context:
     costs: Costs
     settings: FindingSettings
     latest: bool
+    lake: Lake
+    ahead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

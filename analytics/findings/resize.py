@@ -12,7 +12,7 @@ from analytics.findings.looking import monitor_command
 from analytics.findings.resubmit import ask_for
 from analytics.findings.runs import stretches_of
 from analytics.findings.smaller import BFLOAT16_SINCE, Demand, Offer, shelf, slowdown
-from analytics.findings.works import TOLD_FROM_GPU_MS, linked, runs_of, seen_long_enough
+from analytics.findings.works import TOLD_FROM_GPU_MS, linked, runs_of, seen_long_enough, sm_activity_measured
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Num
 
 
 def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
-    failed = seen_long_enough(works)
+    failed = [*seen_long_enough(works), *sm_activity_measured(works)]
     if not works.join(linked(context), on="work", how="semi").is_empty():
         failed.append(f"its GPUs talk over NVLink, and whether {offer.card.name} would be linked is not known")
     if works["sm_pct"].null_count():

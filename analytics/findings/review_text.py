@@ -11,13 +11,14 @@ from analytics.findings.sensitivity import in_words
 from analytics.findings.text import Beside, findings_text, gone_lines
 from analytics.findings.totals import totals
 from analytics.ledger.text import count, moment, percent, wrap
+from analytics.quality.model import named
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.find import Review
-    from analytics.findings.model import Finding
+    from analytics.findings.model import Context, Finding
     from analytics.findings.reversals import Rate, Reversals
     from analytics.findings.totals import Totals
     from analytics.ledger.summary import Summary
@@ -83,17 +84,23 @@ def _wrapped(lines: Sequence[str]) -> str:
 
 
 def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> list[str]:
-    span = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
+    span = f"{moment(review.context.since_ms)} to {moment(review.context.until_ms)}"
     hidden = len(chosen.suppressed)
     fleet = "whole fleet, " if chosen.filtered else ""
     return [
         f"{count(len(chosen.listed), 'finding')} over {count(summary.totals.gpus, 'GPU')}, {span}",
         *([chosen.reason] if chosen.reason else []),
         *([_worth(sums)] if chosen.listed else []),
+        *([_ahead(review.context)] if review.context.ahead else []),
         f"{fleet}held without a kernel: {in_words(review.sensitivity)}",
         *([fleet + reversals_text(review.reversals)] if review.reversals else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]
+
+
+def _ahead(context: Context) -> str:
+    hosts = sorted(context.ahead)
+    return f"the clock of {named(hosts, 'host')} is ahead: nothing of {'it' if len(hosts) == 1 else 'them'} is taken back until it is set"
 
 
 def _worth(sums: Totals) -> str:

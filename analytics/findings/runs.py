@@ -134,14 +134,17 @@ def _places(context: Context) -> Places:
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
     """The runs with `util_pct` and `sm_pct`: the percents that utilization and SM activity stay within for `share` of the time.
 
-    From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
+    And with `util_known_ms` and `sm_known_ms`, for how long they were measured. From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
     point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
     """
-    for name, column in (("util_pct", "gpu_util_ms"), ("sm_pct", "sm_active_ms")):
+    for name, column in (("util", "gpu_util_ms"), ("sm", "sm_active_ms")):
         sums = _histograms(context)[column]
         own = found["run"].unique().to_list()
         above = [None if each is None else min(each + (each > 0), 100.0) for each in percentiles(sums[own], share)]
-        frame = pl.DataFrame({"run": own, name: above}, schema={"run": pl.UInt32, name: pl.Float64})
+        frame = pl.DataFrame(
+            {"run": own, f"{name}_pct": above, f"{name}_known_ms": sums[own].sum(axis=1)},
+            schema={"run": pl.UInt32, f"{name}_pct": pl.Float64, f"{name}_known_ms": pl.Int64},
+        )
         found = found.join(frame, on="run", how="left")
     return found
 

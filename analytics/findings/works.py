@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.findings.confidence import measured_enough
 from analytics.findings.memory import memory
 from analytics.findings.once import once
 from analytics.findings.places import Places
@@ -64,7 +65,7 @@ def works(context: Context) -> pl.DataFrame:
     """One row per work on whole cards of known model, of one holder and at most one job, that lasted RUN_MIN_MS and ran a kernel.
 
     Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
-    `gpu_ms`, `began`, `ended`, `days`, and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes` and
+    `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those in which memory was read), and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes` and
     `util_mean_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
     """
     return (
@@ -83,6 +84,8 @@ def works(context: Context) -> pl.DataFrame:
             gpus=pl.col("gpu").n_unique(),
             hosts=pl.col("host").n_unique(),
             known=pl.col("peak_bytes").is_not_null().all(),
+            mem_hours=pl.col("hours").sum(),
+            hours=pl.col("whole_hours").sum(),
         )
         .filter(
             pl.col("whole_card") & pl.col("single") & ~pl.col("service"),
@@ -103,6 +106,7 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
     """The works with `util_pct`, `sm_pct` and `dram_pct`: the highest, over their GPUs, of what is not exceeded for `share` of the time.
 
     Null where it was not measured on every GPU: utilization and SM activity by sample, memory bandwidth by hourly mean.
+    And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were measured.
     """
     own = work_of_runs(context).join(found.select("work"), on="work", how="semi")
     flows = (
@@ -115,15 +119,25 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
         pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
         for name in ("util_pct", "sm_pct", "dram_pct")
     ]
-    return found.join(measured.group_by("work").agg(*highest), on="work", how="left")
+    known = pl.col("util_known_ms", "sm_known_ms").sum()
+    return found.join(measured.group_by("work").agg(*highest, known), on="work", how="left")
+
+
+def sm_activity_measured(found: pl.DataFrame) -> list[str]:
+    """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
+    known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
+    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, "SM activity")
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
-    """Failure to have seen the memory of any of these works for a week."""
-    days = int(found.select(pl.col("days").max()).item() or 0)
-    if days >= PEAK_MIN_DAYS:
-        return []
-    return [f"memory was seen on {count(days, 'day')}, {PEAK_MIN_DAYS} are wanted: a rare step may need more"]
+    """Failures to have seen the memory of any of these works for a week, and in nearly all of their hours."""
+    days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
+    failed = measured_enough(read, hours, "memory in use") if hours else []
+    if (days or 0) < PEAK_MIN_DAYS:
+        failed.append(
+            f"memory was seen on {count(days or 0, 'day')}, {PEAK_MIN_DAYS} are wanted: a rare step may need more"
+        )
+    return failed
 
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from typing import TYPE_CHECKING
 
 from analytics.importers import IMPORTERS
+from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.progress import progress
 from analytics.importers.publish import publish
 from analytics.importers.summary import as_json, as_text
-from fallow import config
-from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds one subcommand per importer."""
-    kinds = parser.add_subparsers(metavar="KIND", required=True, dest="kind", title="kinds of history")
-    for importer in IMPORTERS:
-        kind = kinds.add_parser(
-            importer.name,
-            help=importer.summary,
-            description=f"{importer.summary[0].upper()}{importer.summary[1:]}.",
-            epilog=f"example: {importer.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        importer.add_arguments(kind)
-        kind.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
-        kind.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
-        kind.add_argument("--json", action="store_true", help="machine-readable summary")
-        kind.set_defaults(importer=importer)
+    for importer, subcommand in add_kinds(parser, "kinds of history", IMPORTERS):
+        subcommand.set_defaults(importer=importer)
 
 
 def run(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless every file could be read."""
-    settings = config.load({"lake.path": args.lake}, args.config)
-    lake = Lake.at(settings.require("lake.path", "--lake"))
+    _, lake = open_lake(args)
     bar = progress()
     imported = args.importer.read(args, bar)
     published = publish(lake, imported, bar)

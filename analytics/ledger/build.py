@@ -38,13 +38,14 @@ class Ledger:
     """The ledger of a lake, times as integer milliseconds.
 
     `stretches` has the columns of the ledger table and `stretch_end`, `spells` those of spell and `spell_end`; `rollups` are
-    the hourly and daily tables beside them. `files` are the gpu files that it rests on.
+    the hourly and daily tables beside them. `files` are the gpu files that it rests on, `inventory` says what the GPUs are.
     """
 
     stretches: pl.DataFrame
     spells: pl.DataFrame
     files: tuple[LakeFile, ...]
     rollups: Rollups = field(default_factory=lambda: Rollups({}))
+    inventory: Inventory | None = None
 
 
 def load_ledger(
@@ -60,7 +61,9 @@ def load_ledger(
     Where the lake cannot be written, the ledger is built all the same and a warning says so. `workers` processes build it, 0:
     as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
-    days = _host_days(lake)
+    inventory = load_inventory(lake)
+    claims = load_claims(lake, inventory)
+    days = _host_days(lake, inventory, claims)
     kept = keep.kept_days(lake)
     made = _Made(lake, kept, settings, warn)
     stale = {date: hosts for date, hosts in days.items() if (made.stale(date, hosts))}
@@ -71,13 +74,21 @@ def load_ledger(
         done += len(batch)
         progress(done / len(wanted))
     made.finish(stale, set(days))
+    stretches, spells = made.kept_ledger() or _put_together(made, settings, days)
+    files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
+    return Ledger(stretches, spells, files, made.rollups(claims.rows), inventory)
+
+
+def _put_together(
+    made: _Made, settings: LedgerSettings, days: Mapping[str, Mapping[str, HostDay]]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The stretches and spells of all parts, kept where the parts are."""
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
     twice, spells_twice = stitch(parts, spell_parts, settings, _parents(days))
     stretches = counted_once(twice)
     spells = spells_counted_once(spells_twice, stretches)
     made.keep_ledger(stretches, spells)
-    files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    return Ledger(stretches, spells, files, made.rollups())
+    return stretches, spells
 
 
 def _parents(days: Mapping[str, Mapping[str, HostDay]]) -> dict[tuple[str, str], str]:
@@ -90,7 +101,7 @@ def _parents(days: Mapping[str, Mapping[str, HostDay]]) -> dict[tuple[str, str],
     }
 
 
-def _host_days(lake: Lake) -> dict[str, dict[str, HostDay]]:
+def _host_days(lake: Lake, inventory: Inventory, claims: Claims) -> dict[str, dict[str, HostDay]]:
     """Per date and host what its part is made of; only hosts and days with gpu rows."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
     for file in lake.require_files("gpu"):
@@ -99,8 +110,6 @@ def _host_days(lake: Lake) -> dict[str, dict[str, HostDay]]:
         for file in lake.files(table.name):
             if file.host in found.get(file.date, ()):
                 found[file.date][file.host][table.name].append(file)
-    inventory = load_inventory(lake)
-    claims = load_claims(lake, inventory)
     return {
         date: {host: _host_day(host, date, files, inventory, claims) for host, files in hosts.items()}
         for date, hosts in found.items()
@@ -186,25 +195,33 @@ class _Made:
             return frames
         return build_day([hosts[host] for host in staying], self._settings)
 
+    def kept_ledger(self) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+        """The stretches and spells as they are kept; None where they were made of anything but these parts."""
+        stretches, spells = (
+            keep.kept_table(table, self._kept, self._whole()) for table in (schema.LEDGER, schema.SPELL)
+        )
+        return None if stretches is None or spells is None else (stretches, spells)
+
     def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
         """Writes the days of the ledger and of the spells that are not those that the lake holds."""
         if any(self._loose.values()):
             return  # what it would rest on could not be kept either
-        whole = keep.digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
         for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
-            if not keep.is_current(table, frame, self._kept, whole):
-                self._try(partial(keep.keep_table, self._lake, table, frame, self._kept, whole))
+            self._try(partial(keep.keep_table, self._lake, table, frame, self._kept, self._whole()))
+
+    def _whole(self) -> str:
+        return keep.digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
 
     def frame(self, table: schema.Table) -> pl.DataFrame:
         """All rows of a part table."""
         rows = read_frame(self._files[table.name], table).select(table.names)
         return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")
 
-    def rollups(self) -> Rollups:
+    def rollups(self, claims: pl.DataFrame) -> Rollups:
         """The tables beside the ledger."""
         names = [table.name for table in TABLES]
-        files = {name: self._files[name] for name in names} | {schema.CLAIM.name: self._lake.files(schema.CLAIM.name)}
-        return Rollups(files, {name: self._loose[name] for name in names})
+        files = {name: self._files[name] for name in names}
+        return Rollups(files, {name: self._loose[name] for name in names}, claims=claims)
 
     def _print(self, day: HostDay) -> str:
         key = (day.date, day.host)

@@ -7,13 +7,15 @@ calls cost nothing. All times are integer milliseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow import parquet
+from analytics.decode import by_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,8 +60,9 @@ class Strings:
 
     def where_in(self, wanted: Iterable[str]) -> Mask:
         """Which rows hold one of these values."""
-        chosen = [code for code, name in enumerate(self.names) if name in set(wanted)]
-        return np.isin(self.codes, chosen) if chosen else np.zeros(len(self.codes), bool)
+        among = set(wanted)
+        chosen = np.array([*(name in among for name in self.names), False])
+        return chosen[self.codes] if chosen.any() else np.zeros(len(self.codes), bool)
 
 
 @dataclass(frozen=True)
@@ -76,85 +79,91 @@ class Units:
 
 
 class Columns:
-    """The named columns of some files, row by row in the files' order; `host` says whose rows they are."""
+    """The named columns of some files, row by row and host by host in the files' order; `host` says whose rows they are."""
 
     def __init__(self, files: Iterable[LakeFile], table: schema.Table, names: Sequence[str]) -> None:
-        ordered = list(files)
-        self._parts = parquet.read_coded(ordered, table, names)
-        hosts = {host: code for code, host in enumerate(dict.fromkeys(file.host for file in ordered))}
-        codes = np.array([hosts[file.host] for file in ordered], np.int32)
-        counts = [part.num_rows for part in self._parts]
-        self._size: int = sum(counts)
-        self.host = Strings(np.repeat(codes, counts), tuple(hosts))
+        parts = by_host(files, table, names)
+        counts = [len(part) for _, part in parts]
+        self._parts = [part for _, part in parts]
+        self._starts = [0, *accumulate(counts)]
+        self.host = Strings(np.repeat(np.arange(len(parts), dtype=np.int32), counts), tuple(host for host, _ in parts))
 
     def units(self) -> Units:
         """The GPUs of each host: the pairs of host and `gpu` that there are."""
-        uuids = self.strings("gpu")
-        width = len(uuids.names)
-        packed = np.where(uuids.codes == NONE, NONE, self.host.codes.astype(np.int64) * width + uuids.codes)
-        there = [int(pair) for pair in np.flatnonzero(np.bincount(packed[packed != NONE]))] if len(packed) else []
-        names = {pair: (self.host.names[pair // width], uuids.names[pair % width]) for pair in there}
-        order = {name: code for code, name in enumerate(sorted(names.values()))}
-        table = np.full(len(self.host.names) * width + 1, NONE, np.int32)
-        for pair, name in names.items():
-            table[pair] = order[name]
-        return Units(table[packed], tuple(order))
+        runs = [_runs_of(part["gpu"]) for part in self._parts]
+        pairs = [(host, uuid) for host, each in zip(self.host.names, runs, strict=True) for uuid in each.names]
+        order = {name: code for code, name in enumerate(sorted(pairs))}
+        codes = np.empty(len(self), np.int32)
+        for at, host, each in zip(self._starts, self.host.names, runs, strict=False):
+            renumbered = np.array([*(order[host, uuid] for uuid in each.names), NONE], np.int32)
+            codes[at : at + each.row_count] = np.repeat(renumbered[each.codes], each.lengths)
+        return Units(codes, tuple(order))
 
     def __len__(self) -> int:
         """Number of rows."""
-        return self._size
+        return self._starts[-1]
 
     def floats(self, name: str) -> Floats:
         """Null as NaN, which a measurement may be as well; both are unknown."""
-        whole = np.full(self._size, np.nan)
+        whole = np.empty(len(self))
         for at, values in self._chunks(name):
-            whole[at : at + len(values)] = values.to_numpy(zero_copy_only=False)
+            whole[at : at + len(values)] = values.to_numpy()
         return whole
 
     def ints(self, name: str, null: int = NONE) -> Ints:
         """Integers and times, null as a number of the caller's choice."""
-        whole = np.full(self._size, null, np.int64)
+        whole = np.empty(len(self), np.int64)
         for at, values in self._chunks(name):
-            known = values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
-            if known.null_count:
-                known = pc.fill_null(known, pa.scalar(null, known.type))
-            whole[at : at + len(values)] = known.to_numpy(zero_copy_only=False)
+            known = values.to_physical()
+            whole[at : at + len(values)] = (known.fill_null(null) if known.null_count() else known).to_numpy()
         return whole
 
     def strings(self, name: str) -> Strings:
         """Strings as codes."""
-        whole = np.full(self._size, NONE, np.int32)
+        whole = np.empty(len(self), np.int32)
         names: dict[str, int] = {}
         for at, values in self._chunks(name):
-            renumbered = np.array(
-                [*(names.setdefault(each, len(names)) for each in values.dictionary.to_pylist()), NONE], np.int32
-            )
-            codes = values.indices
-            if codes.null_count:
-                codes = pc.fill_null(codes, pa.scalar(NONE, codes.type))
-            whole[at : at + len(values)] = renumbered[codes.to_numpy(zero_copy_only=False)]
+            runs = _runs_of(values)
+            renumbered = np.array([*(names.setdefault(each, len(names)) for each in runs.names), NONE], np.int32)
+            whole[at : at + len(values)] = np.repeat(renumbered[runs.codes], runs.lengths)
         return Strings(whole, tuple(names))
 
     def has(self, name: str) -> bool:
         """Whether any row states the column."""
-        return any(True for _ in self._chunks(name))
+        return self.null_count(name) < len(self)
 
     def null_count(self, name: str) -> int:
         """How many rows do not state the column."""
-        return self._size - sum(int(len(values) - values.null_count) for _, values in self._chunks(name))
+        return sum(values.null_count() for _, values in self._chunks(name))
 
     def null_rows(self, name: str) -> Ints:
         """The rows that do not state the column."""
-        stated = np.zeros(self._size, bool)
-        for at, values in self._chunks(name):
-            stated[at : at + len(values)] = values.is_valid().to_numpy(zero_copy_only=False)
-        return np.flatnonzero(~stated)
+        found = [at + np.flatnonzero(values.is_null().to_numpy()) for at, values in self._chunks(name)]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def _chunks(self, name: str) -> Iterator[tuple[int, pa.Array]]:
-        """The column's arrays that hold any value, each with the number of its first row."""
-        at = 0
-        for part in self._parts:
-            for chunk in part.column(name).chunks:
-                if chunk.null_count < len(chunk):
-                    yield at, chunk
-                at += len(chunk)
+    def _chunks(self, name: str) -> Iterator[tuple[int, pl.Series]]:
+        """The column of each host, with the number of its first row."""
+        for at, part in zip(self._starts, self._parts, strict=False):
+            yield at, part[name]
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of equal strings: `codes` into `names`, NONE for null, and how many rows each run has."""
+
+    codes: Codes
+    lengths: Ints
+    names: tuple[str, ...]
+    row_count: int
+
+
+def _runs_of(values: pl.Series) -> _Runs:
+    """Rows of one GPU follow one another: there are far fewer runs than rows, and few names are made into Python's."""
+    count = len(values)
+    if values.null_count() == count:
+        return _Runs(np.full(1, NONE, np.int32), np.full(1, count, np.int64), (), count)
+    runs = values.rle()
+    coded = runs.struct.field("value").to_arrow().dictionary_encode()
+    codes = pc.fill_null(coded.indices, pa.scalar(NONE, coded.indices.type)).to_numpy(zero_copy_only=False)
+    lengths = runs.struct.field("len").cast(pl.Int64).to_numpy()
+    return _Runs(codes, lengths, tuple(coded.dictionary.to_pylist()), count)

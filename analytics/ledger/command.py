@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics.devices import load_inventory
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
-from analytics.ledger.text import moment, simulated_text, summary_text
+from analytics.ledger.text import folded, moment, page_columns, simulated_text, summary_text
 from analytics.money.accounts import GROUPS
 from analytics.money.as_json import account_json, account_row, energy_json, money_json
 from analytics.money.table_text import table_text
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the window's ledger."""
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
-    inventory = load_inventory(inputs.lake)
+    inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     money = open_money(inputs, ledger.inside, inventory)
     simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
     said = simulated_text(simulated, ledger.summary.totals.gpus)
@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.csv:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
-        print("\n\n".join([*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows)]))
+        width = page_columns()
+        blocks = [*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows, width)]
+        print(folded("\n\n".join(blocks), width))
     for remark in money.remarks:
         print(f"fallow: {remark}", file=sys.stderr)
     if said and (args.json or args.csv):
@@ -67,12 +69,12 @@ def _as_json(summary: Summary, money: Money, by: str | None, rows: Sequence[Acco
     return content
 
 
-def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Account]) -> list[str]:
-    prices, energy = "\n".join(basis_lines(money)), "\n".join(energy_lines(money))
+def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Account], width: int) -> list[str]:
+    prices, energy = "\n".join(basis_lines(money, width)), "\n".join(energy_lines(money))
     if by is None:
-        return [summary_text(summary, state_amounts(money), money.currency), prices, energy]
+        return [summary_text(summary, state_amounts(money), money.currency, width), prices, energy]
     window = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
-    return [window, table_text(rows, by, money), prices]
+    return [window, table_text(rows, by, money, width), prices]
 
 
 def _write_csv(rows: Sequence[Account], money: Money) -> None:

@@ -31,6 +31,8 @@ _HOST_MEANS = {
     "net_receive_mean_bytes_per_s": "net_receive_bytes_per_s",
     "net_transmit_mean_bytes_per_s": "net_transmit_bytes_per_s",
 }
+_HOURS = np.int64(2**32)
+"""More hours than there will ever be."""
 _HOUR = (pl.col("time") // HOUR_MS * HOUR_MS).alias("time")
 
 
@@ -50,8 +52,9 @@ def host_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
         return empty(schema.HOST_HOURLY)
     time = columns.ints("time")
     hour = time // HOUR_MS
-    order = np.lexsort((hour, columns.host.codes))
-    order = order[in_day(time[order], day_ms)]
+    order = np.flatnonzero(in_day(time, day_ms))
+    if (np.diff(columns.host.codes[order] * _HOURS + hour[order]) < 0).any():
+        order = order[np.lexsort((hour[order], columns.host.codes[order]))]
     if not len(order):
         return empty(schema.HOST_HOURLY)
     host, hour = columns.host.codes[order], hour[order]
@@ -89,6 +92,8 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
         "time", "gpu", "endpoint", "model", "engine", "health", "kv_cache_used_ratio", "running_requests", "waiting_requests",
         "requests_per_s", "generated_tokens_per_s",
     )  # fmt: skip
+    if not files:
+        return empty(schema.SERVING_HOURLY)
     frame = read_frame(files, schema.SERVING, names).unique(("host", "time", "gpu", "endpoint", "model"), keep="any")
     frame = frame.filter(pl.col("time").is_between(day_ms, day_ms + DAY_MS, closed="left"))
     answered = (pl.col("health") == "ok").fill_null(value=False)

@@ -5,6 +5,7 @@ A row counts in the hour in which it starts.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,15 +49,15 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
     table: dict[str, object] = {
         "time": hour[groups.starts] * HOUR_MS,
         "unit": rows.gpu[groups.starts],
-        "observed_ms": groups.known_ms(util, rows.weight),
-        "zero_ms": groups.total(np.where(held.zero, rows.weight, 0)),
-        "process_ms": groups.total(np.where(rows.process_count > 0, rows.weight, 0)),
-        "gpu_util_mean_pct": groups.mean(util, rows.weight),
-        "gpu_util_ms": groups.histogram(util, rows.weight),
-        "sm_active_mean_pct": groups.mean(sm, rows.weight),
-        "sm_active_ms": groups.histogram(sm, rows.weight),
-        **{name: groups.mean(rows.floats[source], rows.span) for name, source in _MEANS.items()},
-        **{name: groups.mean(_sum(rows, *sources), rows.span) for name, sources in _TRAFFIC.items()},
+        "observed_ms": groups.known_ms(util, groups.weight),
+        "zero_ms": groups.total(np.where(held.zero, groups.weight, 0.0)),
+        "process_ms": groups.total(np.where(rows.process_count > 0, groups.weight, 0.0)),
+        "gpu_util_mean_pct": groups.mean(util, groups.weight),
+        "gpu_util_ms": groups.histogram(util, groups.weight),
+        "sm_active_mean_pct": groups.mean(sm, groups.weight),
+        "sm_active_ms": groups.histogram(sm, groups.weight),
+        **{name: groups.mean(rows.floats[source], groups.span) for name, source in _MEANS.items()},
+        **{name: groups.mean(_sum(rows, *sources), groups.span) for name, sources in _TRAFFIC.items()},
         **_memory(groups, rows),
         "power_max_w": groups.largest(rows.floats["power_w"]),
         **_energy(groups, rows),
@@ -70,34 +71,43 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
 
 
 class _Groups:
-    """Sums over the rows of each GPU-hour; `number` is each row's group."""
+    """Sums over the rows of each GPU-hour; `number` is each row's group, `weight` and `span` are the rows' own as floats.
+
+    Milliseconds are exact as floats, and multiplying floats by integers takes numpy several times as long.
+    """
 
     def __init__(self, starts: NDArray[np.intp], number: NDArray[np.intp], rows: DayRows) -> None:
         self.starts, self.number = starts, number
+        self.weight, self.span = rows.weight.astype(np.float64), rows.span.astype(np.float64)
         self._rows = rows
 
     @property
     def nothing(self) -> Floats:
         return np.full(len(self.starts), np.nan)
 
-    def total(self, values: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.float64]:
+    def total(self, values: Floats) -> Floats:
         return np.asarray(np.add.reduceat(values, self.starts), np.float64)
 
-    def known_ms(self, values: Floats, weight: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.total(np.where(np.isnan(values), 0, weight))
+    def known_ms(self, values: Floats, weight: Floats) -> Floats:
+        return self.total(np.where(np.isnan(values), 0.0, weight))
 
-    def mean(self, values: Floats, weight: NDArray[np.int64]) -> Floats:
+    def weighted(self, values: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Sums of value times milliseconds, and of the milliseconds in which the value is known."""
+        products = values * weight
+        known_ms = self.total(weight)
+        unknown = np.flatnonzero(np.isnan(products))
+        if len(unknown):
+            products[unknown] = 0.0
+            known_ms -= np.bincount(self.number[unknown], weights=weight[unknown], minlength=len(known_ms))
+        return self.total(products), known_ms
+
+    def mean(self, values: Floats, weight: Floats) -> Floats:
         """Weighted by time; NaN where nothing is known."""
         if values is self._rows.nothing:
             return self.nothing
-        weighted = values * weight
-        unknown = np.isnan(weighted)
-        known_ms = self.total(weight)
-        if unknown.any():
-            weighted[unknown] = 0.0
-            known_ms -= self.total(weight * unknown)
+        total, known_ms = self.weighted(values, weight)
         out = self.nothing
-        np.divide(self.total(weighted), known_ms, out=out, where=known_ms > 0)
+        np.divide(total, known_ms, out=out, where=known_ms > 0)
         return out
 
     def largest(self, values: Floats) -> Floats:
@@ -110,7 +120,7 @@ class _Groups:
             return self.nothing
         return np.asarray(np.fmin.reduceat(values, self.starts), np.float64)
 
-    def histogram(self, values: Floats, weight: NDArray[np.int64]) -> pl.Series:
+    def histogram(self, values: Floats, weight: Floats) -> pl.Series:
         """Milliseconds at each whole percent; null where nothing is known."""
         if values is self._rows.nothing:
             return pl.Series([None] * len(self.starts), dtype=pl.List(pl.Int32))
@@ -136,7 +146,7 @@ def _sum(rows: DayRows, first: str, second: str) -> Floats:
 def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
     used = rows.floats["mem_used_bytes"]
     square = used if used is rows.nothing else used * used
-    mean, square_mean = groups.mean(used, rows.span), groups.mean(square, rows.span)
+    mean, square_mean = groups.mean(used, groups.span), groups.mean(square, groups.span)
     return {
         "mem_used_min_bytes": groups.smallest(used),
         "mem_used_mean_bytes": mean,
@@ -148,8 +158,7 @@ def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
 def _energy(groups: _Groups, rows: DayRows) -> dict[str, object]:
     risen = rows.rates["energy_mj"]
     watts = np.where(np.isnan(risen), rows.floats["power_w"], risen)
-    known_ms = groups.known_ms(watts, rows.span)
-    energy = groups.total(np.where(np.isnan(watts), 0.0, watts) * rows.span)
+    energy, known_ms = groups.weighted(watts, groups.span)
     return {"energy_mj": np.where(known_ms > 0, energy, np.nan), "energy_ms": known_ms}
 
 
@@ -162,9 +171,15 @@ def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
         if not rates:
             found[f"throttled_{kind}_ms"] = groups.nothing
             continue
-        known = ~np.all([np.isnan(rate) for rate in rates], axis=0)
-        known_ms = groups.total(np.where(known, rows.span, 0))
-        total = groups.total(np.minimum(np.nansum(rates, axis=0), 1.0) * rows.span)
+        total, known_ms = groups.weighted(np.minimum(reduce(_added, rates), 1.0), groups.span)
         found[f"throttled_{kind}_ms"] = np.where(known_ms > 0, total, np.nan)
         followed = np.maximum(followed, known_ms)
     return found | {"throttled_known_ms": followed}
+
+
+def _added(left: Floats, right: Floats) -> Floats:
+    """The sum of what is known of both."""
+    total = left + right
+    unknown = np.flatnonzero(np.isnan(total))
+    total[unknown] = np.fmax(left[unknown], right[unknown])
+    return total

@@ -68,7 +68,7 @@ class Lists:
         if not len(self.key) or not len(mine):
             return found
         gpu, time = rows.gpu[mine], rows.time[mine]
-        before = np.searchsorted(self.key, sort_key(gpu, time), side="right") - 1
+        before = last_at(self.key, sort_key(gpu, time))
         after = np.minimum(before + 1, len(self.key) - 1)
         near_before = (before >= 0) & self._near(before, gpu, time)
         if near_before.all():
@@ -85,6 +85,14 @@ class Lists:
 def sort_key(gpu: Codes, time: Ints) -> Ints:
     """One number that sorts by GPU, then by time."""
     return (gpu.astype(np.int64) << _KEY_BITS) + time
+
+
+def last_at(keys: Ints, wanted: Ints) -> NDArray[np.intp]:
+    """The last of some ascending keys at or before each wanted one, -1 for none."""
+    if len(keys) < len(wanted) and (wanted[1:] >= wanted[:-1]).all():  # then it is the few that are searched for
+        bounds = np.searchsorted(wanted, keys)
+        return np.repeat(np.arange(-1, len(keys)), np.diff(bounds, prepend=0, append=len(wanted)))
+    return np.searchsorted(keys, wanted, side="right") - 1
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.ledger.columns import NONE
-from analytics.ledger.day_lists import Owner, sort_key
+from analytics.ledger.day_lists import Owner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Claimed:
         """The claim in whose span each row starts, as a code into `owners`; NONE for none."""
         if not len(self.key):
             return np.full(len(rows), NONE, np.intp)
-        at = np.searchsorted(self.key, sort_key(rows.gpu, rows.start), side="right") - 1
+        at = last_at(self.key, sort_key(rows.gpu, rows.start))
         inside = (at >= 0) & (self.gpu[at] == rows.gpu) & (rows.start < self.end[at])
         return np.where(inside, self.owner[at], NONE)
 

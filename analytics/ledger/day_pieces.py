@@ -90,14 +90,20 @@ class _Alike:
 
     @classmethod
     def of(cls, held: Held, shares: Shares, use: NDArray[np.intp]) -> _Alike:
-        owner = held.owner[use]
+        rows = _view(use, len(held.kind))
+        owner = held.owner[rows]
         if (shares.share != 1).any():
-            kinds, codes = np.unique(shares.share[use], return_inverse=True)
+            kinds, codes = np.unique(shares.share[rows], return_inverse=True)
             owner = owner * len(kinds) + codes
-        return cls(held.kind[use], owner, held.zero[use], held.measured[use])
+        return cls(held.kind[rows], owner, held.zero[rows], held.measured[rows])
 
     def take(self, at: NDArray[np.intp]) -> _Alike:
         return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at])
+
+
+def _view(use: NDArray[np.intp], count: int) -> NDArray[np.intp] | slice:
+    """The same rows of so many, without a copy where they are all of them."""
+    return slice(None) if len(use) == count else use
 
 
 def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
@@ -116,8 +122,9 @@ def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
 
 def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
     """Rows of one GPU that follow one another and are alike in all that the states depend on."""
-    gpu, start = rows.gpu[use], rows.start[use]
-    end = start + rows.weight[use]
+    view = _view(use, len(rows))
+    gpu, start = rows.gpu[view], rows.start[view]
+    end = start + rows.weight[view]
     if not len(use):
         return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST), np.zeros(0)))
     packed = ((gpu.astype(np.int64) * 16 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
@@ -129,10 +136,10 @@ def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
 
 def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
-    weight = rows.weight[use].astype(np.float64)
+    view = _view(use, len(rows))
+    weight = rows.weight[view].astype(np.float64)
     count = len(weight)
     found: dict[str, Floats] = {}
-
     whole_ms = np.add.reduceat(weight, first)
 
     def add(values: Floats, total: str, known_ms: str) -> None:
@@ -144,19 +151,18 @@ def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: 
             found[known_ms] = whole_ms - np.add.reduceat(weight * unknown, first)
         found[total] = np.add.reduceat(weighted, first)
 
-    use = slice(None) if len(use) == len(rows) else use  # type: ignore[assignment]  # a view instead of a copy
-    util, util_max = rows.floats["gpu_util_pct"][use], rows.floats["gpu_util_max_pct"][use]
+    util, util_max = rows.floats["gpu_util_pct"][view], rows.floats["gpu_util_max_pct"][view]
     add(np.where(alike.measured, util, np.nan), "util_sum", "util_ms")
-    add(rows.floats["sm_active_pct"][use], "sm_sum", "sm_ms")
-    power = rows.floats["power_w"][use]
+    add(rows.floats["sm_active_pct"][view], "sm_sum", "sm_ms")
+    power = rows.floats["power_w"][view]
     add(power, "power_sum", "power_ms")
-    risen = rows.rates["energy_mj"][use]
+    risen = rows.rates["energy_mj"][view]
     add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
-    add(rows.floats["gpu_util_coverage_ratio"][use], "watched_sum", "watched_ms")
+    add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
-    found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][use], first)
+    found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][view], first)
     return found
 
 
@@ -222,7 +228,7 @@ def _table(
 
 def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object]:
     """Per GPU its last row: what the next day's first row may lengthen or shorten."""
-    gpu = rows.gpu[use]
+    gpu = rows.gpu[_view(use, len(rows))]
     last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
     power, risen = rows.floats["power_w"][last], rows.rates["energy_mj"][last]
     floats = {
@@ -251,12 +257,12 @@ def _instances(rows: DayRows) -> Mask:
 
 def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     """What lies between the first and last row of a GPU, of whatever content, and what is known of it."""
-    kept = np.flatnonzero(~shares.left_out)
+    kept = _view(np.flatnonzero(~shares.left_out), len(rows))
     gpu = rows.gpu[kept]
-    if not len(kept):
+    if not len(gpu):
         return pieces.clear()
     first = np.flatnonzero(np.append(True, gpu[1:] != gpu[:-1]))
-    last = np.append(first[1:], len(kept)) - 1
+    last = np.append(first[1:], len(gpu)) - 1
     seen = pl.DataFrame(
         {
             "unit": gpu[first],

@@ -211,12 +211,15 @@ def _rates(
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
     follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
+    followed_ms = np.where(follows, step, np.nan)
     for name in there:
         values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
-        rise = np.diff(values)
-        tally.add("counter_fell", np.concatenate(([False], follows & (rise < 0))), name, values)
-        rate = np.full(len(nothing), np.nan)
-        np.divide(rise, step, out=rate[1:], where=follows & (rise >= 0))
+        rate = np.empty(len(nothing))
+        rate[0] = np.nan
+        np.divide(np.diff(values), followed_ms, out=rate[1:])
+        fell = rate < 0
+        tally.add("counter_fell", fell, name, values)
+        rate[fell] = np.nan
         found[name] = rate
     return found
 
@@ -235,7 +238,7 @@ class _Tally:
 
     def within(self, name: str, values: Floats, most: float) -> Floats:
         """The values, NaN where they are no number, below 0 or above `most`; may change them in place."""
-        unknown = int(np.isnan(values).sum())
+        unknown = int(np.count_nonzero(np.isnan(values)))
         if unknown > self._columns.null_count(name):
             stated = np.ones(len(self._columns), bool)
             stated[self._columns.null_rows(name)] = False

@@ -26,6 +26,7 @@ class Claims:
 
     placed: pl.DataFrame
     unplaced: pl.DataFrame
+    rows: pl.DataFrame
     _days: dict[str, tuple[_ByHost, _ByHost]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, host: str, date: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -63,11 +64,12 @@ def load_claims(lake: Lake, inventory: Inventory) -> Claims:
     """All claims of a lake; raises LakeError and its kinds."""
     claims = read_small(lake, schema.CLAIM, CLAIM_COLUMNS)
     if claims.is_empty():
-        return Claims(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS)
+        return Claims(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS, claims)
     spans = claim_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
     hosts = pl.DataFrame(
         [(gpu, host) for gpu, hosts in inventory.hosts_of.items() for host in hosts],
         schema={"gpu": pl.String, "host": pl.String},
         orient="row",
     )
-    return Claims(spans.placed.join(hosts, on="gpu", how="left", maintain_order="left_right"), spans.unplaced)
+    placed = spans.placed.join(hosts, on="gpu", how="left", maintain_order="left_right")
+    return Claims(placed, spans.unplaced, claims)

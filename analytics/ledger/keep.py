@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.frames import arrow
+from analytics.frames import arrow, read_frame
 from analytics.ledger.day import PARTS
+from analytics.ledger.moved import on_several_hosts
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
@@ -109,21 +110,35 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
                 lake.delete(file)
 
 
-def is_current(table: schema.Table, frame: pl.DataFrame, kept: Kept, whole: str) -> bool:
-    """Whether the kept `ledger` or `spell` has these days, all of them readable, and was made from this whole.
+def kept_table(table: schema.Table, kept: Kept, whole: str) -> pl.DataFrame | None:
+    """The rows of `ledger` or `spell` as `stitch` gives them; None where the lake holds anything but those of this whole.
 
-    The newest day says what all days were made from: it is written last.
+    The newest day says what all days were made from and what is in each: it is written last.
     """
     files = sorted(kept.files.get(table.name, ()))
-    dates = _dates(frame)
-    if [file.date for file in files] != dates or any(file.host != ALL_HOSTS for file in files):
-        return False
-    facts = [_facts(file) for file in files]
-    return all("content" in fact for fact in facts) and (not facts or facts[-1].get("whole") == whole)
+    contents = {file.date: _facts(file).get("content", "") for file in files}
+    if len(contents) < len(files) or not files or _facts(files[-1]).get("whole") != _whole(whole, contents):
+        return None
+    try:
+        rows = read_frame(files, table).select(table.names)
+    except LakeError:
+        return None
+    # of what was cut to count once, nothing here tells the whole
+    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
 
 
-def _dates(frame: pl.DataFrame) -> list[str]:
-    return [utc_day(day * DAY_MS) for day in (frame["time"] // DAY_MS).unique().sort()]
+def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The rows in order, each with the end of the whole stretch or spell: only what midnight has cut ends elsewhere."""
+    start, end = f"{name}_start", f"{name}_end"
+    cut = (pl.col("end") % DAY_MS == 0) | (pl.col("time") != pl.col(start))
+    over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)
+    ends = rows["end"].to_numpy().copy()
+    ends[over["row"].to_numpy()] = over.select(pl.col("end").max().over("host", "gpu", start)).to_series().to_numpy()
+    return rows.with_columns(pl.Series(end, ends)).sort("gpu", "time", "host")
+
+
+def _whole(whole: str, contents: Mapping[str, str]) -> str:
+    return digest(whole, sorted(contents.items()))
 
 
 def _facts(file: LakeFile) -> dict[str, str]:
@@ -141,13 +156,13 @@ def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept,
     """
     before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == ALL_HOSTS}
     days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
-    dates = _dates(frame)
+    rows_of = {utc_day(int(day) * DAY_MS): rows for (day,), rows in sorted(days.items())}
+    contents = {date: _digest_of(rows) for date, rows in rows_of.items()}
     for file in kept.files.get(table.name, ()):
-        if file.date not in dates:
+        if file.date not in rows_of:
             lake.delete(file)
-    for (day,), rows in sorted(days.items()):
-        date = utc_day(int(day) * DAY_MS)
-        facts = {"content": _digest_of(rows)} | ({"whole": whole} if date == dates[-1] else {})
+    for date, rows in rows_of.items():
+        facts = {"content": contents[date]} | ({"whole": _whole(whole, contents)} if date == max(rows_of) else {})
         if date in before and facts.items() <= _facts(before[date]).items():
             continue
         lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))

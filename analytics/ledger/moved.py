@@ -79,6 +79,11 @@ def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.Dat
     return pl.concat([spells.filter(~doubled), inside]).sort("gpu", "time", "host")
 
 
+def on_several_hosts(rows: pl.DataFrame) -> bool:
+    """Whether several hosts have reported the same GPU."""
+    return not _of_several_hosts(rows).is_empty()
+
+
 def _of_several_hosts(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1).select("gpu")
 

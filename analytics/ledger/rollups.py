@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.frames import milliseconds
+from analytics.frames import empty, milliseconds
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
 
@@ -35,17 +35,21 @@ TABLES = (schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_
 
 @dataclass(frozen=True)
 class Rollups:
-    """The tables of TABLES inside a window: their kept files, and the frames of days that could not be kept."""
+    """The tables of TABLES inside a window: their kept files, and the frames of days that could not be kept.
+
+    `claims` are all claims of the lake, whatever the window: CLAIM_COLUMNS and `host`.
+    """
 
     files: Mapping[str, Sequence[LakeFile]]
     loose: Mapping[str, Sequence[pl.DataFrame]] = field(default_factory=dict)
     window: Window = field(default_factory=Window)
+    claims: pl.DataFrame = field(default_factory=lambda: empty(schema.CLAIM).with_columns(host=pl.lit("")))
     _read: dict[tuple[str, tuple[str, ...]], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def inside(self, window: Window) -> Rollups:
         """The same in a window: hours and days that begin before its end, and hours that reach into it."""
         since_ms = None if window.since_ms is None else floor_ms(window.since_ms, HOUR_MS)
-        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self._read)
+        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self.claims, self._read)
 
     def until(self, until_ms: int) -> Rollups:
         """The same without what begins at or after a moment."""

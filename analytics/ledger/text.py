@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analytics.ledger.summary import Summary, Totals
+
+PAGE_COLUMNS = 100
+"""How wide text is where nothing narrower shows it: in files, in pipes and on wide terminals."""
+
+_FEWEST_COLUMNS = 80
 
 MEANING = {
     "unknown": "nobody looked",
@@ -50,6 +57,22 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
+def page_columns() -> int:
+    """How wide text may be on standard output: less than PAGE_COLUMNS only on a narrower terminal, and never below 80."""
+    if not sys.stdout.isatty():
+        return PAGE_COLUMNS
+    columns = shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns
+    return max(_FEWEST_COLUMNS, min(columns, PAGE_COLUMNS))
+
+
+def folded(text: str, width: int) -> str:
+    """The text with every line that is too long for a terminal continued on the next one; a whole page is left as it is."""
+    if width >= PAGE_COLUMNS:
+        return text
+    lines = (line if len(line) <= width else "\n".join(wrap(line, width, "", "    ")) for line in text.splitlines())
+    return "\n".join(lines)
+
+
 def hours(milliseconds: int) -> str:
     """GPU-hours with one decimal and thousands separators."""
     return f"{milliseconds / HOUR_MS:,.1f}"
@@ -60,14 +83,16 @@ def moment(moment_ms: int) -> str:
     return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def summary_text(summary: Summary, costs: Mapping[str, str] | None = None, currency: str = "") -> str:
-    """The window's numbers on about fifteen lines of at most 100 columns, with what each state cost where that is given."""
+def summary_text(
+    summary: Summary, costs: Mapping[str, str] | None = None, currency: str = "", width: int = PAGE_COLUMNS
+) -> str:
+    """The window's numbers on about fifteen lines, with what each state cost where that is given."""
     totals = summary.totals
     lines = [
         f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
         *stopped_lines(summary),
         "",
-        *(cost_lines(totals, costs, currency) if costs else state_lines(totals)),
+        *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
         "",
         "measured at zero utilization, whoever holds the GPU (share of observed time)",
         f"  in all            {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
@@ -96,30 +121,37 @@ def stopped_lines(summary: Summary) -> list[str]:
     return [f"{count(summary.stopped_gpus, 'GPU')} stopped reporting before the end: the time after that is in no sum"]
 
 
-def state_lines(totals: Totals) -> list[str]:
-    """One line per state: GPU-hours, share of the observed time, a bar and the meaning."""
+def state_lines(totals: Totals, width: int = PAGE_COLUMNS) -> list[str]:
+    """One line per state: GPU-hours, share of the observed time and, as the width allows, the meaning and a bar."""
     lines = [f"  {'state':<12} {'GPU-hours':>12} {'of observed':>12}"]
+    room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
-        lines.append(
-            f"  {state:<12} {hours(totals.state_ms[state]):>12} {_shown(state, share):>12}  {_bar(share, 20)} {MEANING[state]}"
-        )
+        numbers = f"  {state:<12} {hours(totals.state_ms[state]):>12} {_shown(state, share):>12}"
+        lines.append(numbers + _remark(state, share, 20, room))
     lines.append(f"  {'total':<12} {hours(totals.total_ms):>12}")
     return lines
 
 
-def cost_lines(totals: Totals, costs: Mapping[str, str], currency: str) -> list[str]:
+def cost_lines(totals: Totals, costs: Mapping[str, str], currency: str, width: int = PAGE_COLUMNS) -> list[str]:
     """The same with what each state and the whole (`total`) cost."""
-    width = max(len(currency), *map(len, costs.values()))
-    lines = [f"  {'state':<11} {'GPU-hours':>11} {'observed':>9} {currency:>{width}}"]
+    money = max(len(currency), *map(len, costs.values()))
+    lines = [f"  {'state':<11} {'GPU-hours':>11} {'observed':>9} {currency:>{money}}"]
+    room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
-        lines.append(
-            f"  {state:<11} {hours(totals.state_ms[state]):>11} {_shown(state, share):>9} {costs[state]:>{width}}  "
-            f"{_bar(share, 10)} {MEANING[state]}"
-        )
-    lines.append(f"  {'total':<11} {hours(totals.total_ms):>11} {'':>9} {costs['total']:>{width}}  paid")
+        numbers = f"  {state:<11} {hours(totals.state_ms[state]):>11} {_shown(state, share):>9} {costs[state]:>{money}}"
+        lines.append(numbers + _remark(state, share, 10, room))
+    lines.append(f"  {'total':<11} {hours(totals.total_ms):>11} {'':>9} {costs['total']:>{money}}  paid")
     return lines
+
+
+def _remark(state: str, share: float | None, bar: int, room: int) -> str:
+    """What stands behind a state's numbers: a bar and the meaning, the meaning alone, or nothing, the same for all."""
+    longest = max(map(len, MEANING.values()))
+    if room >= 2 + bar + 1 + longest:
+        return f"  {_bar(share, bar)} {MEANING[state]}"
+    return f"  {MEANING[state]}" if room >= 2 + longest else ""
 
 
 def _shown(state: str, share: float | None) -> str:

@@ -8,14 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from analytics.devices import Inventory, load_inventory
-from analytics.ledger.text import plain, wrap
+from analytics.ledger.text import PAGE_COLUMNS, folded, page_columns, plain, wrap
 from analytics.money.as_json import price_json
 from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
 from analytics.money.prices import COLUMNS, priced_as
-from analytics.money.text import WIDTH, price_source
+from analytics.money.text import price_source
 from analytics.money.unmatched import unmatched_prices
-from analytics.money.window import open_prices, price_basis
+from analytics.money.window import newest_basis, open_prices
 from fallow import config
 from fallow.lake import Lake
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     book = open_prices(settings)
     path = settings.text("lake.path")
     inventory = load_inventory(Lake.at(path)) if path else Inventory({})
-    basis = price_basis(inventory.devices, Costs(book, inventory), inventory)
+    basis = newest_basis(inventory, Costs(book, inventory))
     if said := unmatched_prices(settings, book, inventory):
         print(f"fallow: {said}", file=sys.stderr)
     if args.csv:
@@ -52,29 +52,33 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         print(json.dumps(_as_json(book, basis, with_lake=bool(path)), indent=2))
     else:
-        print("\n".join(_as_text(book, basis, with_lake=bool(path))))
+        width = page_columns()
+        print(folded("\n".join(_as_text(book, basis, width, with_lake=bool(path))), width))
     return 0
 
 
 def _in_force(book: PriceBook) -> list[Price]:
-    """The site's prices, then the list prices, the dearest first."""
+    """The site's prices, whenever they hold, then the list prices, the dearest first."""
     listed = [price for model in catalog() if (price := book.from_catalog(model)) is not None]
-    return sorted(
-        dict.fromkeys([*book.site.values(), *listed]), key=lambda price: (price.origin == "catalog", -price.hourly)
-    )
+    stated = [price for prices in book.site.values() for price in prices]
+    return sorted(dict.fromkeys([*stated, *listed]), key=lambda price: (price.origin == "catalog", -price.hourly))
 
 
 def _gpus(price: Price, basis: Sequence[Basis]) -> int:
     return sum(each.gpus for each in basis if each.price == price)
 
 
-def _as_text(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> list[str]:
+def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: bool) -> list[str]:
     prices = _in_force(book)
     lines: list[str] = []
     for origin, heading in _HEADINGS.items():
         own = [price for price in prices if price.origin == origin]
         if own:
-            lines += [f"{heading}, {book.currency} per GPU-hour", *_price_lines(own, basis, with_lake=with_lake), ""]
+            lines += [
+                f"{heading}, {book.currency} per GPU-hour",
+                *_price_lines(own, basis, width, with_lake=with_lake),
+                "",
+            ]
     missing = [each for each in basis if each.price is None]
     if missing:
         lines += ["no price", *(f"{each.gpus:>6}  {plain(f'{each.model} ({each.pool})', 80)}" for each in missing), ""]
@@ -83,13 +87,16 @@ def _as_text(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> lis
     return [*lines, "`fallow prices --csv` writes a table to put your own in: name it as money.prices"]
 
 
-def _price_lines(prices: Sequence[Price], basis: Sequence[Basis], *, with_lake: bool) -> Iterator[str]:
+def _price_lines(prices: Sequence[Price], basis: Sequence[Basis], columns: int, *, with_lake: bool) -> Iterator[str]:
     width = min(28, max(len(_about(price)) for price in prices))
     for price in prices:
         used = f"{_gpus(price, basis) or '-':>6}  " if with_lake else "  "
         day = "" if price.date is None else price.date.isoformat()
         start = f"{used}{plain(_about(price), width):<{width}}  {price.hourly:>8,.4f}  {day:<10}  "
-        yield from wrap(plain(price_source(price), 200), WIDTH, start, " " * len(start))
+        if columns < PAGE_COLUMNS:
+            yield start + plain(price_source(price), columns - len(start))
+        else:
+            yield from wrap(plain(price_source(price), 200), columns, start, " " * len(start))
 
 
 def _about(price: Price) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.devices import NO_POOL, UNKNOWN_MODEL
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
@@ -21,7 +22,7 @@ NOT_KNOWN = "(holder not known)"
 NO_TEAM = "(no team)"
 NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"
-UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, "no pool", "unknown model"})
+UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_POOL, UNKNOWN_MODEL})
 """Names of groups that are no name: what nobody holds, and what is not known."""
 
 IDLE_OF_NOBODY = ("free", "unavailable", "unknown")
@@ -44,7 +45,7 @@ _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
 
 def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners) -> pl.DataFrame:
-    """One row per ledger row and holder.
+    """One row per ledger row, term of its GPU and holder.
 
     Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
     gpu_ms, amount (microcents, null without a price), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
@@ -52,10 +53,9 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     """
     span = pl.col("end") - pl.col("time")
     rows = (
-        stretches.select(_COLUMNS)
+        placed(stretches.select(_COLUMNS), costs, inventory)
         .with_row_index("row")
-        .join(_gpus(stretches, inventory), on="gpu", how="left")
-        .join(costs.rates(), on="gpu", how="left")
+        .join(costs.rates(), on=("gpu", "since"), how="left")
         .with_columns(span_ms=span, gpu_ms=span * pl.col("gpu_share"))
         .with_columns(
             energy_known_ms=pl.col("energy_ms") * pl.col("gpu_share"),
@@ -63,23 +63,35 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             day=pl.col("time") // DAY_MS,
         )
     )
-    return _named(_per_holder(rows), owners).drop("rate", "holder_shares", "row", "time", "end", "gpu_share")
+    return _named(_per_holder(rows), owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
 
 
-def _gpus(stretches: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
-    """Pool and model of each GPU; a MIG instance is of its GPU's model, and of its pool unless it has one of its own."""
-    gpus = stretches["gpu"].unique().to_list()
-    parents = {gpu: device.parent_gpu for gpu in gpus if (device := inventory.devices.get(gpu)) and device.parent_gpu}
-    whole = [gpu if inventory.pool(gpu) != "no pool" else parents.get(gpu, gpu) for gpu in gpus]
-    return pl.DataFrame(
-        {
-            "gpu": gpus,
-            "pool": [inventory.pool(gpu) for gpu in whole],
-            "model": [_MIG.sub("", inventory.model(parents.get(gpu, gpu))) for gpu in gpus],
-            "instance": [gpu.startswith(MIG_PREFIX) for gpu in gpus],
-        },
-        schema={"gpu": pl.String, "pool": pl.String, "model": pl.String, "instance": pl.Boolean},
+def placed(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """The ledger's rows with `pool` and `model` of their time, `since` (the start of that term) and `instance` (a MIG instance).
+
+    A row in which its GPU changed pool or price becomes several.
+    """
+    places = _places(stretches, costs, inventory)
+    return costs.at_their_time(stretches).join(places, on=("gpu", "since"), how="left", nulls_equal=True)
+
+
+def _places(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """Pool and model of each GPU from each `since` on; a MIG instance is of its GPU's model, and of its pool unless it has one."""
+    found: list[tuple[str, int | None, str, str]] = []
+    for gpu in stretches["gpu"].unique().sort():
+        device = inventory.devices.get(gpu)
+        parent = None if device is None else device.parent_gpu
+        for term in costs.terms.get(gpu, ()):
+            model = (inventory.model(parent) if parent else term.model) or UNKNOWN_MODEL
+            found.append((gpu, term.since_ms, term.pool or NO_POOL, _MIG.sub("", model)))
+        if gpu not in costs.terms:
+            found.append((gpu, None, NO_POOL, UNKNOWN_MODEL))
+    places = pl.DataFrame(
+        found,
+        schema={"gpu": pl.String, "since": pl.Int64, "pool": pl.String, "model": pl.String},
+        orient="row",
     )
+    return places.with_columns(instance=pl.col("gpu").str.starts_with(MIG_PREFIX))
 
 
 def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
@@ -119,8 +131,8 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
 def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     """Adds teams and organisations, and says what stands for a name where there is none."""
     pairs = rows.select("holder", "account").unique().rows()
-    whose = pl.DataFrame(
-        [(holder, account, *_whose(owners, holder, account)) for holder, account in pairs],
+    teams = pl.DataFrame(
+        [(holder, account, *whose(owners, holder, account)) for holder, account in pairs],
         schema=dict.fromkeys(("holder", "account", "team", "organisation"), pl.String),
         orient="row",
     )
@@ -128,7 +140,7 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
     unknown = pl.col("holder").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    return rows.join(whose, on=["holder", "account"], how="left", nulls_equal=True).with_columns(
+    return rows.join(teams, on=["holder", "account"], how="left", nulls_equal=True).with_columns(
         *(
             pl.when(idle)
             .then(pl.lit(NOBODY))
@@ -142,7 +154,7 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     )
 
 
-def _whose(owners: Owners, holder: str | None, account: str | None) -> tuple[str | None, str | None]:
+def whose(owners: Owners, holder: str | None, account: str | None) -> tuple[str | None, str | None]:
     """Team and organisation of one holder; of several accounts, the holder's own line says more."""
     if account is not None and "+" in account and owners.team(holder, None) is not None:
         account = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from analytics.money.cards import card, words
 from analytics.money.catalog import listed
 from analytics.money.currencies import wrong_code
 from analytics.money.table import Line, read_lines
+from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,13 +57,14 @@ class Price:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """The prices in force; `exchange` says what one unit of another currency is worth in `currency`.
+    """The prices; `exchange` says what one unit of another currency is worth in `currency`.
 
-    `lines` are the site's table as it is written.
+    `site` has what the site's table says of the same GPUs, by day: each price holds from its day on, the first one before as
+    well. `lines` are that table as it is written.
     """
 
     currency: str
-    site: Mapping[PricedAs, Price] = field(default_factory=dict)
+    site: Mapping[PricedAs, tuple[Price, ...]] = field(default_factory=dict)
     exchange: Mapping[str, Decimal] = field(default_factory=dict)
     lines: tuple[Mapping[str, str], ...] = ()
 
@@ -73,29 +76,42 @@ class PriceBook:
         if (wrong := wrong_code(currency)) is not None:
             raise ConfigError(f"money.currency: {wrong[0]}", wrong[1])
         exchange = _exchange((line for line in lines if line.text("exchange") is not None), currency)
-        site: dict[PricedAs, Price] = {}
-        numbers: dict[PricedAs, int] = {}
+        site: dict[PricedAs, list[Price]] = defaultdict(list)
+        numbers: dict[PricedAs, dict[date | None, int]] = defaultdict(dict)
         for line in lines:
             if line.text("exchange") is not None:
                 continue
-            key = priced_as(line.text("model"), line.text("pool"))
-            if key in site:
-                raise line.error(f"line {numbers[key]} prices the same GPUs already", "leave one of them")
-            site[key], numbers[key] = _price(line, currency, exchange), line.number
-        return cls(currency, site, exchange, tuple(line.cells for line in lines))
+            key, day = priced_as(line.text("model"), line.text("pool")), line.date_of("date")
+            if (stated := numbers[key]) and (day in stated or None in (day, *stated)):
+                raise line.error(
+                    f"line {stated.get(day, min(stated.values()))} prices the same GPUs already",
+                    "leave one of them, or give each the date from which on it holds",
+                )
+            site[key].append(_price(line, currency, exchange))
+            stated[day] = line.number
+        by_day = {key: tuple(sorted(prices, key=lambda each: str(each.date))) for key, prices in site.items()}
+        return cls(currency, by_day, exchange, tuple(line.cells for line in lines))
 
-    def hourly(self, model: str | None, pool: str | None) -> Price | None:
-        """The price of a GPU-hour of a model in a pool; None where nobody states one.
+    def hourly(self, model: str | None, pool: str | None, at_ms: int | None = None) -> Price | None:
+        """The price of a GPU-hour of a model in a pool at a time, the last one where none is given; None where nobody states one.
 
         What the site says of both wins over what it says of the pool, over what it says of the model, over the catalog.
         """
-        ways = [(model, pool), (None, pool), (model, None)]
-        for named_model, named_pool in ways:
-            if named_model is None and named_pool is None:
-                continue
-            if (price := self.site.get(priced_as(named_model, named_pool))) is not None:
-                return price
-        return self.from_catalog(model)
+        prices = self._stated(model, pool)
+        if not prices:
+            return self.from_catalog(model)
+        begun = [price for price in prices if at_ms is None or _since_ms(price) <= at_ms]
+        return begun[-1] if begun else prices[0]
+
+    def changes(self, model: str | None, pool: str | None) -> list[int]:
+        """The times (ms) from which on another price of these GPUs holds."""
+        return [_since_ms(price) for price in self._stated(model, pool)[1:]]
+
+    def _stated(self, model: str | None, pool: str | None) -> tuple[Price, ...]:
+        for named in ((model, pool), (None, pool), (model, None)):
+            if named != (None, None) and (prices := self.site.get(priced_as(*named))):
+                return prices
+        return ()
 
     def rate(self, other: str) -> Decimal | None:
         """What one unit of another currency is worth; None where nobody says so."""
@@ -108,6 +124,11 @@ class PriceBook:
         if found is None or rate is None:
             return None
         return _catalog_price(found, rate, self.currency, None)
+
+
+def _since_ms(price: Price) -> int:
+    """From when on a price holds: its day, UTC."""
+    return 0 if price.date is None else parse_day_ms(price.date.isoformat())
 
 
 def _catalog_price(found: Listed, rate: Decimal, currency: str, pool: str | None) -> Price:

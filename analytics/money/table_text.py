@@ -53,8 +53,8 @@ _LAYOUTS = (
 """The first that fits is taken."""
 
 
-def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
-    """One line per row and one for the total, of at most 100 columns.
+def table_text(rows: Sequence[Account], group: str, money: Money, width: int = WIDTH) -> str:
+    """One line per row and one for the total, as wide as is said.
 
     Parts that are nothing in every row are left out and named. Where the line would be too long, the rank goes, then the
     parts that nobody is charged for; at the very last the parts are shares of the GPU time, as their headings say.
@@ -70,24 +70,24 @@ def table_text(rows: Sequence[Account], group: str, money: Money) -> str:
             continue
         kept = [part for part in parts if part not in layout.without]
         columns = _columns(everything, kept, money.currency, with_rank=layout.with_rank, with_money=layout.with_money)
-        lines = _lines(names, columns, layout.least)
-        if len(lines[0]) <= WIDTH:
+        lines = _lines(names, columns, layout.least, width)
+        if len(lines[0]) <= width:
             break
     notes = [
         "in use: share of the allocated time in the states low and active"
         + (", with its rank" if layout.with_rank else ""),
         *_absent(parts),
     ]
-    lines += ["", *wrap("; ".join(notes), WIDTH)]
-    lines += _left_out(
-        total, [part for part in parts if part not in kept], money.currency, with_money=layout.with_money
-    )
+    lines += ["", *wrap("; ".join(notes), width)]
+    missing = [part for part in parts if part not in kept]
+    if said := _left_out(total, missing, money.currency, with_money=layout.with_money):
+        lines += wrap(said, width)
     if len(shown) < len(rows):
         small = [row for row in rows if row.total_ms < _LEAST_MS]
-        lines += wrap(f"{count(len(small), 'line')} under 0.05 GPU-hours left out: --csv has every one", WIDTH)
+        lines += wrap(f"{count(len(small), 'line')} under 0.05 GPU-hours left out: --csv has every one", width)
     if in_money and total.unpriced_ms:
         lines += wrap(
-            f"* some of it has no price: {hours(round(total.unpriced_ms))} GPU-hours are in no sum of money", WIDTH
+            f"* some of it has no price: {hours(round(total.unpriced_ms))} GPU-hours are in no sum of money", width
         )
     return "\n".join(lines)
 
@@ -114,10 +114,10 @@ def _columns(
     return columns + [[f"{_PARTS[part]} {unit}", *(cell(row, part) for row in rows)] for part in parts]
 
 
-def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int) -> list[str]:
+def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int, most: int) -> list[str]:
     """The table, its names cut to what the columns leave them, though not below so many characters."""
     widths = [max(map(len, column)) for column in columns]
-    room = WIDTH - sum(widths) - 2 * len(widths)
+    room = most - sum(widths) - 2 * len(widths)
     width = min(max(map(len, names)), max(least, room))
     return [
         "  ".join(
@@ -135,11 +135,11 @@ def _absent(parts: Sequence[str]) -> list[str]:
     return [f"nothing was {', '.join(absent)}"] if absent else []
 
 
-def _left_out(total: Account, parts: Sequence[str], currency: str, *, with_money: bool) -> list[str]:
+def _left_out(total: Account, parts: Sequence[str], currency: str, *, with_money: bool) -> str:
     """What the whole has of the parts that there was no room for."""
     unit, cell = (currency, _money_of) if with_money else ("%", _share_of)
     said = ", ".join(f"{_PARTS[part]} {unit} {cell(total, part)}" for part in parts)
-    return wrap(f"too wide for a column: {said} of the total", WIDTH) if said else []
+    return f"too wide for a column: {said} of the total" if said else ""
 
 
 def _paid(row: Account) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import count, hours, percent, plain, wrap
+from analytics.ledger.text import PAGE_COLUMNS, count, hours, percent, plain, wrap
 from analytics.money.energy import KNOWN_MIN
 from fallow.schema import STATES
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from analytics.money.prices import Price
     from analytics.money.window import Basis, Money
 
-WIDTH = 100
+WIDTH = PAGE_COLUMNS
 _SHOWN = 8
 """Prices that are listed before `fallow prices` is named."""
 
@@ -31,17 +31,17 @@ def state_amounts(money: Money) -> dict[str, str]:
     return {state: amount(total.state_cents[state]) for state in STATES} | {"total": amount(total.paid_cents)}
 
 
-def basis_lines(money: Money) -> list[str]:
-    """Which prices the money rests on, and which are missing."""
+def basis_lines(money: Money, width: int = WIDTH) -> list[str]:
+    """Which prices the money rests on, and which are missing; where a price is from is cut to the width."""
     priced = [each for each in money.basis if each.price is not None]
     lines = [f"prices in {money.currency} per GPU-hour"] if priced else ["no price is known: nothing is said of money"]
-    listed = sum(each.gpus for each in priced if each.price is not None and each.price.origin == "catalog")
+    listed = len({gpu for each in priced if each.price and each.price.origin == "catalog" for gpu in each.names})
     if listed:
         lines += wrap(
             f"{count(listed, 'GPU')} at public on-demand prices, which are not what you pay: name your own in money.prices",
             WIDTH, "  ", "  ",
         )  # fmt: skip
-    lines += [_basis_line(each) for each in priced[:_SHOWN]]
+    lines += [_basis_line(each, width) for each in priced[:_SHOWN]]
     if len(priced) > _SHOWN:
         lines.append(f"  and {len(priced) - _SHOWN} more: `fallow prices --lake ...` lists all")
     for each in money.missing[:_SHOWN]:
@@ -88,14 +88,14 @@ def energy_lines(money: Money) -> list[str]:
     )  # fmt: skip
 
 
-def _basis_line(basis: Basis) -> str:
+def _basis_line(basis: Basis, width: int) -> str:
     price = basis.price
     if price is None:
         raise ValueError(basis.model)
     what = plain(f"{basis.model} ({basis.pool})", 33)
     day = "" if price.date is None else price.date.isoformat()
     start = f"  {basis.gpus:>5,}  {what:<33}  {price.hourly:>8,.4f}  {day:<10}  "
-    return start + plain(price_source(price), WIDTH - len(start))
+    return start + plain(price_source(price), width - len(start))
 
 
 def _state_kwh(money: Money, state: str) -> float | None:

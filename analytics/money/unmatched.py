@@ -32,9 +32,10 @@ def unmatched_prices(settings: Config, book: PriceBook, inventory: Inventory) ->
         return ""
     models = {device.model for device in inventory.devices.values() if device.model}
     pools = {device.pool for device in inventory.devices.values() if device.pool}
+    pools |= set(inventory.terms["pool"].drop_nulls())
     keys = {priced_as(model, None)[0] for model in models}
     said = []
-    for (model, pool), price in book.site.items():
+    for (model, pool), (price, *_) in book.site.items():
         wrong = []
         if model is not None and model not in keys and card(price.model) is None:
             wrong.append(f"'{plain(price.model or '', 40)}'{_model_like(price, models)}")

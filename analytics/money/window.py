@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
+from analytics.devices import NO_POOL, UNKNOWN_MODEL
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
 from analytics.money.catalog import listed
@@ -13,10 +16,11 @@ from analytics.money.costs import Costs
 from analytics.money.energy import Grid
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
+from analytics.money.terms import UNKNOWN
 from analytics.money.unmatched import unmatched_owners, unmatched_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from analytics.devices import Inventory
     from analytics.inputs import Inputs
@@ -27,12 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Basis:
-    """The price of the GPUs of one model in one pool; None where there is none."""
+    """The price of the GPUs of one model in one pool; None where there is none.
+
+    A GPU that changed its pool, or whose price changed, stands in several.
+    """
 
     model: str
     pool: str
-    gpus: int
+    names: frozenset[str]
     price: Price | None
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it is the price of."""
+        return len(self.names)
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,8 @@ class Money:
     accounts: Accounts
     basis: tuple[Basis, ...]
     grid: Grid
+    costs: Costs
+    owners: Owners
     remarks: tuple[str, ...] = ()
     """Names in the tables of prices and owners that nobody has."""
 
@@ -49,6 +63,11 @@ class Money:
     def currency(self) -> str:
         """The currency of every sum."""
         return self.accounts.currency
+
+    def of(self, inside: Ledger, inventory: Inventory) -> Money:
+        """The same prices and owners over another part of the ledger."""
+        accounts = Accounts(inside, self.costs, inventory, self.owners)
+        return replace(self, accounts=accounts, basis=price_basis(inside.stretches, self.costs))
 
     @property
     def missing(self) -> tuple[Basis, ...]:
@@ -76,7 +95,7 @@ def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
     """The money of a ledger that was clipped to its window; raises ConfigError for tables that cannot be used."""
     book, owners = open_prices(inputs.settings), open_owners(inputs.settings)
     costs = Costs(book, inventory)
-    basis = price_basis(inside.stretches["gpu"].unique(), costs, inventory)
+    basis = price_basis(inside.stretches, costs)
     remarks = (
         unmatched_prices(inputs.settings, book, inventory),
         unmatched_owners(inputs.settings, owners, inside.stretches),
@@ -86,15 +105,34 @@ def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
         Accounts(inside, costs, inventory, owners),
         basis,
         Grid.from_config(inputs.settings, None if usd is None else float(usd)),
+        costs,
+        owners,
         tuple(remark for remark in remarks if remark),
     )
 
 
-def price_basis(gpus: Iterable[str], costs: Costs, inventory: Inventory) -> tuple[Basis, ...]:
-    """Whole GPUs by model and pool with their price; the most GPUs first, those without a price last."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for gpu in gpus:
+def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[Basis, ...]:
+    """Whole GPUs by model, pool and price of the time that the ledger's rows span; the most GPUs first, then those without a price."""
+    found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
+    spans = stretches.group_by("gpu").agg(pl.col("time").min(), pl.col("end").max())
+    for gpu, first_ms, last_ms in spans.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)).iter_rows():
+        for term in costs.terms.get(gpu, (UNKNOWN,)):
+            if term.since_ms < last_ms and term.until_ms > first_ms:
+                found[term.model or UNKNOWN_MODEL, term.pool or NO_POOL, term.price].add(gpu)
+    return _ordered(found)
+
+
+def newest_basis(inventory: Inventory, costs: Costs) -> tuple[Basis, ...]:
+    """The same of the whole inventory, with the newest model, pool and price of each GPU."""
+    found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
+    for gpu in inventory.devices:
         if not gpu.startswith(MIG_PREFIX):
-            found[inventory.model(gpu), inventory.pool(gpu)].append(gpu)
-    basis = [Basis(model, pool, len(each), costs.price_of(each[0])) for (model, pool), each in found.items()]
-    return tuple(sorted(basis, key=lambda each: (each.price is None, -each.gpus, each.model, each.pool)))
+            found[inventory.model(gpu), inventory.pool(gpu), costs.price_of(gpu)].add(gpu)
+    return _ordered(found)
+
+
+def _ordered(found: Mapping[tuple[str, str, Price | None], set[str]]) -> tuple[Basis, ...]:
+    basis = [Basis(model, pool, frozenset(gpus), price) for (model, pool, price), gpus in found.items()]
+    return tuple(
+        sorted(basis, key=lambda each: (each.price is None, -each.gpus, each.model, each.pool, str(each.price)))
+    )

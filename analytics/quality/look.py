@@ -10,6 +10,7 @@ from analytics.claims.spans import CLAIM_COLUMNS
 from analytics.money.costs import Costs
 from analytics.money.window import open_prices
 from analytics.quality.checks import CHECKS
+from analytics.quality.host_clocks import seen_until
 from analytics.quality.model import Data, Remark
 from analytics.small_tables import read_small
 from fallow import schema
@@ -23,16 +24,22 @@ _CARDS = ("time", "gpu", "parent_gpu", "pci_bus_id")
 _EVENTS = ("time", "kind", "detail")
 
 
-def data_quality(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> tuple[Remark, ...]:
-    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and ConfigError."""
-    data = load_data(inputs, ledger, inventory)
+def data_quality(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int | None = None
+) -> tuple[Remark, ...]:
+    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and ConfigError.
+
+    `now_ms` is the wall clock's time, the machine's own by default.
+    """
+    data = load_data(inputs, ledger, inventory, SystemClock().now_ms() if now_ms is None else now_ms)
     return tuple(remark for check in CHECKS for remark in check(data))
 
 
-def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> Data:
+def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> Data:
     """The data that the checks look at; raises LakeError and ConfigError."""
     # as far as the window has passed: nobody is silent in the future
-    window = Window(ledger.summary.since_ms, min(ledger.summary.until_ms, SystemClock().now_ms()))
+    seen = seen_until(ledger, now_ms)
+    window = Window(ledger.summary.since_ms, min(seen.until_ms, now_ms))
     since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
     rollups = ledger.whole.rollups.until(until_ms)
     return Data(
@@ -45,6 +52,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory) -> Dat
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
         costs=Costs(open_prices(inputs.settings), inventory),
+        seen=seen,
     )
 
 

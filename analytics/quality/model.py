@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from analytics.devices import Inventory
     from analytics.money.costs import Costs
+    from analytics.quality.host_clocks import SeenUntil
     from fallow.clock import Window
 
 MOST_NAMED = 5
@@ -38,7 +39,7 @@ class Data:
     Times are integer milliseconds. `stretches` is the ledger, `values` the `quality` table, `hours` gpu, host, time and
     observed_ms of the `hourly` table. `claims` are whole rows of the `claim` table that reach into the window, `cards`
     the window's rows of the `device` table (time, host, gpu, pci_bus_id) of whole GPUs, `steps` its clock_stepped events
-    (time, host, detail).
+    (time, host, detail). `seen` names the hosts whose clock is ahead.
     """
 
     window: Window
@@ -50,6 +51,7 @@ class Data:
     cards: pl.DataFrame
     steps: pl.DataFrame
     costs: Costs
+    seen: SeenUntil
 
 
 class Check(Protocol):

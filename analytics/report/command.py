@@ -5,21 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
+from analytics.language.languages import CODES, language
 from analytics.report.formats import FORMATS, Format
-from analytics.report.model import build_report
-from fallow.errors import FallowError
+from analytics.report.model import Asked, build_report
+from analytics.report.weeks import parse_week
+from analytics.scope import Scope, add_scope_arguments
+from fallow.clock import SystemClock
+from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
+    add_edition_arguments(parser)
     names = [each.name for each in FORMATS]
     parser.add_argument(
         "--format", choices=names, default=names[0], help=f"one of {', '.join(names)} (default {names[0]})"
@@ -27,16 +36,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
 
 
+def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say which edition of the report: its week, its part of the fleet, its language."""
+    parser.add_argument(
+        "--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`, in the time zone of the report"
+    )
+    add_scope_arguments(parser)
+    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
+    parser.add_argument(
+        "--timezone", metavar="ZONE", help="IANA name such as Europe/Paris (or report.timezone; default UTC)"
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Writes the report."""
-    inputs = open_inputs(args)
-    report = build_report(inputs, load_window_ledger(inputs))
-    text = format_named(args.format).render(report)
-    if args.out is None:
-        sys.stdout.write(text)
+    form = format_named(args.format)
+    edition = open_edition(args, SystemClock().now_ms())
+    content = form.render(edition.report, edition.language)
+    if args.out is not None:
+        write_whole(Path(args.out), content)
+    elif form.name == "pdf" and sys.stdout.isatty():
+        raise UsageError("a PDF is nothing for a terminal", "name a file with --out, or redirect the output")
+    elif form.name == "pdf":
+        sys.stdout.buffer.write(content)
     else:
-        write_whole(Path(args.out), text)
+        sys.stdout.write(content.decode())
     return 0
+
+
+@dataclass(frozen=True)
+class Edition:
+    """A report and the language that it is read in."""
+
+    report: Report
+    language: Language
+
+
+def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
+    """The edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
+    inputs = open_inputs(args)
+    zone_name = args.timezone or inputs.settings.text("report.timezone")
+    speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
+    week = None
+    if args.week is not None:
+        if args.since is not None or args.until is not None:
+            raise UsageError("--week says the whole window", "leave out --since and --until")
+        week = parse_week(args.week, speaks.zone, now_ms)
+        inputs = replace(inputs, window=week.window)
+    ledger = load_window_ledger(inputs)
+    return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
 
 
 def format_named(name: str) -> Format:
@@ -44,7 +92,7 @@ def format_named(name: str) -> Format:
     return next(each for each in FORMATS if each.name == name)
 
 
-def write_whole(target: Path, text: str) -> None:
+def write_whole(target: Path, content: bytes) -> None:
     """Writes the file in one step, so that a fault leaves the old one; raises FallowError.
 
     What is there and is no file, such as /dev/stdout or a pipe, is written to and never replaced.
@@ -52,9 +100,9 @@ def write_whole(target: Path, text: str) -> None:
     partial = target.parent / f".fallow-report.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(content)
             return
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         partial.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -60,6 +60,8 @@ def activity(stay: Stay, gpu: int, times_ms: NDArray[np.int64], interval_ms: int
         idle_ms = idle.until(times_ms + interval_ms) - idle.until(times_ms)
         busy = np.round(1.0 - idle_ms / interval_ms, 6)
     level = _rows(kind.level_pct, [stay.seed, 5], kind.kept_ratio, rng, count)
+    pace = stay.pace[stay.gpus.index(gpu)] if stay.pace else 1.0
+    level *= pace
     util = np.round(busy * level, 2)
     busy = np.where(util > 0, busy, 0.0)
     # requests leave gaps: the largest sample lies above the mean level and the time between counts as zero samples
@@ -67,7 +69,7 @@ def activity(stay: Stay, gpu: int, times_ms: NDArray[np.int64], interval_ms: int
     peak = np.where(busy > 0, np.minimum(100.0, np.ceil(peak)), 0.0)
     gaps = kind.bursty_ratio * (1.0 - level / np.maximum(peak, 1.0))
     zero = np.where(busy > 0, np.round(1.0 - busy * (1.0 - np.maximum(gaps, 0.0)), 4), 1.0)
-    intensity = busy * _rows(kind.intensity_ratio, [stay.seed, 9], max(kind.kept_ratio, 0.9), rng, count)
+    intensity = pace * busy * _rows(kind.intensity_ratio, [stay.seed, 9], max(kind.kept_ratio, 0.9), rng, count)
     return Activity(util, peak, zero, intensity, _memory(stay, times_ms))
 
 

@@ -40,6 +40,8 @@ class GpuDay:
     temperature_c: NDArray[np.int16]
     sm_clock_mhz: NDArray[np.int16]
     throttle_reasons: NDArray[np.int64]
+    throttled_power_ms: NDArray[np.int64]
+    throttled_heat_ms: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class HostDay:
     gpus: tuple[GpuDay, ...]
 
     @property
+    def counters_since_ms(self) -> int:
+        """When the host's drivers were loaded: the day before its first row."""
+        return self.plan.booted_ms
+
+    @property
     def rng(self) -> np.random.Generator:
         """Fresh random numbers for what belongs to the host and the day."""
         return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
@@ -64,23 +71,32 @@ def host_days(fleet: Fleet, plan: HostPlan) -> Iterator[HostDay]:
     """The days of one host in order; pure: the same plan gives the same arrays."""
     rng = np.random.default_rng([fleet.seed, plan.host.number, 2])
     inlet_c = float(rng.uniform(22.0, 28.0))
-    counters = [int(rng.integers(10**10, 10**12)) for _ in plan.host.gpus]
+    counters = [(int(rng.integers(10**10, 10**12)), 0, 0) for _ in plan.host.gpus]
     for nth in range(fleet.days):
         day_ms = fleet.since_ms + nth * DAY_MS
         times_ms = np.arange(day_ms, day_ms + DAY_MS, fleet.interval_ms, dtype=np.int64)
         seen = np.ones(len(times_ms), np.bool_)
         if plan.outage_ms is not None:
             seen = (times_ms < plan.outage_ms[0]) | (times_ms >= plan.outage_ms[1])
+        seen &= times_ms >= plan.added_ms
         gpus = tuple(
-            _gpu_day(fleet, plan, position, times_ms, energy_mj=counters[position], inlet_c=inlet_c)
+            _gpu_day(fleet, plan, position, times_ms, counters=counters[position], inlet_c=inlet_c)
             for position in range(len(counters))
         )
-        counters = [int(gpu.energy_mj[-1]) for gpu in gpus]
+        counters = [
+            (int(gpu.energy_mj[-1]), int(gpu.throttled_power_ms[-1]), int(gpu.throttled_heat_ms[-1])) for gpu in gpus
+        ]
         yield HostDay(plan, day_ms, fleet.interval_ms, fleet.seed, times_ms, seen, gpus)
 
 
 def _gpu_day(
-    fleet: Fleet, plan: HostPlan, position: int, times_ms: NDArray[np.int64], *, energy_mj: int, inlet_c: float
+    fleet: Fleet,
+    plan: HostPlan,
+    position: int,
+    times_ms: NDArray[np.int64],
+    *,
+    counters: tuple[int, int, int],
+    inlet_c: float,
 ) -> GpuDay:
     count, card = len(times_ms), plan.host.pool.card
     util, peak, intensity, mem = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
@@ -106,9 +122,10 @@ def _gpu_day(
         intensity,
         bare_w=bare_w,
         interval_ms=fleet.interval_ms,
-        energy_mj=energy_mj,
+        energy_mj=counters[0],
         inlet_c=inlet_c,
         rng=rng,
+        hot=times_ms >= plan.hot_ms.get(position, fleet.until_ms),
     )
     # whole MiB per process, so that the processes' shares add up to the card's
     step = MIB * np.maximum(processes, 1).astype(np.int64)
@@ -118,6 +135,7 @@ def _gpu_day(
         position, stays, times_ms >= lost_ms, util, peak, zero, intensity,
         (mem * usable).astype(np.int64) // step * step, processes,
         board.power_w, board.energy_mj, board.temperature_c, board.sm_clock_mhz, board.throttle_reasons,
+        counters[1] + np.cumsum(board.power_capped_ms), counters[2] + np.cumsum(board.overheated_ms),
     )  # fmt: skip
 
 

@@ -6,24 +6,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from analytics.simulation import calibration as known
+from analytics.simulation.habits import MEASURED, TAUGHT, Habits
 from analytics.simulation.layout import Host, build_hosts
-from analytics.simulation.stays import Stay, host_stays
+from analytics.simulation.scenes import SHOWN_FROM_DAYS, play
+from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_SHORTEST_MS = 5 * MINUTE_MS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends."""
+    """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
+
+    A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
+    """
 
     until_ms: int
     gpus: int = 64
     days: int = 14
     seed: int = 1
     interval_ms: int = 30_000
+    showcase: bool = False
 
     def __post_init__(self) -> None:
         """Checks the numbers; UsageError names the one that cannot be."""
@@ -75,13 +83,20 @@ class Reservation:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """Everything that will happen on one host; `lost_ms` says from when on which position is lost."""
+    """Everything that will happen on one host.
+
+    `lost_ms` and `hot_ms` say from when on which position is lost or gets no air, `added_ms` when the host came, `booted_ms`
+    when its drivers were loaded.
+    """
 
     host: Host
     stays: tuple[Stay, ...]
     reservations: tuple[Reservation, ...] = ()
     lost_ms: dict[int, int] = field(default_factory=dict)
     outage_ms: tuple[int, int] | None = None
+    hot_ms: dict[int, int] = field(default_factory=dict)
+    added_ms: int = 0
+    booted_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,22 +110,27 @@ class Plan:
 
 def plan_fleet(fleet: Fleet) -> Plan:
     """The plan of a fleet; the same fleet gives the same plan. One of each situation per 256 GPUs, as far as they fit."""
+    habits = TAUGHT if fleet.showcase else MEASURED
     hosts = build_hosts(fleet.gpus, fleet.seed)
-    board = _Board(fleet, hosts)
+    board = Board(fleet, hosts, habits)
     for nth in range(1 + fleet.gpus // 256):
         board.held_notebook(nth)
         board.never_used()
         board.lost_gpu(nth)
         board.reserved_block(nth)
         board.agent_outage(nth)
+    if fleet.showcase and fleet.days >= SHOWN_FROM_DAYS:
+        play(board)
     return Plan(fleet, tuple(board.host_plan(host) for host in hosts), tuple(board.planted))
 
 
-class _Board:
+class Board:
     """Which GPUs of the fleet are spoken for while the situations are put in place."""
 
-    def __init__(self, fleet: Fleet, hosts: tuple[Host, ...]) -> None:
+    def __init__(self, fleet: Fleet, hosts: tuple[Host, ...], habits: Habits) -> None:
+        """An empty one."""
         self.fleet = fleet
+        self.habits = habits
         self.hosts = hosts
         self.planted: list[Planted] = []
         self.taken: dict[str, set[int]] = {host.name: set() for host in hosts}
@@ -118,6 +138,9 @@ class _Board:
         self.reservations: dict[str, list[Reservation]] = {host.name: [] for host in hosts}
         self.lost: dict[str, dict[int, int]] = {host.name: {} for host in hosts}
         self.outages: dict[str, tuple[int, int]] = {}
+        self.staged: dict[str, list[Stay]] = {host.name: [] for host in hosts}
+        self.hot: dict[str, dict[int, int]] = {host.name: {} for host in hosts}
+        self.added: dict[str, int] = {}
 
     def at(self, share: float) -> int:
         """The row time at that share of the period."""
@@ -139,6 +162,20 @@ class _Board:
                         return host, left[-count:]
         return None
 
+    def stage(self, pool: str, count: int, span: tuple[int, int]) -> tuple[Host, tuple[int, ...]] | None:
+        """GPUs of one host of the pool that neither a situation nor a scene has in that time; the host with the most of them."""
+        found: list[tuple[Host, tuple[int, ...]]] = []
+        for host in (host for host in self.hosts if host.pool.name == pool):
+            scenes = [each for each in self.staged[host.name] if each.start_ms < span[1] and each.end_ms > span[0]]
+            busy = self.taken[host.name].union(*(each.gpus for each in scenes))
+            left = tuple(gpu.index for gpu in host.gpus if gpu.index not in busy)
+            if len(left) >= count:
+                found.append((host, left))
+        if not found:
+            return None
+        host, left = max(found, key=lambda each: len(each[1]))
+        return host, left[:count]
+
     def note(self, kind: str, host: Host, gpus: Iterable[int], holder: str | None, span: tuple[int, int]) -> None:
         """Remembers a planted situation."""
         self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), holder, *span))
@@ -155,6 +192,7 @@ class _Board:
             Stay(
                 start_ms, self.fleet.until_ms, gpus, known.NOTEBOOK, "notebook", user, account,
                 name="jupyter", job_id="", command="python3", seed=self.fleet.seed * 1000 + nth, idle_from_ms=idle_ms,
+                arguments=NOTEBOOK_ARGUMENTS if self.habits.told else None,
             )
         )  # fmt: skip
         self.note("held_notebook", host, gpus, user, (idle_ms, self.fleet.until_ms))
@@ -214,15 +252,38 @@ class _Board:
             since_ms=fleet.since_ms,
             until_ms=fleet.until_ms,
             grid_ms=fleet.interval_ms,
+            habits=self.habits,
         )
-        stays = [kept for stay in drawn if (kept := _before_loss(stay, lost)) is not None]
+        scenes = self.staged[host.name]
+        kept = [stay for each in drawn if (stay := _around(each, scenes)) is not None]
+        stays = [stay for each in kept if (stay := _before_loss(each, lost)) is not None]
+        added_ms = self.added.get(host.name, 0)
         return HostPlan(
             host,
-            (*self.stays[host.name], *stays),
+            (*self.stays[host.name], *scenes, *stays),
             tuple(self.reservations[host.name]),
             lost,
             self.outages.get(host.name),
+            self.hot[host.name],
+            added_ms,
+            max(added_ms, fleet.since_ms) - DAY_MS,
         )
+
+
+def _around(stay: Stay, scenes: Iterable[Stay]) -> Stay | None:
+    """An ordinary stay as the scenes on its GPUs leave it: it makes do with the others, or ends before or begins after them."""
+    for scene in sorted(scenes, key=lambda each: each.start_ms):
+        if set(scene.gpus).isdisjoint(stay.gpus) or stay.end_ms <= scene.start_ms or stay.start_ms >= scene.end_ms:
+            continue
+        if left := tuple(gpu for gpu in stay.gpus if gpu not in scene.gpus):
+            stay = replace(stay, gpus=left, unused=tuple(gpu for gpu in stay.unused if gpu in left))
+        elif stay.start_ms < scene.start_ms:
+            stay = replace(stay, end_ms=scene.start_ms)
+        elif stay.end_ms > scene.end_ms:
+            stay = replace(stay, start_ms=scene.end_ms)
+        else:
+            return None
+    return stay if stay.end_ms - stay.start_ms >= _SHORTEST_MS else None
 
 
 def _before_loss(stay: Stay, lost: dict[int, int]) -> Stay | None:

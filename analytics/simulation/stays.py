@@ -9,6 +9,7 @@ import numpy as np
 
 from analytics.simulation import calibration as known
 from analytics.simulation.catalog import SERVICES, TEAMS
+from analytics.simulation.habits import MEASURED, Habits
 from analytics.simulation.spells import draw_ms
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -22,13 +23,27 @@ BURN_IN_MS = 7 * DAY_MS
 """Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""
 
 
+NOTEBOOK_ARGUMENTS = "python3 -m ipykernel_launcher -f kernel.json"
+"""How the kernel of a notebook is started."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What an inference server says of itself: its model, its engine and how much of its KV cache a full load takes."""
+
+    model: str
+    engine: str
+    kv_cache_ratio: float | None = None
+
+
 @dataclass(frozen=True)
 class Stay:
     """One piece of work on some GPUs of one host, [start_ms, end_ms) on the row grid.
 
     `gpus` are positions on the host, `unused` those of them on which no kernel ever runs. From `idle_from_ms` on nothing
     runs although the processes stay. `seed` feeds everything random inside the stay. `claimed` says whether a scheduler
-    knows of it.
+    knows of it. `pace` is what each GPU does of the stay's level, all of it where it is empty. `starved` says that the host's
+    disks are at their limit for it, `orphaned` that whoever started it goes away when it falls idle.
     """
 
     start_ms: int
@@ -47,20 +62,42 @@ class Stay:
     idle_from_ms: int | None = None
     idle_factor: float = 1.0
     claimed: bool = False
+    pace: tuple[float, ...] = ()
+    starved: bool = False
+    orphaned: bool = False
+    arguments: str | None = None
+    server: Server | None = None
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Where stays are drawn for."""
+
+    host: Host
+    habits: Habits
 
 
 def host_stays(
-    host: Host, free: tuple[int, ...], alone: tuple[int, ...], *, seed: int, since_ms: int, until_ms: int, grid_ms: int
+    host: Host,
+    free: tuple[int, ...],
+    alone: tuple[int, ...],
+    *,
+    seed: int,
+    since_ms: int,
+    until_ms: int,
+    grid_ms: int,
+    habits: Habits = MEASURED,
 ) -> list[Stay]:
     """The stays of one host that touch [since_ms, until_ms), by start; they never overlap on a GPU.
 
     Work of several GPUs is spread over those in `free`; each of those in `alone` only gets work of its own.
     """
     draw = {"training": _training, "serving": _serving, "notebook": _notebooks}[host.pool.work]
+    site = _Site(host, habits)
     rng = np.random.default_rng([seed, host.number, 1])
     stays = []
     for slot in (*_slots(free, host.pool.work, rng), *((gpu,) for gpu in alone)):
-        for stay in draw(host, slot, rng, since_ms - BURN_IN_MS, until_ms):
+        for stay in draw(site, slot, rng, since_ms - BURN_IN_MS, until_ms):
             start_ms, end_ms = _floor(stay.start_ms, grid_ms), _floor(stay.end_ms, grid_ms)
             if end_ms > max(since_ms, start_ms) and start_ms < until_ms:
                 idle = None if stay.idle_from_ms is None else _floor(stay.idle_from_ms, grid_ms)
@@ -79,17 +116,17 @@ def _slots(free: tuple[int, ...], work: str, rng: np.random.Generator) -> Iterat
 
 
 def _training(
-    _host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
     at_ms = since_ms + int(rng.integers(0, DAY_MS // 2))
     while at_ms < until_ms:
         end_ms = at_ms + draw_ms(known.JOB_LENGTH, rng)
         team, user = _person(rng)
         number = 1_000_000 + int(rng.integers(0, 9_000_000))
-        part = len(slot) > 1 and rng.random() < known.PART_UNUSED_RATIO
-        tail = rng.random() < known.TAIL_RATIO
+        part = len(slot) > 1 and rng.random() < site.habits.part_ratio
+        tail = rng.random() < site.habits.tail_ratio
         yield Stay(
-            at_ms, end_ms, slot, known.TRAINING, "training", user, team,
+            at_ms, end_ms, slot, site.habits.training_of.get(team, site.habits.training), "training", user, team,
             name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
             job_id=str(number), command="python3", seed=_seed(rng), claimed=True,
             unused=slot[len(slot) // 2 :] if part else (),
@@ -99,24 +136,24 @@ def _training(
 
 
 def _serving(
-    host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
-    quiet = (host.number * host.pool.gpus_per_host + slot[0]) % known.QUIET_EVERY == known.QUIET_EVERY - 3
+    quiet = (site.host.number * site.host.pool.gpus_per_host + slot[0]) % known.QUIET_EVERY == known.QUIET_EVERY - 3
     service, team = SERVICES[0 if quiet else 1 + int(rng.integers(0, len(SERVICES) - 1))]
     at_ms = since_ms
     while at_ms < until_ms:
         end_ms = at_ms + round(DAY_MS * rng.uniform(3, 12))  # until the next release
         pod = f"{service}-{int(rng.integers(16**9)):09x}-{int(rng.integers(16**5)):05x}"
         yield Stay(
-            at_ms, end_ms, slot, known.SERVING, "serving", f"svc-{team}", team, name=pod, job_id="",
-            command="tritonserver" if service == "ranker" else "python3", seed=_seed(rng), claimed=True,
-            idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0,
+            at_ms, end_ms, slot, site.habits.serving_of.get(service, site.habits.serving), "serving", f"svc-{team}", team,
+            name=pod, job_id="", command="tritonserver" if service == "ranker" else "python3", seed=_seed(rng),
+            claimed=True, idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0, server=Server(service, "triton"),
         )  # fmt: skip
         at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
 
 
 def _notebooks(
-    _host: Host, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
     at_ms = _working_hour(since_ms + int(rng.integers(0, 3 * DAY_MS)), rng)
     while at_ms < until_ms:
@@ -128,6 +165,7 @@ def _notebooks(
             at_ms, at_ms + worked_ms + left_ms, slot, known.NOTEBOOK, "notebook", user, team,
             name="jupyter", job_id="", command="python3", seed=_seed(rng),
             processes=2 if rng.random() < 0.25 else 1, idle_from_ms=at_ms + worked_ms if left_ms else None,
+            arguments=NOTEBOOK_ARGUMENTS if site.habits.told else None,
         )  # fmt: skip
         at_ms = _working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
 

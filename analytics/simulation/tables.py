@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DRIVER, CUDA = "580.95.05", "13.0"
 
+_NEVER_THROTTLED = ("throttled_sync_boost_ms", "throttled_hw_thermal_ms", "throttled_power_brake_ms")
+
 
 def gpu_table(day: HostDay) -> pa.Table:
     """The gpu rows of the day; a lost GPU's rows say so and measure nothing."""
@@ -47,6 +49,7 @@ def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
         "gpu": day.plan.host.gpus[gpu.position].uuid,
         "interval_ms": day.interval_ms,
         "offset_ms": _offsets(rng, len(seen))[seen],
+        "counters_since": day.counters_since_ms,
         "health": np.where(lost, "lost", "ok") if lost.any() else "ok",
         "util_source": "simulated",
         "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(len(seen)), 4)[seen]),
@@ -65,6 +68,9 @@ def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
         "mem_clock_mhz": np.full(len(seen), card.mem_clock_mhz),
         "throttle_reasons": gpu.throttle_reasons,
         "process_count": gpu.process_count,
+        "throttled_power_cap_ms": gpu.throttled_power_ms,
+        "throttled_sw_thermal_ms": gpu.throttled_heat_ms,
+        **dict.fromkeys(_NEVER_THROTTLED, np.zeros(len(seen), np.int64)),
     }
     if card.gpm:
         sm_pct = np.minimum(gpu.util_pct, 4.0 * (gpu.util_pct > 0) + 0.85 * busy_pct)
@@ -73,10 +79,21 @@ def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
             "sm_occupancy_pct": np.round(0.28 * sm_pct, 1),
             "tensor_active_pct": np.round(0.42 * np.minimum(busy_pct, sm_pct), 1),
             "dram_active_pct": np.round(np.where(context, 0.5 * sm_pct, 0.0), 1),
+            **dict.fromkeys(("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"), _between_gpus(day, gpu)),
         }
     null = lost if lost.any() else None
     columns |= {name: pa.array(values[seen], mask=null) for name, values in measured.items()}
-    return _table(GPU, columns, int(seen.sum()))
+    return table_of(GPU, columns, int(seen.sum()))
+
+
+def _between_gpus(day: HostDay, gpu: GpuDay) -> NDArray[np.float64]:
+    """What a GPU of a larger job sends to the others, in steps of 256 MiB/s; nothing on GPUs that work alone."""
+    rates = np.zeros(len(day.times_ms))
+    for stay in gpu.stays:
+        if len(stay.gpus) > 1 and gpu.position not in stay.unused:
+            rows = row_range(stay, day.day_ms, len(rates), day.interval_ms)
+            rates[rows] = np.rint(0.8 * gpu.util_pct[rows]) * 2**28
+    return rates
 
 
 def process_table(day: HostDay) -> pa.Table:
@@ -91,7 +108,7 @@ def process_table(day: HostDay) -> pa.Table:
 
 def _snapshots(day: HostDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
     """The rows at which the processes of a stay are listed."""
-    count, every = len(day.times_ms), process_interval_ms(day.interval_ms) // day.interval_ms
+    count, every = len(day.times_ms), on_grid_ms(PROCESS_INTERVAL_MS, day.interval_ms) // day.interval_ms
     rows = row_range(stay, day.day_ms, count, day.interval_ms)
     listed = np.zeros(count, np.bool_)
     listed[::every] = True
@@ -102,26 +119,28 @@ def _snapshots(day: HostDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
     return np.flatnonzero(listed & inside & day.seen & ~gpu.lost)
 
 
-def process_interval_ms(interval_ms: int) -> int:
-    """PROCESS_INTERVAL_MS on the row grid: the next multiple of the row interval."""
-    return -(-PROCESS_INTERVAL_MS // interval_ms) * interval_ms
+def on_grid_ms(every_ms: int, interval_ms: int) -> int:
+    """An interval on the row grid: the next multiple of the row interval."""
+    return -(-every_ms // interval_ms) * interval_ms
 
 
 def _process_rows(day: HostDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.int64], nth: int) -> pa.Table:
     serving = stay.work == "serving"
     slurm = stay.work == "training"
-    return _table(
+    return table_of(
         PROCESS,
         {
             "time": day.times_ms[rows],
             "gpu": day.plan.host.gpus[gpu.position].uuid,
-            "interval_ms": process_interval_ms(day.interval_ms),
-            "pid": 2000 + (stay.seed // 7 + 17 * gpu.position + 5 * nth) % 4_000_000,
+            "interval_ms": on_grid_ms(PROCESS_INTERVAL_MS, day.interval_ms),
+            "pid": pid_of(stay, gpu.position, nth),
             "started": stay.start_ms - 1000 * (nth + 1),
             "kind": "compute",
             "mem_used_bytes": gpu.mem_used_bytes[rows] // stay.processes,
             "user": stay.user,
             "command": stay.command,
+            "arguments": stay.arguments,
+            "parent_pid": _parents(day, stay, rows),
             "container_id": f"{stay.seed:016x}"[:12] if serving else None,
             "pod": stay.name if serving else None,
             "namespace": stay.account if serving else None,
@@ -133,6 +152,18 @@ def _process_rows(day: HostDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.int64]
     )
 
 
+def pid_of(stay: Stay, position: int, nth: int = 0) -> int:
+    """The number of a stay's process on a GPU."""
+    return 2000 + (stay.seed // 7 + 17 * position + 5 * nth) % 4_000_000
+
+
+def _parents(day: HostDay, stay: Stay, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The parent of the stay's processes; 1 once it has gone."""
+    left_ms = stay.idle_from_ms if stay.orphaned else None
+    left = np.zeros(len(rows), np.bool_) if left_ms is None else day.times_ms[rows] >= left_ms
+    return np.where(left, 1, 1000 + stay.seed % 900).astype(np.int32)
+
+
 def device_table(day: HostDay) -> pa.Table:
     """The inventory at the first row of the day, and again when an agent comes back; a lost GPU is not in it."""
     starts = np.flatnonzero(day.seen & ~np.concatenate([[False], day.seen[:-1]]))
@@ -142,17 +173,24 @@ def device_table(day: HostDay) -> pa.Table:
             "time": int(day.times_ms[row]), "gpu": day.plan.host.gpus[gpu.position].uuid, "gpu_index": gpu.position,
             "model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w,
             "pci_bus_id": f"00000000:{0x1B + 0x10 * gpu.position:02X}:00.0", "driver_version": DRIVER,
-            "cuda_driver_version": CUDA, "mig_enabled": False, "pool": day.plan.host.pool.name, "source": "simulated",
+            "cuda_driver_version": CUDA, "mig_enabled": False, "gpm_supported": card.gpm, "nvlink_island": _island(day), "pool": day.plan.host.pool.name, "source": "simulated",
         }
         for row in starts for gpu in day.gpus if not gpu.lost[row]
     ])  # fmt: skip
 
 
+def _island(day: HostDay) -> str | None:
+    """The GPUs of a host with NVLink all reach each other."""
+    host = day.plan.host
+    return min(gpu.uuid for gpu in host.gpus) if host.pool.card.nvlink and len(host.gpus) > 1 else None
+
+
 def event_table(day: HostDay, *, first: bool) -> pa.Table:
     """What happened to the agent and the GPUs on the day; `first` says whether the agent started with it."""
     events: list[tuple[int, str | None, str, str]] = []
-    if first:
-        events.append((day.day_ms, None, "agent_start", "simulated agent started"))
+    started_ms = max(day.plan.added_ms, day.day_ms) if first else day.plan.added_ms
+    if first or day.day_ms <= started_ms:
+        events.append((started_ms, None, "agent_start", "simulated agent started"))
     if day.plan.outage_ms is not None:
         killed_ms, back_ms = day.plan.outage_ms
         events.append((killed_ms, None, "agent_killed", "simulated: the agent ended without a word"))
@@ -201,7 +239,7 @@ def agent_table(day: HostDay) -> pa.Table:
     missed = np.zeros(count, np.int32)
     if day.plan.outage_ms is not None and len(back):
         missed[back] = (day.plan.outage_ms[1] - day.plan.outage_ms[0]) // day.interval_ms
-    return _table(
+    return table_of(
         AGENT,
         {
             "time": day.times_ms[seen],
@@ -227,7 +265,10 @@ def host_table(day: HostDay) -> pa.Table:
     rng, seen, count = day.rng, day.seen, len(day.seen)
     busy = np.mean([gpu.util_pct for gpu in day.gpus], axis=0) / 100
     total = 128 * 1024**3 * max(2, len(day.gpus))
-    return _table(
+    starved = np.zeros(count, np.bool_)
+    for stay in (stay for gpu in day.gpus for stay in gpu.stays if stay.starved):
+        starved[row_range(stay, day.day_ms, count, day.interval_ms)] = True
+    return table_of(
         HOST,
         {
             "time": day.times_ms[seen],
@@ -239,8 +280,12 @@ def host_table(day: HostDay) -> pa.Table:
             "swap_used_bytes": 0,
             "cpu_pressure_pct": np.round(rng.gamma(1, 0.3, count), 1)[seen],
             "mem_pressure_pct": 0.0,
-            "io_pressure_pct": np.round(rng.gamma(1, 0.5, count) * (1 + 4 * busy), 1)[seen],
-            "disk_read_bytes_per_s": np.rint(1e4 + 2e8 * busy * rng.gamma(2, 0.5, count))[seen],
+            "io_pressure_pct": np.round(
+                np.where(starved, rng.uniform(38, 64, count), rng.gamma(1, 0.5, count) * (1 + 4 * busy)), 1
+            )[seen],
+            "disk_read_bytes_per_s": np.rint(
+                np.where(starved, rng.uniform(1.9e9, 2.1e9, count), 1e4 + 2e8 * busy * rng.gamma(2, 0.5, count))
+            )[seen],
             "disk_write_bytes_per_s": np.rint(1e5 + 2e7 * busy * rng.gamma(1, 1, count))[seen],
             "net_receive_bytes_per_s": np.rint(2e4 + 4e8 * busy * rng.gamma(2, 0.5, count))[seen],
             "net_transmit_bytes_per_s": np.rint(2e4 + 2e8 * busy * rng.gamma(2, 0.5, count))[seen],
@@ -249,7 +294,7 @@ def host_table(day: HostDay) -> pa.Table:
     )
 
 
-def _table(table: Table, columns: dict[str, object], count: int) -> pa.Table:
+def table_of(table: Table, columns: dict[str, object], count: int) -> pa.Table:
     """The columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
     arrays = []
     for field in arrow_schema(table):

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from analytics.simulation import tables
 from analytics.simulation.days import HostDay, host_days
 from analytics.simulation.plan import Fleet, Planted, plan_fleet
+from analytics.simulation.serving import serving_table
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode
-from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, Table
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, SERVING, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ def day_tables(fleet: Fleet, day: HostDay) -> Iterator[tuple[Table, pa.Table]]:
         (DEVICE, tables.device_table(day)),
         (EVENT, tables.event_table(day, first=first)),
         (AGENT, tables.agent_table(day)),
+        (SERVING, serving_table(day)),
         (CLAIM, tables.claim_table(day, first=first, until_ms=fleet.until_ms)),
     )
     yield from ((table, data) for table, data in every if data.num_rows)

@@ -339,3 +339,32 @@ ACTION = Table(
         Column("channel", Type.STRING, "where a notification went, such as an address", "`fallow report send`", dictionary=True),
     ),
 )  # fmt: skip
+
+_SENDER = "`fallow report send`"
+
+DELIVERY = Table(
+    "delivery",
+    "one step of sending one edition of the report, or one nudge, to one place; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when", _SENDER, "UTC", "1 ms", key=True),
+        Column("delivery_id", Type.STRING, "from purpose, week, edition, target and round: the same in every try",
+               _SENDER, key=True),
+        Column("try_id", Type.STRING, "tells two senders' tries of one delivery apart", _SENDER, key=True),
+        Column("step", Type.STRING,
+               "claimed, yielded (to another sender), sending, sent, failed (it did not arrive) or unknown (it may have arrived)",
+               _SENDER, key=True, dictionary=True),
+        Column("purpose", Type.STRING, "report or nudge", _SENDER, dictionary=True),
+        Column("week", Type.STRING, "ISO week such as 2026-W46; of a nudge the day on which it was sent", _SENDER, dictionary=True),
+        Column("edition", Type.STRING, "part of the fleet and language, such as `team=nlp/fr`", _SENDER, dictionary=True),
+        Column("round", Type.INT32, "0, and one more for each time that it was sent again on purpose", _SENDER, "1", "1"),
+        Column("target", Type.STRING, "where to: a mail address, a folder, or a webhook's host with a digest in place of its secret",
+               "--to, report.to or the contacts file", dictionary=True),
+        Column("actor", Type.STRING, "who sent it", "login name, or --as", dictionary=True),
+        Column("content_sha256", Type.STRING, "SHA-256 of what was sent, in hexadecimal digits", _SENDER),
+        Column("content_bytes", Type.INT64, "size of what was sent, before it was coded for the way", _SENDER, "bytes", "1 byte"),
+        Column("tries", Type.INT32, "how many times this sender asked the receiver's server", _SENDER, "1", "1"),
+        Column("reason", Type.STRING, "why it failed or is unknown; of what was sent the server's own word", "server's answer"),
+        Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.findings"),
+    ),
+)  # fmt: skip

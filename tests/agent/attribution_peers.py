@@ -193,6 +193,10 @@ def described(owners: Owners, pid: int, now_ms: int = NOW) -> dict[str, Any]:
     return row
 
 
+_BETWEEN = "1 1 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0 1 1 1"
+"""The fields of /proc/PID/stat that nobody reads, 26 to 47."""
+
+
 @dataclass(frozen=True)
 class FakeProc:
     """A folder like /proc, for processes that cannot be had on a test machine."""
@@ -208,15 +212,15 @@ class FakeProc:
 
     def add(
         self, pid: int, *, command: bytes = b"python", start_ticks: int = 1000, cpu_ticks: int = 0, user_id: int = 0,
-        cgroup: str = "0::/\n", environ: bytes = b"", cmdline: bytes = b"",
+        cgroup: str = "0::/\n", environ: bytes = b"", cmdline: bytes = b"", texts: str = "0 0 0 0",
     ) -> None:  # fmt: skip
-        """A process, or the same one as it is a while later."""
+        """A process, or the same one as it is a while later; `texts` is where its arguments and environment lie."""
         folder = self.folder / str(pid)
         folder.mkdir(exist_ok=True)
         numbers = (
             f"S 1 1 1 0 -1 4194304 100 0 0 0 {cpu_ticks} 0 0 0 20 0 1 0 {start_ticks} 9000000 256 18446744073709551615"
         )
-        (folder / "stat").write_bytes(b"%d (%s) %s\n" % (pid, command, f"{numbers} 1 1 0 0 0 0 0\n".encode()))
+        (folder / "stat").write_bytes(b"%d (%s) %s\n" % (pid, command, f"{numbers} {_BETWEEN} {texts} 0\n".encode()))
         (folder / "status").write_text(f"Name:\tx\nUid:\t{user_id}\t0\t0\t0\nNSpid:\t{pid}\n", encoding="ascii")
         (folder / "cgroup").write_text(cgroup, encoding="utf-8")
         (folder / "environ").write_bytes(environ)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from agent.spool import Spool
 from fallow import parquet, schema
 from fallow.lake import Lake
 from tests.agent.player import Player
@@ -114,3 +115,11 @@ def wait_until(true: Callable[[], object], timeout_s: float = 30) -> None:
 def login_name() -> str:
     """The name under which /proc's owner of this process is known."""
     return str(psutil.Process(os.getpid()).username())
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    """An empty spool."""
+    made = Spool(str(tmp_path / "spool"))
+    yield made
+    made.close()

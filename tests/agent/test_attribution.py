@@ -54,6 +54,31 @@ def test_a_pid_that_is_used_again_is_another_process(proc: FakeProc) -> None:
     assert owners.describe([entry(7)], NOW + 2000)[0]["attribution"] == "hidden"
 
 
+def test_a_program_that_was_met_while_it_started_is_read_again(proc: FakeProc) -> None:
+    """The kernel names a new program before its arguments and environment are in place."""
+    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
+    before, after = b"SLURM_JOB_ID=1\0", b"SLURM_JOB_ID=2\0"
+    proc.add(7, command=b"bash", cmdline=b"bash\0job.sh\0", environ=before, texts="100 112 112 127")
+    assert described(owners, 7)["arguments"] == "bash job.sh"
+    proc.add(7, command=b"python", texts="500 500 0 0")
+    started = described(owners, 7, NOW + 1000)
+    assert started["command"] == "python"
+    assert "arguments" not in started, "not those of the program before it"
+    assert "slurm_job_id" not in started
+    proc.add(7, command=b"python", cmdline=b"python\0train.py\0", environ=after, texts="500 516 516 531")
+    whole = described(owners, 7, NOW + 2000)
+    assert (whole["arguments"], whole["slurm_job_id"]) == ("python train.py", "2")
+
+
+def test_what_a_process_was_stays_known_when_it_has_ended_and_waits_for_its_parent(proc: FakeProc) -> None:
+    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
+    proc.add(7, cmdline=b"python\0train.py\0", environ=b"SLURM_JOB_ID=2\0", texts="500 516 516 531")
+    described(owners, 7)
+    proc.add(7)
+    row = described(owners, 7, NOW + 1000)
+    assert (row["arguments"], row["slurm_job_id"]) == ("python train.py", "2")
+
+
 def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -> None:
     owners = Owners(AttributionSettings(proc=str(proc.folder), scontrol=""))
     proc.add(7)

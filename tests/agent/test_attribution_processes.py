@@ -16,7 +16,7 @@ import pytest
 from agent.attribution import AttributionSettings, Owners
 from agent.attribution.proc import read_stat
 from tests.agent.attribution_peers import NOW, described, entry
-from tests.agent.conftest import login_name
+from tests.agent.conftest import login_name, wait_until
 from tests.conftest import clean_environment
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def test_the_environment_says_the_job_and_nothing_else_of_it_is_kept(started: An
         "sleep", "600", SLURM_JOB_ID="42", SLURM_STEP_ID="0", SLURM_JOB_ACCOUNT="ml", RAY_JOB_ID="02000000",
         MY_PRIVATE="planted-value", SLURM_JOB_NAME="planted-name",
     )  # fmt: skip
+    await_arguments(process.pid, "sleep", "600")
     owners = Owners(AttributionSettings(scontrol=""))
     row = described(owners, process.pid)
     if "slurm_job_id" in described(Owners(AttributionSettings(scontrol="")), os.getpid()):
@@ -101,8 +102,7 @@ def test_the_environment_says_the_job_and_nothing_else_of_it_is_kept(started: An
 
 def test_arguments_are_recorded_only_where_they_are_on_and_never_with_secrets(started: Any) -> None:
     process = started("sleep", "600")
-    while psutil.Process(process.pid).name() != "sleep":
-        time.sleep(0.01)
+    await_arguments(process.pid, "sleep", "600")
     assert "arguments" not in described(Owners(AttributionSettings()), process.pid)
     assert described(Owners(AttributionSettings(command_arguments=True)), process.pid)["arguments"] == "sleep 600"
     secret = started(
@@ -117,17 +117,35 @@ def test_arguments_are_recorded_only_where_they_are_on_and_never_with_secrets(st
 
 def test_a_new_program_in_the_same_process_is_read_anew(started: Any) -> None:
     process = started("sh", "-c", "read line; exec sleep 600")
-    while psutil.Process(process.pid).name() != "sh":
-        time.sleep(0.01)
+    await_arguments(process.pid, "sh", "-c", "read line; exec sleep 600")
     owners = Owners(AttributionSettings(command_arguments=True))
     before = described(owners, process.pid)
     process.stdin.write(b"go\n")
     process.stdin.flush()
-    while psutil.Process(process.pid).name() != "sleep":
-        time.sleep(0.01)
+    await_arguments(process.pid, "sleep", "600")
     after = described(owners, process.pid, NOW + 1000)
     assert (before["command"], after["command"], after["arguments"]) == ("sh", "sleep", "sleep 600")
     assert before["started"] == after["started"]
+
+
+def test_a_program_that_starts_itself_again_is_read_anew(started: Any) -> None:
+    process = started("sh", "-c", "read line; export SLURM_JOB_ID=43; exec sh -c 'read another'", SLURM_JOB_ID="42")
+    await_arguments(process.pid, "sh", "-c", "read line; export SLURM_JOB_ID=43; exec sh -c 'read another'")
+    owners = Owners(AttributionSettings(command_arguments=True, scontrol=""))
+    stat = read_stat(f"/proc/{process.pid}")
+    if stat is None or stat.texts == ():
+        pytest.skip("this kernel does not show where a program's arguments lie")
+    assert described(owners, process.pid)["slurm_job_id"] == "42"
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+    await_arguments(process.pid, "sh", "-c", "read another")
+    after = described(owners, process.pid, NOW + 1000)
+    assert (after["arguments"], after["slurm_job_id"]) == ("sh -c read another", "43")
+
+
+def await_arguments(pid: int, *arguments: str) -> None:
+    """Until the kernel has the process's whole command line in place; its name is there before."""
+    wait_until(lambda: psutil.Process(pid).cmdline() == [*arguments])
 
 
 def test_processes_that_are_not_shown_are_hidden() -> None:

@@ -1,20 +1,8 @@
-"""`fallow top`: what it says of a host, how it fits, and how it behaves on a real terminal over the fake driver."""
+"""`fallow top`: what it says of a host, and how that fits a terminal."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
-import os
-import pty
 import re
-import select
-import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,45 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from agent.control import ControlServer
-from agent.snapshot import Snapshot
 from agent.top.command import _interval_ms
 from agent.top.model import gpu_lines, holder_name, process_lines, summarize
 from agent.top.render import Frame, frame_lines
 from agent.top.text import PLAIN, Glyphs, bar, gib, glyphs, shown, span
 from fallow.errors import UsageError
-from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, FREE, GIB, HELD, LOST, device_row, gpu_row, mig_snapshot, process_row, snapshot
-from tests.conftest import REPOSITORY, clean_environment
-from tests.fakes.nvml import Fault, Gpu, Process, Scenario, constant, ms_ago
+from tests.agent.top_terminal import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from agent.snapshot import Snapshot
 
 NOW_MS = 1_795_000_000_000
-PROGRAM = (
-    "import argparse, sys\n"
-    "from agent.top import command\n"
-    "from fallow.errors import FallowError\n"
-    "parser = argparse.ArgumentParser()\n"
-    "command.add_arguments(parser)\n"
-    "try:\n"
-    "    sys.exit(command.run(parser.parse_args()))\n"
-    "except FallowError as error:\n"
-    "    sys.exit(f'fallow: {error}')\n"
-)
 
 
 def picture(seen: Snapshot, width: int = 120, height: int | None = None, **options: object) -> list[str]:
     frame = Frame(seen, 1.0, "agent 0.2.0", **options)  # type: ignore[arg-type]
     return [line.plain for line in frame_lines(frame, width, height, Glyphs())]
-
-
-def line_of(lines: list[str], label: str) -> str:
-    """The line of the GPU table for a GPU's label."""
-    [found] = [line for line in lines[5:] if line.split()[:1] == [label]][:1]
-    return found
 
 
 def test_processes_are_counted_where_a_list_is_known() -> None:
@@ -247,251 +213,3 @@ def test_the_interval_of_a_look() -> None:
     assert [_interval_ms(text) for text in ("1s", "2", "0.5", "250ms")] == [1000, 2000, 500, 250]
     with pytest.raises(UsageError, match="too short"):
         _interval_ms("100ms")
-
-
-@pytest.fixture
-def environment(library: Path, tmp_path: Path) -> Callable[[Scenario], dict[str, str]]:
-    """The environment of a host with these GPUs."""
-
-    def make(scenario: Scenario) -> dict[str, str]:
-        return clean_environment(scenario.environment(library, scenario.write(tmp_path / "scenario"))) | {
-            "TERM": "xterm"
-        }
-
-    return make
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Path]:
-    """The spool of an agent that runs and has seen four GPUs."""
-
-    def answer(*_: object) -> dict[str, object]:
-        return snapshot(time.time_ns() // 1_000_000).as_json()
-
-    server = ControlServer(str(tmp_path), answer)
-    server.start()
-    yield tmp_path
-    server.close()
-
-
-def two_gpus(pid: int, **options: object) -> Scenario:
-    """One GPU at work and one that a process holds without using it."""
-    held = Gpu(HELD, mem_used=constant(10 * GIB), processes=(Process(pid, mem_bytes=9 * GIB),))
-    busy = Gpu(BUSY, util=constant(60), gpm={2: constant(40)}, processes=(Process(pid, mem_bytes=GIB),))
-    return Scenario(gpus=(busy, held), start_ms=ms_ago(120), **options)  # type: ignore[arg-type]
-
-
-def top(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=60,
-        cwd=REPOSITORY, env=environment,
-    )  # fmt: skip
-
-
-def test_without_an_agent_it_looks_for_itself(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid)) | {"FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}, "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert "\x1b" not in done.stdout
-    assert lines[1] == "driver: means of 1s"
-    assert lines[2] == f"1 of 2 GPUs idle while held, 10.0 GiB held idle: {login_name()} 1 (10.0 GiB)"
-    assert re.search(r"0  active +60 % .* 40 % ", line_of(lines, "0"))
-    assert re.search(rf"1  idle +0 % .* 10\.0/80 .*  {login_name()} +>1s$", line_of(lines, "1").rstrip())
-    assert re.search(rf"{sleeper.pid}  {login_name()} +sleep +9\.0 ", done.stdout)
-
-
-def test_a_gpu_that_cannot_be_opened_is_shown_by_its_position(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid, faults=(Fault("lost", gpu=1, start_s=0),))), "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[3].startswith("1 lost")
-    assert re.search(r"1  -? *lost ", line_of(lines, "1"))
-
-
-def test_json_is_one_object_a_line(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid)), "--once", "--json", "-n", "0.5")
-    assert (done.returncode, done.stderr) == (0, "")
-    [line] = done.stdout.splitlines()
-    seen = Snapshot.from_json(json.loads(line))
-    assert seen.interval_ms == 500
-    assert {row["gpu"]: row["gpu_util_pct"] for row in seen.gpus} == {BUSY: pytest.approx(60, abs=1), HELD: 0}
-
-
-def test_a_running_agent_is_asked_and_the_driver_left_alone(agent: Path) -> None:
-    environment = clean_environment() | {"LD_LIBRARY_PATH": "/nonexistent"}
-    done = top(environment, "--once", "--spool", str(agent))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[1].startswith("agent 0.2.0: means of 10s")
-
-
-def test_an_agent_that_does_not_run_is_remarked_on(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid)), "--once", "--spool", str(tmp_path))
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[1:3] == ["driver: means of 1s", f"no agent runs on the spool {tmp_path}"]
-
-
-def test_without_a_driver_there_is_one_sentence(tmp_path: Path) -> None:
-    done = top(clean_environment() | {"LD_LIBRARY_PATH": str(tmp_path)}, "--once")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("fallow: no NVIDIA driver here")
-
-
-class Terminal:
-    """A program on a pseudo-terminal, and all that it has written."""
-
-    def __init__(self, environment: dict[str, str], columns: int, rows: int, *arguments: str) -> None:
-        self.main, child = pty.openpty()
-        self.resize(columns, rows)
-        self._child = child
-        self.before = termios.tcgetattr(child)
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], stdin=child, stdout=child, stderr=child, cwd=REPOSITORY,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-        self.written = ""
-
-    def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.main, keys)
-
-    def await_text(self, pattern: str, timeout_s: float = 30) -> str:
-        """What was written up to here, when the pattern has come since the last call."""
-        since, deadline = "", time.monotonic() + timeout_s
-        while not re.search(pattern, since, re.DOTALL):
-            assert time.monotonic() < deadline, f"{pattern!r} never came: {since[-3000:]!r}"
-            since += self._read()
-        return since
-
-    def ended(self) -> tuple[int, bool]:
-        """The exit code, and whether the terminal is as it was before."""
-        code = self.process.wait(30)
-        while self._read():
-            pass
-        return code, termios.tcgetattr(self._child) == self.before
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.main)
-        os.close(self._child)
-
-    def _read(self) -> str:
-        if not select.select([self.main], [], [], 0.2)[0]:
-            return ""
-        piece = os.read(self.main, 65536).decode(errors="replace")
-        self.written += piece
-        return piece
-
-
-@pytest.fixture
-def terminal(agent: Path) -> Iterator[Callable[..., Terminal]]:
-    with contextlib.ExitStack() as opened:
-
-        def start(
-            columns: int = 100, rows: int = 30, environment: dict[str, str] | None = None, *arguments: str
-        ) -> Terminal:
-            made = Terminal(
-                clean_environment() | {"TERM": "xterm", "LANG": "C.UTF-8"} if environment is None else environment,
-                columns, rows, *(arguments or ("--spool", str(agent))),
-            )  # fmt: skip
-            opened.callback(made.close)
-            return made
-
-        yield start
-
-
-ENTER, LEAVE = re.escape("\x1b[?1049h"), "\x1b[?1049l"
-
-
-def test_keys_on_a_real_terminal(terminal: Callable[..., Terminal]) -> None:
-    view = terminal()
-    view.await_text(ENTER + ".*idle while held.*PID.*sort: memory")
-    view.press(b"s")
-    view.await_text("sort: GPU")
-    view.press(b"p")
-    assert "PID" not in view.await_text("active.* processes   ")
-    view.press(b"xq")
-    assert view.ended() == (0, True)
-    assert view.written.rstrip().endswith(LEAVE) or LEAVE in view.written[-40:]
-
-
-@pytest.mark.parametrize("key", [b"\x03", b"Q", b"\x04"])
-def test_every_usual_way_out(terminal: Callable[..., Terminal], key: bytes) -> None:
-    view = terminal()
-    view.await_text("idle while held")
-    view.press(key)
-    assert view.ended() == (0, True)
-    assert LEAVE in view.written
-    assert "Traceback" not in view.written
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal], number: signal.Signals) -> None:
-    view = terminal()
-    view.await_text("idle while held")
-    view.process.send_signal(number)
-    code, as_before = view.ended()
-    assert (code, as_before) == (128 + number, True)
-    assert LEAVE in view.written
-    assert "Traceback" not in view.written
-
-
-def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
-    view = terminal(60, 30)
-    view.await_text("MEMORY GiB[^A-Z]*HOLDER")
-    view.resize(140, 30)
-    view.process.send_signal(signal.SIGWINCH)
-    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*HOLDER")
-    view.press(b"q")
-    assert view.ended() == (0, True)
-
-
-def test_suspended_and_taken_up_again(terminal: Callable[..., Terminal]) -> None:
-    view = terminal()
-    view.await_text("idle while held")
-    view.press(b"\x1a")
-    view.await_text(re.escape(LEAVE))
-    _, status = os.waitpid(view.process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    assert termios.tcgetattr(view._child) == view.before  # noqa: SLF001  # what the shell would find
-    view.process.send_signal(signal.SIGCONT)
-    view.await_text(ENTER + ".*idle while held")
-    view.press(b"q")
-    assert view.ended() == (0, True)
-
-
-def test_no_color_is_respected(terminal: Callable[..., Terminal]) -> None:
-    coloured = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
-    view = terminal(100, 30, clean_environment() | {"TERM": "xterm", "NO_COLOR": "1"})
-    assert not coloured.search(view.await_text("idle while held.*sort: memory"))
-    view.press(b"q")
-    view.ended()
-    view = terminal()
-    assert coloured.search(view.await_text("idle while held.*sort: memory"))
-
-
-def test_a_gpu_that_blocks_does_not_freeze_the_view(
-    terminal: Callable[..., Terminal],
-    environment: Callable[[Scenario], dict[str, str]],
-    sleeper: subprocess.Popen[bytes],
-) -> None:
-    hang = Fault("hang", gpu=1, start_s=125)  # some seconds after the view has begun
-    settings = {"FALLOW_AGENT_CALL_TIMEOUT": "1s", "FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}
-    host = environment(two_gpus(sleeper.pid, faults=(hang,))) | settings | {"LANG": "C.UTF-8"}
-    view = terminal(100, 30, host, "-n", "0.5s")
-    view.await_text("1 of 2 GPUs idle while held")
-    view.await_text("active.*wedged")
-    view.await_text("0 of 1 watched GPUs idle while held.*1 wedged")
-    view.press(b"q")
-    assert view.ended() == (0, True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fallow.clock import (
     DAY_MS,
     HOUR_MS,
+    MINUTE_MS,
     WEEK_MS,
     SystemClock,
     Window,
@@ -82,7 +83,12 @@ def test_a_span_counts_back_from_now_where_the_end_is_open() -> None:
     window = parse_window("2h", None)
     assert window.until_ms is None
     assert window.since_ms is not None
-    assert 0 <= window.since_ms - (before - 2 * HOUR_MS) < 5_000
+    assert window.since_ms % MINUTE_MS == 0
+    assert -MINUTE_MS < window.since_ms - (before - 2 * HOUR_MS) < 5_000
+    days_ms = parse_window("7d", None).since_ms
+    assert days_ms is not None
+    assert days_ms % HOUR_MS == 0
+    assert -HOUR_MS < days_ms - (before - 7 * DAY_MS) < 5_000
 
 
 def test_rfc_3339_with_any_offset() -> None:

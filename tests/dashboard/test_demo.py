@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
 
 SMALL = ("demo", "--no-serve", "--gpus", "4", "--days", "2", "--out")
-FILES = {"demo.json", "lake", "report.txt", "report.md", "report.json"}
+TABLES = ("owners.csv", "prices.csv")
+FILES = {"demo.json", "lake", "fallow.toml", *TABLES, "report.txt", "report.md", "report.json"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_it_writes_everything_and_ends_with_the_report(demo: tuple[Path, subproc
     assert (done.returncode, done.stderr) == (0, "")
     assert {each.name for each in out.iterdir()} == FILES
     assert (out / "report.txt").read_text() in done.stdout
-    assert f"fallow findings --lake {out}/lake" in done.stdout
+    assert f"fallow findings --config {out}/fallow.toml" in done.stdout
 
 
 def test_everything_shown_says_simulated(demo: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -55,7 +56,37 @@ def test_the_report_is_that_of_the_report_command(
 ) -> None:
     out, _ = demo
     for name, form in (("report.txt", "text"), ("report.md", "md"), ("report.json", "json")):
-        assert run_fallow("report", "--lake", str(out / "lake"), "--format", form).stdout == (out / name).read_text()
+        assert (
+            run_fallow("report", "--config", str(out / "fallow.toml"), "--format", form).stdout
+            == (out / name).read_text()
+        )
+
+
+def test_money_and_teams_come_with_it(
+    demo: tuple[Path, subprocess.CompletedProcess[str]], run_fallow: RunFallow
+) -> None:
+    out, _ = demo
+    done = run_fallow("ledger", "--config", str(out / "fallow.toml"), "--by", "team", "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert "prices.csv" not in done.stderr, "every line is of some GPU"
+    teams = {row["label"] for row in said["groups"]["rows"]}
+    assert "(nobody)" in teams
+    assert "(no team)" not in teams
+    assert {
+        price["origin"] for price in json.loads((out / "report.json").read_text())["ledger"]["money"]["prices"]
+    } == {"site"}
+
+
+def test_prices_that_somebody_tries_stay(tmp_path: Path, run_fallow: RunFallow) -> None:
+    first = run_fallow(*SMALL, str(tmp_path)).stdout
+    tried = (tmp_path / "prices.csv").read_text().replace("29500", "99500")
+    (tmp_path / "prices.csv").write_text(tried)
+    (tmp_path / "owners.csv").unlink()
+    second = run_fallow(*SMALL, str(tmp_path))
+    assert (second.returncode, second.stdout != first) == (0, True)
+    assert (tmp_path / "prices.csv").read_text() == tried
+    assert (tmp_path / "owners.csv").exists()
 
 
 def test_a_second_run_keeps_the_lake_and_says_the_same(tmp_path: Path, run_fallow: RunFallow) -> None:

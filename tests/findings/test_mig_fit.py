@@ -104,3 +104,23 @@ def test_several_gpus_of_a_host_are_one_command(lake: Lake) -> None:
     (each,) = found(RULE, fleet, lake)
     names = ",".join(gpu.uuid for gpu in gpus)
     assert each.next_command == f"ssh h1 sudo nvidia-smi mig -i {names} -cgi 1g.10gb -C"
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.95, False), (0.5, True)])
+def test_sm_activity_of_some_of_the_time_is_a_failed_condition(lake: Lake, share: float, *, said: bool) -> None:
+    fleet, (gpu,) = on(H100)
+    train(fleet, gpu, "ann", util=60.0, sm=11.5, mem_gb=8, job="7")
+    gpu.override(fleet.between(0, 3 * (1 - share)), sm_active_pct=None)
+    (each,) = found(RULE, fleet, lake)
+    assert ("SM activity was measured for 50.0 % of the time, 90 % are wanted" in each.confidence.failed) == said
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.95, False), (0.5, True)])
+def test_memory_that_was_read_for_some_of_the_time_is_a_failed_condition(
+    lake: Lake, share: float, *, said: bool
+) -> None:
+    fleet, (gpu,) = on(H100)
+    train(fleet, gpu, "ann", util=60.0, sm=11.5, mem_gb=8, job="7")
+    gpu.override(fleet.between(0, 3 * (1 - share)), mem_used_bytes=None)
+    (each,) = found(RULE, fleet, lake)
+    assert any(failure.startswith("memory in use was measured for") for failure in each.confidence.failed) == said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.findings.of_rule import of_rule, only_of
-from tests.findings.scenarios.builder import H100, Fleet
+from tests.findings.scenarios.builder import H100, Fleet, Gpu
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -135,3 +135,76 @@ def test_what_also_runs_on_the_busy_gpu_is_not_ended(lake: Lake) -> None:
     fleet.run(gpus, None, util=(90.0, 0.0), pid=11, parent_pid=1)
     found = only_of(RULE, fleet, lake)
     assert (found.reclaimable_gpus, found.next_command.split()[2]) == ((), "nvidia-smi")
+
+
+def counted(fleet: Fleet, count: int, *, used: int = 1, size: int = 8, first: float = 0) -> list[Gpu]:
+    """A Slurm job that was seen on some GPUs of a host; its claim only counts how many it has."""
+    gpus = fleet.host("h1", H100, size)
+    fleet.run(gpus[:used], "ann", fleet.between(first), util=90.0, slurm_job_id="7", slurm_account="lab")
+    fleet.claim(gpus[0].host, "ann", first, claim_id="7", count=count, account="lab")
+    return gpus
+
+
+def test_gpus_that_the_claim_counts_and_the_job_was_never_on(lake: Lake) -> None:
+    fleet = Fleet(2)
+    gpus = counted(fleet, 4)
+    found = only_of(RULE, fleet, lake)
+    assert (found.job, found.holder, found.reclaimable_gpus) == ("slurm:7", "ann", ())
+    assert found.gpus == tuple(gpu.uuid for gpu in gpus[1:])
+    assert found.sentence == "of which 3 never worked while other GPUs of the same job did"
+    assert found.gpu_hours == pytest.approx(3 * 48)
+    assert found.cost == pytest.approx(3 * 48 * 6.88)
+    assert found.energy_kwh is None
+    assert [found.evidence.numbers[f"gpus_{name}"] for name in ("claimed", "seen_of_the_claim")] == [4, 1]
+    assert found.evidence.numbers["gpus_never_seen_of_the_claim"] == 3
+    assert found.confidence.failed[-1].startswith("the claim counts its GPUs and does not name them")
+    assert found.confidence.failed[-1].endswith("3 of these 7")
+    assert found.confidence.grade != "high"
+    assert (found.next_command, NEXT_TIME in found.notes) == ("#SBATCH --gres=gpu:1", True)
+
+
+def test_where_as_many_are_left_over_they_are_the_jobs(lake: Lake) -> None:
+    fleet = Fleet(2)
+    gpus = counted(fleet, 4, size=6)
+    fleet.run(gpus[4:], "bob", util=50.0, slurm_job_id="8")
+    found = only_of(RULE, fleet, lake)
+    assert (found.gpus, found.gpu_hours) == (tuple(gpu.uuid for gpu in gpus[1:4]), pytest.approx(144))
+    assert found.energy_kwh is not None
+    assert found.sentence == "never worked while other GPUs of the same job did"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_claim_of_what_was_seen_leaves_nothing(lake: Lake, count: int) -> None:
+    fleet = Fleet(2)
+    counted(fleet, count, used=2)
+    assert of_rule(RULE, fleet, lake) == []
+
+
+def test_work_of_no_known_job_may_be_the_claims(lake: Lake) -> None:
+    fleet = Fleet(2)
+    gpus = counted(fleet, 4)
+    fleet.run(gpus[5], "ann", fleet.between(0, 0.1), util=50.0)
+    assert only_of(RULE, fleet, lake).evidence.numbers["gpus_never_seen_of_the_claim"] == 2
+
+
+def test_gpus_that_were_not_watched_are_not_unused(lake: Lake) -> None:
+    fleet = Fleet(2)
+    gpus = counted(fleet, 3, size=4)
+    for gpu in gpus[2:]:
+        gpu.absent(fleet.between(0.5, 1))
+    assert of_rule(RULE, fleet, lake) == []
+
+
+@pytest.mark.parametrize(("minutes", "number"), [(60, 0), (65, 1)])
+def test_a_claim_of_an_hour_may_still_be_loading(lake: Lake, minutes: float, number: int) -> None:
+    fleet = Fleet(1)
+    counted(fleet, 2, first=-minutes / 1440)
+    assert len(of_rule(RULE, fleet, lake)) == number
+
+
+def test_a_claim_of_another_run_is_not_this_one(lake: Lake) -> None:
+    """A job that was requeued: on which of the host's GPUs its first run was nobody knows."""
+    fleet = Fleet(2)
+    gpus = counted(fleet, 4, first=-1)
+    fleet.claim(gpus[0].host, "ann", 0, 0.5, claim_id="7", count=4)
+    assert of_rule(RULE, fleet, lake) == []

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.findings.at_once import hourly_most, lasting_on
+from analytics.capacity.at_once import hourly_most, lasting_on
+from analytics.findings.evidence_text import evidence
 from analytics.findings.rules.standing_surplus import StandingSurplus
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
@@ -136,3 +137,62 @@ def test_held_gpus_are_surplus_and_not_free(lake: Lake) -> None:
     fleet.run(gpus[2:], "bob", mem_gb=5)
     (each,) = found(RULE, fleet, lake)
     assert (len(each.gpus), each.reclaimable_gpus, each.evidence.numbers["surplus_free_now_gpus"]) == (5, (), 0)
+
+
+def test_last_weeks_estimate_is_held_against_what_was_needed_since(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = fleet.host("h1", H100, 8) + fleet.host("h2", H100, 8)
+    train(fleet, gpus[:4], "ann")
+    train(fleet, gpus[4], "bob", fleet.between(-3, -2), job="1002")
+    (each,) = found(RULE, fleet, lake)
+    numbers = each.evidence.numbers
+    # eight days were known then
+    assert numbers["backtest_enough_gpus"] == math.ceil(4 * 1.15 * (1 + 1 / 8)) == 6
+    assert (numbers["backtest_surplus_gpus"], numbers["backtest_needed_max_gpus"]) == (10, 5)
+    assert (numbers["backtest_hours"], numbers["backtest_exceeded_hours"]) == (168, 0)
+    assert not [failure for failure in each.confidence.failed if "last week's estimate" in failure]
+    assert (
+        "back-test: a week earlier 6 were to be enough and 10 to spare; more than 6 were needed at once in 0 of the 168 h since, at most 5"
+        in evidence(each)
+    )
+
+
+@pytest.mark.parametrize(("hours", "holds"), [(7.5, True), (8.5, False)])
+def test_an_estimate_that_did_not_hold_says_so(lake: Lake, hours: float, *, holds: bool) -> None:
+    """5 % of a week is 8.4 hours; half an hour after work still counts as need."""
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = [gpu for number in range(3) for gpu in fleet.host(f"h{number}", H100, 8)]
+    train(fleet, gpus[:4], "ann")
+    train(fleet, gpus[4:14], "bob", fleet.between(-3, -3 + (hours - 0.5) / 24), job="1002")
+    (each,) = found(RULE, fleet, lake)
+    said = [failure for failure in each.confidence.failed if failure.startswith("last week's estimate did not hold")]
+    assert bool(said) != holds
+    if said:
+        assert said[0].endswith("6 GPUs were to be enough, and more were needed at once in 9 of 168 hours since")
+
+
+def test_without_a_week_before_the_last_there_is_no_back_test(lake: Lake) -> None:
+    fleet = Fleet(13, interval_s=HALF_HOUR)
+    train(fleet, fleet.host("h1", H100, 8)[:2], "ann")
+    (each,) = found(RULE, fleet, lake)
+    assert each.evidence.numbers["backtest_hours"] is None
+    assert "no back-test: it takes 14 days of hours in which the pool was seen" in evidence(each)
+
+
+def test_a_week_that_nobody_saw_tests_nothing(lake: Lake) -> None:
+    fleet = Fleet(22, interval_s=HALF_HOUR)
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:2], "ann")
+    gpus[0].host.outage(fleet.between(-4, -3))
+    (each,) = found(RULE, fleet, lake)
+    assert each.evidence.numbers["backtest_hours"] is None
+
+
+def test_cards_that_came_within_the_week_are_no_surplus_of_then(lake: Lake) -> None:
+    fleet = Fleet(15, interval_s=HALF_HOUR)
+    gpus = fleet.host("h1", H100, 8) + fleet.host("h2", H100, 8)
+    train(fleet, gpus[:4], "ann")
+    for gpu in gpus[8:]:
+        gpu.absent(fleet.between(0, -4))
+    (each,) = found(RULE, fleet, lake)
+    assert (each.evidence.numbers["pool_gpus"], each.evidence.numbers["backtest_surplus_gpus"]) == (16, 2)

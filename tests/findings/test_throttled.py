@@ -84,3 +84,16 @@ def test_cards_without_the_counters_are_not_judged(lake: Lake) -> None:
         ),
     )
     assert of_rule(RULE, fleet, lake) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.95, []), (0.5, ["why clocks were held down was measured for 49.8 % of the time, 90 % are wanted"])],
+)
+def test_counters_that_were_read_for_some_of_the_time_say_so(lake: Lake, share: float, said: list[str]) -> None:
+    fleet = fleet_of(sw_thermal=0.5, days=2)
+    blind = fleet.between(0, 2 * (1 - share))
+    for gpu in fleet.gpus:
+        gpu.override(blind, **{f"throttled_{cause}_ms": None for cause in gpu.throttled})
+    found = only_of(RULE, fleet, lake)
+    assert [failure for failure in found.confidence.failed if "clocks were held down" in failure] == said

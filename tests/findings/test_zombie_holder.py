@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from analytics.findings.rules.zombie_holder import ZombieHolder
 from fallow import schema
-from tests.findings.one_rule import found
+from tests.findings.one_rule import again, found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
 
@@ -91,6 +93,22 @@ def test_a_job_that_has_ended(lake: Lake) -> None:
         each.next_command == f"ssh h1 kill {gpus[0].stays[0].columns['pid']}"
     )  # the job is gone: scancel does nothing
     assert (each.since_ms, each.gpu_hours) == (T_END - 24 * HOUR_MS, pytest.approx(24))
+
+
+def test_claims_are_read_once_a_day_for_all_hosts(lake: Lake) -> None:
+    """As everything else reads them: the hosts' own files are not opened again once the day is kept."""
+    fleet, gpus = idle(1.5, slurm_job_id="1001")
+    for number in range(8):
+        (other,) = fleet.host(f"n{number}", H100, 1)
+        fleet.claim([other], "bob", 0, claim_id=f"20{number}")
+    fleet.claim(gpus[:1], "ann", 0, -1, claim_id="1001")
+    (before,) = found(RULE, fleet, lake)
+    for path in Path(lake.root, "claim").rglob("*.parquet"):
+        times = path.stat()
+        path.write_bytes(bytes(times.st_size))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    (after,) = again(RULE, lake)
+    assert after == before
 
 
 @pytest.mark.parametrize(("ended_min", "fires"), [(10, False), (15, True)])

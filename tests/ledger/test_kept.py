@@ -70,6 +70,39 @@ def test_the_second_load_reads_what_the_first_kept(filled: Lake, builds: list[tu
     assert snapshot(filled) == before
 
 
+@pytest.fixture
+def stitched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by the number of parts with every time that days are put together."""
+    seen: list[int] = []
+    real = build.stitch
+
+    def counted(parts: Any, *arguments: Any) -> Any:
+        seen.append(len(parts))
+        return real(parts, *arguments)
+
+    monkeypatch.setattr(build, "stitch", counted)
+    return seen
+
+
+def test_days_are_put_together_once(filled: Lake, stitched: list[int]) -> None:
+    first, second = load(filled), load(filled)
+    assert len(stitched) == 1
+    assert second.stretches.equals(first.stretches)
+    assert second.spells.equals(first.spells)
+    assert (first.stretches["stretch_end"] > first.stretches["end"]).any()
+    load(filled, idle_after_ms=1_200_000)
+    assert len(stitched) == 2
+
+
+def test_gpus_that_two_hosts_report_are_put_together_every_time(lake: Lake, stitched: list[int]) -> None:
+    fill(lake, samples("a", 0, 1200, **LOADED))
+    fill(lake, samples("a", 600, 1800, **LOADED), host="h2")
+    first, second = load(lake), load(lake)
+    assert len(stitched) == 2
+    assert second.stretches.equals(first.stretches)
+    assert second.spells.equals(first.spells)
+
+
 def stored(lake: Lake) -> dict[str, float]:
     """GPU-hours by state as anything that reads Parquet finds them in the lake."""
     with duckdb.connect() as connection:

@@ -83,7 +83,7 @@ def book(hourly: Mapping[str, Decimal]) -> PriceBook:
     return PriceBook(
         "XXX",
         {
-            priced_as(model, None): Price(rate, "XXX", None, "a test", "site", model, None)
+            priced_as(model, None): (Price(rate, "XXX", None, "a test", "site", model, None),)
             for model, rate in hourly.items()
         },
     )

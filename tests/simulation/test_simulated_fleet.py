@@ -16,7 +16,7 @@ from fallow.schema import TABLES, table
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = Fleet(gpus=48, days=3, seed=7, until_ms=UNTIL_MS)
-WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "claim")
+WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim")
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def test_the_lost_gpu_is_lost_and_unknown(written: tuple[Lake, FleetSummary], ro
 def test_nobody_looked_during_the_outage(written: tuple[Lake, FleetSummary], rows: dict[str, pl.DataFrame]) -> None:
     outage = planted(written[1], "agent_outage")
     inside = (pl.col("host") == outage.host) & pl.col("time").is_between(outage.start_ms, outage.end_ms, closed="left")
-    for name in ("gpu", "process", "host", "device", "agent"):
+    for name in ("gpu", "process", "host", "device", "agent", "serving"):
         assert rows[name].filter(inside).is_empty()
     events = rows["event"].filter((pl.col("host") == outage.host) & (pl.col("time") >= outage.start_ms)).sort("time")
     assert events.select("time", "kind").rows()[:2] == [

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.findings.alive import held_by_work
-from analytics.findings.base import SPAN, finding_of
+from analytics.findings.base import SPAN, finding_of, on_host_ahead, still_going
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.ending import own_processes, works_elsewhere
 from analytics.findings.holders import look_command, release_command
 from analytics.findings.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.findings.sensitivity import THRESHOLDS_MIN, held_gpu_ms
-from analytics.ledger.summary import SILENT_AFTER_MS, ratio
+from analytics.ledger.summary import ratio
 from fallow.clock import HOUR_MS, format_duration
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class Held:
 
 def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
     """The rows of stretches that still ran at the end of the window: only their GPUs can be taken back."""
-    last = context.inside.stretches.group_by("gpu").agg(last_seen=pl.col("end").max())
-    alive = last.filter(pl.col("last_seen") > context.until_ms - SILENT_AFTER_MS)
-    return long.join(alive, on="gpu").filter(pl.col("end") == pl.col("last_seen"))
+    now = still_going(context, long)
+    last = pl.col("end") == pl.col("end").max().over("gpu")
+    return long.filter(pl.col("gpu").is_in(now) & last)
 
 
 def _left(context: Context) -> frozenset[str]:
     """The GPUs that nobody was on at the end of the window."""
     rows = context.inside.stretches
     last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
-    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS))["gpu"])
+    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS) & ~on_host_ahead(context))["gpu"])
 
 
 def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.at_once import hourly_most
+from analytics.capacity.at_once import hourly_most
 from analytics.findings.base import finding_of, gpu_ms_of, joined, whole_number
 from analytics.findings.holders import quote, watch_command
 from analytics.findings.work import OWNED

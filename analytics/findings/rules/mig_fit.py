@@ -18,6 +18,7 @@ from analytics.findings.works import (
     linked,
     runs_of,
     seen_long_enough,
+    sm_activity_measured,
     with_demand,
     works,
     worth_telling,
@@ -98,7 +99,7 @@ class MigFit:
                 "saving": None if cost is None else cost * (1 - fit.sm_share),
             },
             failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _measured(group)],
-            next_command=split_command(host, gpus, profile, certain=context.latest),
+            next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
             holder=holder,
             notes=[
                 *split_notes(host, gpus, profile, group["job"]),
@@ -121,5 +122,5 @@ def _fit(row: Mapping[str, Any]) -> Fit | None:
 
 def _measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
-        return []
+        return sm_activity_measured(group)
     return ["SM activity was not measured, the time with any kernel stands for it: try it, then measure"]

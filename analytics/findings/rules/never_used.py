@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.findings.base import finding_of, joined, whole_number
+from analytics.findings.base import finding_of, joined, seen_lately, whole_number
 from analytics.findings.confidence import watched_holders
 from analytics.findings.holders import watch_command
 from analytics.findings.model import Context, Evidence, Finding
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -109,6 +108,6 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
 def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     """The GPUs that were in order at the end of the window: a lost or silent one is nothing to hand out."""
     rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus))
-    last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state").sort_by("end").last())
-    there = last.filter(pl.col("state").is_in(_UNUSED) & (pl.col("end") > context.until_ms - SILENT_AFTER_MS))
+    last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
+    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context))
     return frozenset(there["gpu"])

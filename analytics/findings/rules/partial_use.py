@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined, still_going
 from analytics.findings.confidence import known_holder
+from analytics.findings.counted import KNOWN_MIN, unseen_gpus
 from analytics.findings.ending import ending_command
 from analytics.findings.holders import look_command, quote
 from analytics.findings.programs import program_stretches
-from analytics.findings.work import by_job, newest_source
+from analytics.findings.work import by_job, cut, newest_source
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
-KNOWN_MIN = 0.9
+
+_COUNTED = "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
 
 
 class PartialUse:
@@ -36,14 +39,21 @@ class PartialUse:
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
+        "counted": "GPUs that the job's claim counts and does not name, less those that it was seen on and those of its host with work of no "
+        f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     }
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         # over the job's whole time: a GPU that worked before the window has been of use to it
-        per_gpu = _per_gpu(_owned(context, context.whole.stretches))
-        judged = per_gpu.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
+        unseen = unseen_gpus(context, MIN_MS)
+        owned = _owned(context, context.whole.stretches)
+        counted = pl.col("work").is_in(unseen["work"].implode())
+        per_gpu = _per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
+        yield from self._never_seen(context, unseen, per_gpu)
+        several = per_gpu.filter(pl.len().over("work") > 1)
+        judged = several.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
         if judged.is_empty():
             return
         candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
@@ -53,6 +63,59 @@ class PartialUse:
             rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
             if not rows.is_empty():
                 yield self._finding(context, str(work), gpus, rows)
+
+    def _never_seen(self, context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
+        """GPUs that the job's claim only counts, and that it was never seen on."""
+        worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
+        for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
+            met = context.inside.stretches.filter(
+                pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
+            )
+            if not met.is_empty():
+                rows = cut(met, pl.max_horizontal("time", claim["start"]), pl.min_horizontal("end", claim["end"]))
+                yield self._counted(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
+
+    def _counted(self, context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+        unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
+        work = str(claim["work"])
+        own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
+        own = own.filter(pl.col("work") == work)
+        holder, source = joined(own, "holder"), newest_source(own)
+        found = finding_of(
+            context,
+            self,
+            rows,
+            subject=f"{work}: counted on {claim['host']}",
+            numbers={
+                "holder_source": source,
+                "gpus_claimed": claim["claimed"],
+                "gpus_seen_of_the_claim": claim["seen"],
+                "gpus_never_seen_of_the_claim": unseen,
+                "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
+            },
+            failed=[
+                known_holder(source, holder),
+                [f"{_COUNTED}, {unseen} of these {candidates}" if unseen < candidates else _COUNTED],
+            ],
+            next_command=_command(context, work, own, seen.filter(~pl.col("unused")), ()),
+            holder=holder,
+            since_ms=claim["start"],
+            notes=_notes(work, seen.filter(~pl.col("unused")), bound=True),
+        )
+        share = unseen / candidates
+        alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
+        return replace(
+            found,
+            sentence=found.sentence
+            if share == 1
+            else f"of which {unseen} never worked while other GPUs of the same job did",
+            job=work,
+            team=context.owners.team(holder, joined(own, "account")),
+            gpu_ms=share * found.gpu_ms,
+            # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
+            energy_kwh=found.energy_kwh if share == 1 else None,
+            cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
+        )
 
     def _finding(self, context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
         source = newest_source(rows)
@@ -81,11 +144,10 @@ def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
-    """Per work and GPU: host, mean_pct over all its time, and whether it counts as unused or used; works on one GPU left out."""
+    """Per work and GPU: host, busy_ms, mean_pct over all its time, and whether it counts as unused or used."""
     busy = pl.col("state").is_in(("low", "active"))
-    several = rows.filter(pl.col("gpu").n_unique().over("work") > 1)
     return (
-        several.group_by("work", "gpu")
+        rows.group_by("work", "gpu")
         .agg(
             pl.col("host").last(),
             span_ms=SPAN.sum(),

@@ -95,17 +95,17 @@ def _of_a_job() -> pl.Expr:
 
 def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
     """GPUs on which the same jobs or pods have processes or work: giving the claim back would end them."""
-    jobs = set(by_job(current)["work"])
+    jobs, claimed = set(by_job(current)["work"]), set(current["gpu"])
     listed = (
         gpu
         for gpu, processes in context.holders.lists.items()
-        if gpu not in current["gpu"]
+        if gpu not in claimed
         and any(
             f"slurm:{each.slurm_job_id}" in jobs or f"pod:{each.namespace or 'default'}/{each.pod}" in jobs
             for each in processes
         )
     )
-    return sorted({*listed, *works_elsewhere(context, current["gpu"].unique().to_list())})
+    return sorted({*listed, *works_elsewhere(context, sorted(claimed))})
 
 
 def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:

@@ -139,8 +139,9 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spells, each with the work on whose time it lies wholly."""
     whole = stays(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
-    found = spells.sort("host", "gpu", "time").join_asof(
-        whole.select("host", "gpu", "work", "since", "until").sort("host", "gpu", "since"),
+    # both come with the times of each GPU in order
+    found = spells.join_asof(
+        whole.select("host", "gpu", "work", "since", "until"),
         left_on="time", right_on="since", by=("host", "gpu"), strategy="backward", check_sortedness=False,
     )  # fmt: skip
     return found.filter(pl.col("end") <= pl.col("until")).select("work", "gpu", "time", "end")

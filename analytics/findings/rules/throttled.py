@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.findings.base import finding_of, joined
+from analytics.findings.confidence import measured_enough
 from analytics.findings.looking import throttle_command
 from analytics.findings.work import newest_source, whole_hours, within_hours
 from fallow.clock import HOUR_MS
@@ -66,17 +67,17 @@ class Throttled:
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
         known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
-        hours = whole_hours(context).filter(known, pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
+        active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
+        hours = active.filter(known)
         per_gpu = _per_gpu(context, hours)
         for cause in CAUSES:
             fired = per_gpu.filter(_fires(cause))
             for (host,), gpus in fired.group_by("host", maintain_order=True):
-                slowed = hours.filter(
-                    (pl.col("host") == host) & pl.col("gpu").is_in(gpus["gpu"].to_list()) & (pl.col(cause.column) > 0)
-                )
-                yield self._finding(context, str(host), cause, gpus, slowed)
+                own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
+                yield self._finding(context, str(host), cause, gpus, own)
 
-    def _finding(self, context: Context, host: str, cause: Cause, gpus: pl.DataFrame, slowed: pl.DataFrame) -> Finding:
+    def _finding(self, context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
+        slowed = active.filter(pl.col(cause.column) > 0)
         stretches = within_hours(context, slowed)
         return finding_of(
             context,
@@ -84,7 +85,7 @@ class Throttled:
             stretches,
             subject=cause.name,
             numbers={"holder_source": newest_source(stretches), **_numbers(cause, gpus)},
-            failed=[_guesses(cause)],
+            failed=[_counted(active), _guesses(cause)],
             next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
             holder=joined(stretches, "holder"),
             since_ms=int(slowed.select(pl.col("time").min()).item()),
@@ -134,6 +135,12 @@ def _per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 def _fires(cause: Cause) -> pl.Expr:
     return (pl.col(cause.name) > cause.share_min).fill_null(value=False)
+
+
+def _counted(active: pl.DataFrame) -> list[str]:
+    """Failure of the counters to have been read in nearly all of the active hours."""
+    known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
+    return measured_enough(known_ms, observed_ms, "why clocks were held down")
 
 
 def _guesses(cause: Cause) -> list[str]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.claims.spans import CLAIM_COLUMNS, known_claims
 from analytics.findings.alive import alive, is_service, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
+from analytics.findings.claims import claims
 from analytics.findings.confidence import alone, known_holder
 from analytics.findings.ending import listed_now, own_processes, works_elsewhere
 from analytics.findings.holders import look_command, release_command
@@ -16,8 +16,6 @@ from analytics.findings.looking import on_host
 from analytics.findings.persistence import lasting
 from analytics.findings.traffic import SERVER
 from analytics.findings.work import cut
-from analytics.frames import read_frame
-from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -156,9 +154,7 @@ def _job_ends(context: Context) -> pl.DataFrame:
 
     A time limit is no end, for it may be raised, nor is the start of a next run; a claim that still runs has none.
     """
-    claims = read_frame(context.rollups.files.get(schema.CLAIM.name, ()), schema.CLAIM, CLAIM_COLUMNS)
-    begun = claims.filter(pl.col("time") < context.until_ms).with_columns(stated=pl.col("end"))
-    ends = known_claims(begun).group_by("job").agg(pl.col("end").max(), job_end=pl.col("stated").max())
+    ends = claims(context).group_by("job").agg(pl.col("end").max(), job_end=pl.col("stated").max())
     return ends.filter(pl.col("end") == pl.col("job_end")).drop("end")
 
 

@@ -17,6 +17,7 @@ CHECKS: tuple[Check, ...] = (
     measuring.holder_unwatched,
     measuring.point_samples,
     values.impossible,
+    clocks.ahead,
     clocks.stepped,
     clocks.overlapping,
     hosts.several_hosts,

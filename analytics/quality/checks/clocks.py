@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.text import count, moment
-from analytics.quality.model import Remark, named
+from analytics.quality.model import MOST_NAMED, Remark, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.quality.model import Data
+
+
+def ahead(data: Data) -> Iterator[Remark]:
+    """Hosts with rows of a time to come, or of hours after everybody else's last ones."""
+    seen = data.seen
+    ordered = sorted(seen.ahead, key=lambda host: (-seen.ahead[host], host))
+    for host in ordered[:MOST_NAMED]:
+        sentence = (
+            f"the clock of {host} is ahead: its rows go up to {moment(seen.ahead[host])}, beyond {seen.ahead_of}; findings end "
+            f"with the other hosts, at {moment(seen.until_ms)}, and nothing of {host} is taken back as of now until its clock is set "
+            "(chronyc tracking, timedatectl)"
+        )
+        yield Remark("clock_ahead", sentence, 1, host)
+    if (more := len(ordered) - MOST_NAMED) > 0:
+        yield Remark("clock_ahead", f"the clocks of {count(more, 'more host')} are ahead too", more)
 
 
 def stepped(data: Data) -> Iterator[Remark]:

@@ -9,6 +9,7 @@ from analytics.report.formats.markdown import MarkdownFormat
 from analytics.report.formats.text import TextFormat
 
 if TYPE_CHECKING:
+    from analytics.language.languages import Language
     from analytics.report.model import Report
 
 
@@ -16,9 +17,10 @@ class Format(Protocol):
     """One way to write a report down."""
 
     name: str
+    suffix: str
 
-    def render(self, report: Report) -> str:
-        """The whole document, ending in a newline; the same report gives the same bytes."""
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole document; the same report gives the same bytes in every run."""
         ...
 
 

@@ -7,19 +7,22 @@ import json
 from typing import TYPE_CHECKING
 
 from analytics.money.as_json import energy_json, money_json
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
+    from analytics.language.languages import Language
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report
+    from analytics.report.parts import Person
 
 
 class JsonFormat:
     """`--format json`."""
 
     name = "json"
+    suffix = ".json"
 
-    def render(self, report: Report) -> str:
+    def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
         """The whole document."""
         content = {
             "fallow_version": report.version,
@@ -34,11 +37,60 @@ class JsonFormat:
                 for section in report.sections
             },
             "findings": [finding.as_json() for finding in report.findings],
+            "week": _week(report),
+            "scope": dataclasses.asdict(report.scope),
+            "timezone": str(report.zone),
+            "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
+            "waterfall": [
+                {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
+                for each in report.steps
+            ],
+            "teams": [_person(each) for each in report.teams],
+            "holders": [_person(each) for each in report.holders],
+            "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
+            "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
+            "suppressed": [finding.as_json() for finding in report.review.suppressed],
+            "gone": [finding.as_json() for finding in report.review.gone],
             "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
             "reversals": report.review.reversals.as_json() if report.review.reversals else None,
             "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
         }
-        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _week(report: Report) -> dict[str, object] | None:
+    if report.week is None:
+        return None
+    return {
+        "label": report.week.label,
+        "since": format_ms(report.week.since_ms),
+        "until": format_ms(report.week.until_ms),
+    }
+
+
+def _person(person: Person) -> dict[str, object]:
+    return {
+        "name": person.name,
+        "label": person.label,
+        "team": person.team,
+        "gpu_hours": person.gpu_ms / HOUR_MS,
+        "allocated_gpu_hours": person.allocated_ms / HOUR_MS,
+        "held_gpu_hours": person.held_ms / HOUR_MS,
+        "reserved_gpu_hours": person.reserved_ms / HOUR_MS,
+        "amount": _amount(person.cents),
+        "efficiency": person.efficiency,
+        "rank_gpu_time": person.rank_gpu_time,
+        "rank_efficiency": person.rank_efficiency,
+        "ranked": person.ranked,
+    }
+
+
+def _amount(cents: int | None) -> float | None:
+    return None if cents is None else cents / 100
+
+
+def _without(values: dict[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in values.items() if key != name}
 
 
 def _totals(totals: Totals) -> dict[str, object]:

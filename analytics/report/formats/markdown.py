@@ -15,6 +15,7 @@ from fallow.schema import STATES
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
+    from analytics.language.languages import Language
     from analytics.report.model import Report, Section
 
 _TOP = 10
@@ -27,8 +28,9 @@ class MarkdownFormat:
     """`--format md`."""
 
     name = "md"
+    suffix = ".md"
 
-    def render(self, report: Report) -> str:
+    def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         blocks = [
             f"# {TITLE}",
@@ -59,7 +61,7 @@ class MarkdownFormat:
             "\n".join(f"- {line}" for line in how_made(report)),
             f"fallow {report.version}",
         ]
-        return "\n\n".join(blocks) + "\n"
+        return ("\n\n".join(blocks) + "\n").encode()
 
 
 def escape(text: str) -> str:

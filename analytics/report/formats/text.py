@@ -11,6 +11,7 @@ from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
 
 if TYPE_CHECKING:
+    from analytics.language.languages import Language
     from analytics.report.model import Report, Section
 
 _TOP = 10
@@ -23,8 +24,9 @@ class TextFormat:
     """`--format text`."""
 
     name = "text"
+    suffix = ".txt"
 
-    def render(self, report: Report) -> str:
+    def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         blocks = [
             "\n".join([f"{TITLE} (fallow {report.version})", *header(report)]),
@@ -48,7 +50,7 @@ class TextFormat:
                 ]
             ),
         ]
-        return "\n\n".join(blocks) + "\n"
+        return ("\n\n".join(blocks) + "\n").encode()
 
 
 def _states(report: Report) -> list[str]:

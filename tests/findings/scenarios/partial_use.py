@@ -95,7 +95,52 @@ def pipeline_with_a_rare_stage(fleet: Fleet) -> None:
     serve(fleet, gpus, util=(50.0, fleet.wave(60, period_h=6, on_h=0.5)))
 
 
+def four_asked_of_slurm_one_used(fleet: Fleet) -> None:
+    """Accounting says that the job has four of the node's eight cards; its processes are on the first."""
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[0], "ann", job="60")
+    train(fleet, gpus[4:], "bob", job="61")
+    fleet.claim(gpus[0].host, "ann", 0, claim_id="60", count=4)
+
+
+def two_of_a_whole_node_used(fleet: Fleet) -> None:
+    """The job asked for three cards of two nodes each, and its launcher knows the first node."""
+    first, second = fleet.host("h1", H100, 4), fleet.host("h2", H100, 4)
+    train(fleet, first[:3], "ann", job="62")
+    for gpus in (first, second):
+        fleet.claim(gpus[0].host, "ann", 0, claim_id="62", count=3)
+
+
+def two_asked_of_slurm_two_used(fleet: Fleet) -> None:
+    """Accounting says how many, and the processes are on as many; the node's other cards are nobody's."""
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:2], "ann", job="63")
+    fleet.claim(gpus[0].host, "ann", 0, claim_id="63", count=2)
+
+
+def work_that_lost_the_name_of_its_job(fleet: Fleet) -> None:
+    """Two cards asked for and used; of the process in the container nobody can say which job it belongs to."""
+    first, second, *_ = gpus = fleet.host("h1", H100, 4)
+    train(fleet, first, "ann", job="64")
+    fleet.run(second, "ann", util=90.0, mem_gb=60, container_id="c1")
+    fleet.claim(gpus[0].host, "ann", 0, claim_id="64", count=2)
+
+
 SCENARIOS = (
+    situation(four_asked_of_slurm_one_used, days=DAYS, fires="partial_use", may=f"{IDLE_GPUS} never_used imbalance"),
+    situation(two_of_a_whole_node_used, days=DAYS, fires="partial_use", may=f"{IDLE_GPUS} never_used imbalance"),
+    situation(
+        two_asked_of_slurm_two_used,
+        days=DAYS,
+        may=f"{IDLE_GPUS} never_used",
+        look_alike_of="partial_use reserved_unused",
+    ),
+    situation(
+        work_that_lost_the_name_of_its_job,
+        days=DAYS,
+        may=f"{IDLE_GPUS} never_used",
+        look_alike_of="partial_use reserved_unused",
+    ),
     situation(every_card_grabbed_one_used, days=DAYS, fires="partial_use", may=IDLE_GPUS),
     situation(second_node_never_used, days=DAYS, fires="partial_use", may=IDLE_GPUS),
     situation(

@@ -1,0 +1,1 @@
+"""How many GPUs are needed at once, when, and how many could go."""

@@ -1,0 +1,129 @@
+"""Hours of the week in which a pool's GPUs are not needed: nights and weekends that batch work could have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.capacity.at_once import hourly_most, lasting_on
+from fallow.clock import MINUTE_MS, WEEK_MS, from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import tzinfo
+
+WEEKS_MIN = 4
+WEEKS_MOST = 8
+QUANTILE = 0.9
+HOURS_MIN = 2
+RECENT_MS = 30 * MINUTE_MS
+SHARE_MIN = 0.1
+"""Of the pool, beyond what the median hour of the week leaves: fewer are no reason to wait for the night."""
+_WORKING = ("low", "active")
+_HOURS = 7 * 24
+
+
+@dataclass(frozen=True)
+class OffPeak:
+    """Hours of the week in a time zone in which `gpus` of a pool were not needed in nine weeks of ten.
+
+    `weekday` is 0 for Monday, hours count from its midnight: `until_hour` may lie beyond 24. `weeks` is how many it rests on.
+    """
+
+    pool: str
+    weekday: int
+    from_hour: int
+    until_hour: int
+    gpus: int
+    weeks: int
+
+
+def off_peak(stretches: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zone: tzinfo) -> tuple[OffPeak, ...]:
+    """Windows of at least two hours in which N - Q90(D) of a pool is clearly more than in the median hour; by pool and hour.
+
+    D is the most GPUs at once in each hour that worked within the last 30 minutes, N the most GPUs of the pool that were in
+    the ledger. Of pools seen for less than four weeks there is nothing to say; hours in which more than a tenth was unknown
+    do not count.
+
+    Args:
+        stretches: the ledger's rows up to `until_ms`.
+        pools: the pool of each GPU.
+        until_ms: the end of the weeks looked at.
+        zone: in which the hours of the week are.
+    """
+    since_ms = until_ms - WEEKS_MOST * WEEK_MS
+    named = pl.DataFrame(
+        {"gpu": list(pools), "pool": list(pools.values())}, schema={"gpu": pl.String, "pool": pl.String}
+    )
+    rows = stretches.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms)).join(named, on="gpu")
+    if rows.is_empty():
+        return ()
+    first_ms = max(since_ms, int(rows["time"].min()))  # type: ignore[arg-type]  # not empty
+    weeks = (until_ms - first_ms) // WEEK_MS
+    if weeks < WEEKS_MIN:
+        return ()
+    since_ms = until_ms - weeks * WEEK_MS
+    hours = _hours(rows, named, since_ms, until_ms)
+    found: list[OffPeak] = []
+    for (pool,), own in hours.partition_by("pool", as_dict=True).items():
+        spare = _spare(own, zone)
+        if spare is not None:
+            found += _windows(str(pool), spare, float(own["there"].max()), weeks)  # type: ignore[arg-type]  # never empty
+    return tuple(sorted(found, key=lambda each: (each.pool, each.weekday, each.from_hour)))
+
+
+def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """Per pool and hour the most GPUs at once that were `there`, `needed` and `unknown`."""
+    spans = {
+        "there": rows,
+        "needed": lasting_on(rows.filter(pl.col("state").is_in(_WORKING)), RECENT_MS).join(named, on="gpu"),
+        "unknown": rows.filter(pl.col("state") == "unknown"),
+    }
+    found: pl.DataFrame | None = None
+    for name, each in spans.items():
+        most = hourly_most(each, ("pool",), since_ms, until_ms).rename({"most": name})
+        found = most if found is None else found.join(most, on=("pool", "time"), how="left")
+    if found is None:
+        raise AssertionError
+    return found.with_columns(pl.col("needed", "unknown").fill_null(0.0)).sort("pool", "time")
+
+
+def _spare(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
+    """GPUs not needed in each of the week's 168 hours; None where an hour was never seen well."""
+    known = hours.filter(pl.col("unknown") <= 0.1 * pl.col("there"))
+    there = float(known["there"].max() or 0.0)  # type: ignore[arg-type]
+    by_hour: dict[int, list[float]] = {}
+    for moment_ms, needed in known.select("time", "needed").iter_rows():
+        local = from_ms(moment_ms).astimezone(zone)
+        by_hour.setdefault(local.weekday() * 24 + local.hour, []).append(needed)
+    if len(by_hour) < _HOURS:
+        return None
+    return [max(0, math.floor(there - _quantile(by_hour[hour]) + 1e-6)) for hour in range(_HOURS)]
+
+
+def _quantile(values: Sequence[float]) -> float:
+    """The least value that nine tenths do not exceed."""
+    return sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
+
+
+def _windows(pool: str, spare: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:
+    """Runs of hours with clearly more to spare than the median hour; one that reaches over Sunday's end begins there."""
+    least = sorted(spare)[_HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
+    enough = [each >= least for each in spare]
+    if all(enough) or not any(enough):
+        return
+    first = next(hour for hour in range(_HOURS) if enough[hour] and not enough[hour - 1])
+    start = None
+    for hour in range(first, first + _HOURS + 1):
+        there = enough[hour % _HOURS] and hour < first + _HOURS
+        if there and start is None:
+            start = hour
+        if not there and start is not None:
+            if hour - start >= HOURS_MIN:
+                least_spare = min(spare[each % _HOURS] for each in range(start, hour))
+                begin = start % _HOURS
+                yield OffPeak(pool, begin // 24, begin % 24, begin % 24 + hour - start, least_spare, weeks)
+            start = None

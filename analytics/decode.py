@@ -1,0 +1,82 @@
+"""Files of the lake decoded together: what a file costs is most of what reading files of five minutes costs.
+
+Polars reads a hundred small files in the time in which pyarrow reads ten, but it neither converts what other writers wrote
+nor says which file is broken. So whatever it does not take as it is goes through `fallow.parquet`, file by file.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import polars as pl
+from polars.exceptions import PanicException, PolarsError
+
+from analytics.frames import POLARS
+from fallow import parquet, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fallow.lake import LakeFile
+
+    File = tuple[LakeFile, bytes | None]
+    """A file and, where it is small, its content."""
+
+_TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
+
+_REFUSED = (PolarsError, PanicException, ValueError, OverflowError)
+"""What Polars raises for files of other types, without a key column, or damaged and without a checksum that says so."""
+
+
+def by_host(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> list[tuple[str, pl.DataFrame]]:
+    """Each host's rows in the order of its files, with the named columns; one that an older file lacks is null.
+
+    Raises BrokenFileError and SchemaVersionError, each naming the file.
+    """
+    ordered = list(files)
+    hosts: dict[str, list[File]] = {}
+    for file, content in zip(ordered, parquet.small_contents(ordered), strict=True):
+        hosts.setdefault(file.host, []).append((file, content))
+    return [(host, _rows_of(mine, table, columns)) for host, mine in hosts.items()]
+
+
+def _rows_of(files: Sequence[File], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+    frame = _together(files, table, columns)
+    if frame is not None:
+        return frame
+    one_by_one = pl.from_arrow(parquet.read([file for file, _ in files], table, columns).select(list(columns)))
+    if not isinstance(one_by_one, pl.DataFrame):
+        raise TypeError(type(one_by_one).__name__)
+    return one_by_one
+
+
+def _together(files: Sequence[File], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame | None:
+    """The files' rows by one scan; None where it refuses one, or that one need be looked at by itself."""
+    contents = [content for _, content in files if content is not None]
+    if len(contents) < len(files):
+        return None
+    try:
+        for (file, _), content in zip(files, contents, strict=True):
+            parquet.check(file, content, pl.read_parquet_metadata(io.BytesIO(content)))
+        frame = _decoded(contents, table, columns)
+    except _REFUSED:
+        return None
+    # a key without a value may be a column that a file lacks, and such a file has to be named
+    return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
+
+
+def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+    kinds = {name: _TYPES[table.column(name).type] for name in columns}
+    return (
+        pl.scan_parquet(
+            list(contents),
+            schema=kinds,
+            extra_columns="ignore",
+            missing_columns="insert",
+            use_statistics=False,
+            parallel="none",
+        )
+        .collect()
+        .rechunk()
+    )

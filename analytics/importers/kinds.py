@@ -1,0 +1,65 @@
+"""The kinds of `fallow import` and `fallow claims import`: a subcommand each, with the flags that all of them have."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from fallow import config
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Kind(Protocol):
+    """What can be imported: how it is named and told of, and its own flags."""
+
+    @property
+    def name(self) -> str:
+        """The word on the command line."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it imports, in half a sentence."""
+        ...
+
+    @property
+    def example(self) -> str:
+        """A whole command line."""
+        ...
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the flags that only this kind has."""
+        ...
+
+
+K = TypeVar("K", bound=Kind)
+
+
+def add_kinds(
+    parser: argparse.ArgumentParser, title: str, kinds: Iterable[K]
+) -> Iterator[tuple[K, argparse.ArgumentParser]]:
+    """Adds a subcommand per kind; yields each with its parser, for what the command itself wants to add."""
+    subcommands = parser.add_subparsers(metavar="KIND", required=True, title=title)
+    for kind in kinds:
+        subcommand = subcommands.add_parser(
+            kind.name,
+            help=kind.summary,
+            description=f"{kind.summary[0].upper()}{kind.summary[1:]}.",
+            epilog=f"example: {kind.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        kind.add_arguments(subcommand)
+        subcommand.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
+        subcommand.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
+        subcommand.add_argument("--json", action="store_true", help="machine-readable summary")
+        yield kind, subcommand
+
+
+def open_lake(args: argparse.Namespace) -> tuple[config.Config, Lake]:
+    """The settings and the lake that the flags name; raises UsageError and its kinds."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    return settings, Lake.at(settings.require("lake.path", "--lake"))

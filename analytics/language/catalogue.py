@@ -1,0 +1,84 @@
+"""Languages other than English: gettext catalogues in `catalogues/<language>/`, numbers and dates by Babel (Unicode CLDR)."""
+
+from __future__ import annotations
+
+import functools
+import gettext
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from babel import Locale
+from babel.dates import format_date
+from babel.messages.pofile import read_po
+from babel.numbers import format_decimal
+
+from analytics.language.languages import Language
+from fallow.clock import format_duration, from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from decimal import Decimal
+
+    from analytics.language.sentences import Sentence
+
+CATALOGUES = Path(__file__).parent / "catalogues"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The forms of each English template, and which of them a number takes."""
+
+    forms: Mapping[str, tuple[str, ...]]
+    plural: Callable[[int], int]
+
+
+@functools.cache
+def catalogue(code: str) -> Catalogue:
+    """The language's files together; what is not translated, or only guessed (`fuzzy`), is left out."""
+    forms: dict[str, tuple[str, ...]] = {}
+    plural = "n != 1"
+    for path in sorted((CATALOGUES / code).glob("*.po")):
+        with path.open("rb") as file:
+            messages = read_po(file, locale=code)
+        plural = messages.plural_expr
+        for message in messages:
+            key = message.id if isinstance(message.id, str) else message.id[0]
+            said = (message.string,) if isinstance(message.string, str) else tuple(message.string or ())
+            if key and said and all(said) and not message.fuzzy:
+                forms[key] = said
+    return Catalogue(forms, gettext.c2py(plural))
+
+
+@dataclass(frozen=True)
+class Translated(Language):
+    """A language with a catalogue of its own."""
+
+    def day(self, moment_ms: int) -> str:
+        """The day on which a moment lies, as the locale writes it."""
+        return format_date(from_ms(moment_ms).astimezone(self.zone), "d MMM y", locale=self._locale)
+
+    def weekday(self, number: int) -> str:
+        """The short name of a weekday, Monday being 0."""
+        return str(self._locale.days["stand-alone"]["abbreviated"][number])
+
+    def duration(self, milliseconds: int) -> str:
+        """Symbols of units are the same everywhere, save that of a day."""
+        return re.sub(r"(?<=\d)d\b", self.say("d"), format_duration(milliseconds))
+
+    @property
+    def _locale(self) -> Locale:
+        return Locale.parse(self.code)
+
+    def _decimal(self, value: float | Decimal, digits: int) -> str:
+        return format_decimal(value, "#,##0" + ("." + "0" * digits if digits else ""), locale=self._locale)
+
+    def _plain(self, text: str) -> str:
+        return catalogue(self.code).forms.get(text, (text,))[0]
+
+    def _form(self, text: Sentence) -> str:
+        forms = catalogue(self.code).forms.get(text.template)
+        if forms is None:
+            return super()._form(text)
+        return forms[0] if text.number is None else forms[catalogue(self.code).plural(text.number)]

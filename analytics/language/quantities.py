@@ -1,0 +1,123 @@
+"""Numbers inside sentences: what they are, so that each language writes them its own way.
+
+`str()` of each is its English form, that of the commands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from analytics.language.languages import Language
+
+
+class Quantity(Protocol):
+    """A value that is written differently from language to language."""
+
+    def shown(self, language: Language) -> str:
+        """As text in that language."""
+        ...
+
+
+class _English:
+    def shown(self, language: Language) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        from analytics.language.languages import ENGLISH  # noqa: PLC0415  # languages know quantities
+
+        return self.shown(ENGLISH)
+
+
+@dataclass(frozen=True)
+class Number(_English):
+    """A number with so many decimals; None is unknown."""
+
+    value: float | Decimal | None
+    digits: int = 0
+
+    def shown(self, language: Language) -> str:
+        """`1,234.5`."""
+        return language.number(self.value, self.digits)
+
+
+@dataclass(frozen=True)
+class Share(_English):
+    """A ratio as percent; None is unknown."""
+
+    ratio: float | None
+    digits: int = 1
+
+    def shown(self, language: Language) -> str:
+        """`12.3 %`."""
+        return language.percent(self.ratio, self.digits)
+
+
+@dataclass(frozen=True)
+class GpuHours(_English):
+    """GPU time in milliseconds, written as hours with one decimal."""
+
+    milliseconds: float
+
+    def shown(self, language: Language) -> str:
+        """`1,234.5`."""
+        return language.hours(self.milliseconds)
+
+
+@dataclass(frozen=True)
+class Amount(_English):
+    """Money with its ISO 4217 currency, in cents."""
+
+    value: float | Decimal | None
+    currency: str | None
+
+    def shown(self, language: Language) -> str:
+        """`1,234.50 USD`."""
+        return language.money(self.value, self.currency)
+
+
+@dataclass(frozen=True)
+class Moment(_English):
+    """A moment in milliseconds since the epoch, to the minute in the language's time zone."""
+
+    moment_ms: int
+
+    def shown(self, language: Language) -> str:
+        """`2026-11-20 06:00 UTC`."""
+        return language.moment(self.moment_ms)
+
+
+@dataclass(frozen=True)
+class Day(_English):
+    """The day on which a moment lies in the language's time zone."""
+
+    moment_ms: int
+
+    def shown(self, language: Language) -> str:
+        """`20 Nov 2026`."""
+        return language.day(self.moment_ms)
+
+
+@dataclass(frozen=True)
+class Span(_English):
+    """A duration in milliseconds."""
+
+    milliseconds: int
+
+    def shown(self, language: Language) -> str:
+        """`1h 30min`."""
+        return language.duration(self.milliseconds)
+
+
+@dataclass(frozen=True)
+class Bytes(_English):
+    """A size in bytes."""
+
+    size: float
+
+    def shown(self, language: Language) -> str:
+        """`23.4 GiB`."""
+        return language.size(self.size)

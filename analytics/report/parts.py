@@ -1,0 +1,108 @@
+"""What a report is made of beside totals and findings: trends, steps from paid to useful, people, capacity and the film strip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One figure of the week beside last week's and the median of the four weeks before; None where those were not seen.
+
+    `unit` is `gpu_hours`, `money`, `share` or `gpus`; money is in the report's currency.
+    """
+
+    name: str
+    unit: str
+    now: float | None
+    last_week: float | None
+    median_4_weeks: float | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step on the way from what was paid to what was useful: a state's GPU time and whole cents.
+
+    `cents` is None where nothing of it has a price.
+    """
+
+    state: str
+    gpu_ms: float
+    cents: int | None
+
+
+@dataclass(frozen=True)
+class Person:
+    """What a team or a holder was given and what was made of it; `name` is None for those who are not named.
+
+    Ranks begin with 1 among `ranked` of them: the most GPU time, and the highest efficiency (used share of the allocated time).
+    """
+
+    name: str | None
+    label: str
+    team: str | None
+    gpu_ms: float
+    allocated_ms: float
+    held_ms: float
+    reserved_ms: float
+    cents: int | None
+    efficiency: float | None
+    rank_gpu_time: int | None
+    rank_efficiency: int | None
+    ranked: int
+
+
+@dataclass(frozen=True)
+class BackTest:
+    """How the estimate of one week before fared: hours in which more GPUs were needed than it would have left."""
+
+    since_ms: int
+    until_ms: int
+    point: int
+    hours: int
+    short_hours: int
+
+
+@dataclass(frozen=True)
+class Reclaimable:
+    """GPUs of one model in one pool beyond what was needed at once, as an interval, and how many whole blocks they make.
+
+    `blocks` has for 1, 2, 4 and 8 how many GPUs can go if only whole blocks of that many on one host do. `back_test` is None
+    without enough history.
+    """
+
+    pool: str
+    model: str
+    gpus: float
+    low: int
+    point: int
+    high: int
+    blocks: Mapping[int, int]
+    history_days: float
+    back_test: BackTest | None
+
+
+@dataclass(frozen=True)
+class Film:
+    """The state in which each GPU spent most of each bin: `codes` has a row per GPU and a column per bin.
+
+    A code is a position in `fallow.schema.STATES`, NOT_THERE where the GPU was not in the ledger. Rows go by waste, the most
+    first.
+    """
+
+    gpus: tuple[str, ...]
+    hosts: tuple[str, ...]
+    since_ms: int
+    bin_ms: int
+    codes: NDArray[np.uint8]
+
+
+NOT_THERE = 255
+"""In a film: no word of this GPU then."""

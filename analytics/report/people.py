@@ -1,0 +1,47 @@
+"""Teams and holders: what they were given, what became of it, and their rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.report.parts import Person
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from analytics.money.accounts import Account, Accounts
+
+
+def teams(everybody: Accounts, own: Accounts) -> tuple[Person, ...]:
+    """The teams of a part of the ledger, the most paid first; ranks are among everybody's."""
+    return _people(everybody.by("team"), own.by("team"), lambda _: None)
+
+
+def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[Person, ...]:
+    """The holders of a part of the ledger, the most paid first; ranks are among everybody's."""
+    return _people(everybody.by("holder"), own.by("holder"), team_of)
+
+
+def _people(
+    everybody: Sequence[Account], own: Sequence[Account], team_of: Callable[[str], str | None]
+) -> tuple[Person, ...]:
+    ranks = {row.label: (row.rank_gpu_time, row.rank_efficiency) for row in everybody}
+    ranked = sum(row.rank_gpu_time is not None for row in everybody)
+    return tuple(
+        Person(
+            name=row.name,
+            label=row.label,
+            team=None if row.name is None else team_of(row.name),
+            gpu_ms=row.total_ms,
+            allocated_ms=row.allocated_ms,
+            held_ms=row.state_ms["held"],
+            reserved_ms=row.state_ms["reserved"],
+            cents=row.paid_cents,
+            efficiency=row.efficiency,
+            rank_gpu_time=ranks.get(row.label, (None, None))[0],
+            rank_efficiency=ranks.get(row.label, (None, None))[1],
+            ranked=ranked,
+        )
+        for row in own
+        if row.allocated_ms > 0
+    )

@@ -1,0 +1,138 @@
+"""A part of the fleet or of its people: one pool, one team or one holder, for tables, reports and exports alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.summary import summarise
+from analytics.money.pieces import IDLE_OF_NOBODY, placed, whose
+from analytics.names import JOINER
+from fallow.errors import EmptyLakeError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from analytics.devices import Inventory
+    from analytics.findings.model import Finding
+    from analytics.inputs import WindowLedger
+    from analytics.ledger.build import Ledger
+    from analytics.money.costs import Costs
+    from analytics.money.owners import Owners
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is asked for; None is everything. A pool is that of each GPU at the time, a team that of the owners file."""
+
+    pool: str | None = None
+    team: str | None = None
+    holder: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Scope:
+        """That of the command line."""
+        return cls(args.pool, args.team, args.holder)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves everything."""
+        return self == Scope()
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether it is about people, who have no free time of GPUs."""
+        return self.team is not None or self.holder is not None
+
+    def __str__(self) -> str:
+        """`pool a100, team vision`."""
+        return ", ".join(f"{name} {value}" for name, value in vars(self).items() if value is not None)
+
+    def has(self, finding: Finding, inventory: Inventory) -> bool:
+        """Whether a finding is about it."""
+        return (
+            (self.pool is None or any(inventory.pool(gpu) == self.pool for gpu in finding.gpus))
+            and (self.team is None or self.team in (finding.team or "").split(JOINER))
+            and (self.holder is None or self.holder in (finding.holder or "").split(JOINER))
+        )
+
+
+def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--pool`, `--team` and `--holder`."""
+    parser.add_argument("--pool", metavar="NAME", help="of this pool's GPUs only")
+    parser.add_argument("--team", metavar="NAME", help="of what this team (owners file) was given only")
+    parser.add_argument("--holder", metavar="NAME", help="of what this holder was given only")
+
+
+def narrow(ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners) -> WindowLedger:
+    """The ledger of a window with what the scope leaves of it; `whole` stays whole. Raises EmptyLakeError."""
+    if scope.is_all:
+        return ledger
+    inside = narrowed(ledger.inside, scope, costs, inventory, owners)
+    if inside.stretches.is_empty():
+        raise EmptyLakeError(
+            f"nothing in this window is of {scope}",
+            "the names are those of `fallow ledger --by pool`, `--by team` and `--by holder`",
+        )
+    return replace(ledger, inside=inside, summary=summarise(inside))
+
+
+def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners) -> Ledger:
+    """What the scope leaves of a ledger; of a GPU that several hold, the share of those that are asked for."""
+    rows = ledger.stretches
+    if scope.pool is not None:
+        rows = placed(rows, costs, inventory).filter(pl.col("pool") == scope.pool).select(rows.columns)
+    if scope.is_personal:
+        rows = _of_people(rows, scope, owners)
+    return replace(ledger, stretches=rows, spells=_during(ledger.spells, rows))
+
+
+def _of_people(rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
+    """The rows of a team or a holder, with the share of the GPU that was theirs."""
+    rows = rows.filter(~pl.col("state").is_in(IDLE_OF_NOBODY))
+    pairs = rows.select("holder", "account").unique().rows()
+    shares = [
+        (holder, account, *share) for holder, account in pairs for share in [_mine(scope, owners, holder, account)]
+    ]
+    known = pl.DataFrame(
+        shares,
+        schema={"holder": pl.String, "account": pl.String, "mine": pl.List(pl.Int64), "names": pl.String},
+        orient="row",
+    )
+    several = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
+    held = rows.join(known, on=("holder", "account"), how="left", nulls_equal=True).filter(
+        pl.col("mine").list.len() > 0
+    )
+    count = pl.col("holder").str.split(JOINER).list.len()
+    stated = pl.col("holder_shares").list.len() == count
+    equal = pl.col("mine").list.len() / count
+    own = pl.col("holder_shares").list.gather(pl.col("mine")).list.sum() / pl.col("holder_shares").list.sum()
+    part = pl.when(~several).then(1.0).when(stated.fill_null(value=False)).then(own).otherwise(equal)
+    return held.with_columns(
+        gpu_share=pl.col("gpu_share") * part,
+        holder=pl.when(several).then("names").otherwise("holder"),
+        holder_shares=pl.when(several & stated.fill_null(value=False))
+        .then(pl.col("holder_shares").list.gather(pl.col("mine")))
+        .otherwise("holder_shares"),
+    ).select(rows.columns)
+
+
+def _mine(scope: Scope, owners: Owners, holder: str | None, account: str | None) -> tuple[list[int], str | None]:
+    """Which of the names that hold a GPU together are asked for: their places, and the names joined."""
+    names = [None] if holder is None else holder.split(JOINER)
+    kept = [
+        place
+        for place, name in enumerate(names)
+        if (scope.holder is None or name == scope.holder)
+        and (scope.team is None or whose(owners, name, account)[0] == scope.team)
+    ]
+    return kept, JOINER.join(name for place, name in enumerate(names) if place in kept and name) or None
+
+
+def _during(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The spells as far as they lie in rows of their GPU; how long a whole spell was stays."""
+    spans = rows.select("gpu", from_ms="time", to_ms="end")
+    start, end = pl.max_horizontal("time", "from_ms"), pl.min_horizontal("end", "to_ms")
+    return spells.join(spans, on="gpu").filter(start < end).with_columns(time=start, end=end).select(spells.columns)

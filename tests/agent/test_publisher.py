@@ -1,0 +1,213 @@
+"""The publisher: nothing lost, nothing doubled, whatever dies when."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent import publisher
+from agent.publisher import Publisher
+from agent.spool import Spool
+from fallow import parquet, schema
+from fallow.errors import LakeError
+from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake, LakeFile
+
+
+def test_publishing_moves_rows_to_one_file_a_day(spool: Spool, lake: Lake) -> None:
+    spool.append({"gpu": ticks(0, 3, MIDNIGHT_MS - 20_000)})
+    assert Publisher(spool, lake, "h").publish() == 3
+    assert [file.date for file in lake.files("gpu")] == ["2024-10-03", "2024-10-04"]
+    assert len(times(lake)) == 3
+    assert spool.count() == 0
+    assert Publisher(spool, lake, "h").publish() == 0
+
+
+def test_a_publisher_that_died_before_forgetting_doubles_nothing(
+    spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.append({"gpu": ticks(0, 3)})
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "publish_until", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            Publisher(spool, lake, "h").publish()
+    assert spool.count() == 3
+    spool.append({"gpu": ticks(3, 2)})
+    Publisher(spool, lake, "h").publish()
+    assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(5)]
+    assert lake.all_files("gpu") == lake.files("gpu"), "the same file was made again, and then another for the new rows"
+    assert len(lake.files("gpu")) == 2
+
+
+def test_a_publisher_that_died_between_two_files_loses_nothing(
+    spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.append({"gpu": ticks(0, 4, MIDNIGHT_MS - 20_000)})
+    put = type(lake).put
+    done: list[LakeFile] = []
+
+    def put_once(self: Lake, file: LakeFile, data: bytes) -> LakeFile:
+        if done:
+            raise LakeError("the store went away")
+        done.append(file)
+        return put(self, file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake), "put", put_once)
+        with pytest.raises(LakeError):
+            Publisher(spool, lake, "h").publish()
+    assert spool.count() == 4
+    Publisher(spool, lake, "h").publish()
+    assert len(times(lake)) == 4
+
+
+def test_a_new_spool_never_reuses_numbers(tmp_path: Path, lake: Lake) -> None:
+    for folder in ("first", "second"):
+        spool = Spool(str(tmp_path / folder))
+        spool.append({"gpu": ticks(0 if folder == "first" else 1, 1)})
+        Publisher(spool, lake, "h").publish()
+        spool.close()
+    first, second = lake.files("gpu")
+    assert first.last_seq < second.first_seq
+    assert len(times(lake)) == 2
+
+
+def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool: Spool, lake: Lake) -> None:
+    days, per_day = 12, 400
+    written = 0
+    for attempt in range(12):
+        # every attempt finds new rows beside those that the one before it may or may not have published
+        spool.append(
+            {"gpu": [row for day in range(days) for row in ticks(written, per_day, MIDNIGHT_MS + day * DAY_MS)]}
+        )
+        written += per_day
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agent.publisher", str(spool.folder), lake.root, "h"],
+            cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL,
+        )
+        if attempt < 11:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2 + 0.05 * attempt)
+            process.kill()
+        process.wait()
+    rows = parquet.read(lake.files("gpu"), schema.GPU, ["time", "gpu"])
+    found = rows.column("time").cast("int64").to_pylist()
+    assert sorted(found) == sorted(
+        MIDNIGHT_MS + day * DAY_MS + number * 10_000 for day in range(days) for number in range(written)
+    )
+    assert spool.count() == 0
+
+
+def test_a_long_backlog_is_published_in_batches(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "BATCH_ROWS", 100)
+    spool.append({"gpu": ticks(0, 450)})
+    assert Publisher(spool, lake, "h").publish() == 450
+    assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(450)]
+    assert len(lake.files("gpu")) == 5
+
+
+def test_a_value_that_fits_no_column_keeps_nothing_back(spool: Spool, lake: Lake) -> None:
+    odd = {"gpu": "GPU-a", "time": MIDNIGHT_MS, "pid": 7, "kind": "compute", "command": "tr\udcc3", "user": "ann"}
+    hot = ticks(0, 1)[0] | {"temperature_c": 70_000}
+    spool.append({"process": [odd, odd | {"pid": 8, "command": "python"}], "gpu": [hot, *ticks(1, 1)]})
+    run = Publisher(spool, lake, "h")
+    assert run.publish() == 4
+    processes = parquet.read(lake.files("process"), schema.PROCESS, ["pid", "command", "user"]).to_pylist()
+    assert [(row["command"], row["user"]) for row in processes] == [(None, "ann"), ("python", "ann")]
+    assert parquet.read(lake.files("gpu"), schema.GPU, ["temperature_c"])["temperature_c"].to_pylist() == [None, None]
+    assert run.misfits == {"process.command": 1, "gpu.temperature_c": 1}
+
+
+def test_a_spool_from_a_backup_never_reuses_a_number(tmp_path: Path, lake: Lake) -> None:
+    spool = Spool(str(tmp_path / "spool"))
+    spool.lock()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "spool", copy)
+    spool.append({"gpu": ticks(0, 3)})
+    Publisher(spool, lake, "h").publish()
+    spool.close()
+    restored = Spool(str(copy))
+    restored.lock()
+    restored.append({"gpu": ticks(3, 5)})
+    Publisher(restored, lake, "h").publish()
+    restored.close()
+    assert len(times(lake)) == 8
+
+
+def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: Lake) -> None:
+    spool.append({"gpu": ticks(0, 3)})
+    hands = Hands(MIDNIGHT_MS)
+    run = Publisher(spool, lake, "h", keep_ms=1000, clock=hands)
+    run.publish()
+    assert spool.count() == 0
+    run.forget()
+    [stretch] = spool.stretches()
+    assert [row.time_ms for row in spool.rows_of(stretch)] == [row["time"] for row in ticks(0, 3)]
+    hands.ms += 1000
+    run.forget()
+    assert spool.stretches() == []
+    assert spool.oldest_batch() is None
+    assert Publisher(spool, lake, "h").publish() == 0
+    assert len(times(lake)) == 3
+
+
+def test_a_clock_that_was_put_back_keeps_no_row_for_ever(spool: Spool, lake: Lake) -> None:
+    spool.append({"gpu": ticks(0, 3)})
+    hands = Hands(MIDNIGHT_MS)
+    run = Publisher(spool, lake, "h", keep_ms=1000, clock=hands)
+    run.publish()
+    hands.ms -= 3_600_000
+    run.forget()
+    assert spool.stretches() == []
+
+
+class Hands:
+    """A clock that a test sets."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
+
+def test_rows_count_as_published_only_when_the_store_holds_them(
+    spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.append({"gpu": ticks(0, 3)})
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.store), "put", lambda *_: None)  # a store that says yes and keeps nothing
+        with pytest.raises(LakeError, match="and does not hold it"):
+            Publisher(spool, lake, "h").publish()
+    assert spool.count() == 3
+    Publisher(spool, lake, "h").publish()
+    assert len(times(lake)) == 3
+
+
+def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.spool._COMPACTED_FREE_BYTES", 1_000_000)
+    for _ in range(20):
+        spool.append({"gpu": ticks(0, 1000)})
+    large = spool.size_bytes()
+    run = Publisher(spool, lake, "h", keep_ms=0)
+    run.publish()
+    spool.append({"gpu": ticks(0, 10)})
+    run.forget()
+    assert spool.size_bytes() < large / 10
+    assert spool.count() == 10
+    spool.append({"gpu": ticks(10, 1)})
+    assert len(list(spool.rows_until(spool.last_seq(100) or 0))) == 11

@@ -1,0 +1,226 @@
+"""`fallow top` as a command: asked once, and on a real terminal, over the fake driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.control import ControlServer
+from agent.snapshot import Snapshot
+from tests.agent.conftest import login_name
+from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
+from tests.agent.top_terminal import PROGRAM, Terminal, line_of
+from tests.conftest import REPOSITORY, clean_environment
+from tests.fakes.nvml import Fault, Gpu, Process, Scenario, constant, ms_ago
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def environment(library: Path, tmp_path: Path) -> Callable[[Scenario], dict[str, str]]:
+    """The environment of a host with these GPUs."""
+
+    def make(scenario: Scenario) -> dict[str, str]:
+        return clean_environment(scenario.environment(library, scenario.write(tmp_path / "scenario"))) | {
+            "TERM": "xterm"
+        }
+
+    return make
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Path]:
+    """The spool of an agent that runs and has seen four GPUs."""
+
+    def answer(*_: object) -> dict[str, object]:
+        return snapshot(time.time_ns() // 1_000_000).as_json()
+
+    server = ControlServer(str(tmp_path), answer)
+    server.start()
+    yield tmp_path
+    server.close()
+
+
+def two_gpus(pid: int, **options: object) -> Scenario:
+    """One GPU at work and one that a process holds without using it."""
+    held = Gpu(HELD, mem_used=constant(10 * GIB), processes=(Process(pid, mem_bytes=9 * GIB),))
+    busy = Gpu(BUSY, util=constant(60), gpm={2: constant(40)}, processes=(Process(pid, mem_bytes=GIB),))
+    return Scenario(gpus=(busy, held), start_ms=ms_ago(120), **options)  # type: ignore[arg-type]
+
+
+def top(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=60,
+        cwd=REPOSITORY, env=environment,
+    )  # fmt: skip
+
+
+def test_without_an_agent_it_looks_for_itself(
+    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
+) -> None:
+    done = top(environment(two_gpus(sleeper.pid)) | {"FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "\x1b" not in done.stdout
+    assert lines[1] == "driver: means of 1s"
+    assert lines[2] == f"1 of 2 GPUs idle while held, 10.0 GiB held idle: {login_name()} 1 (10.0 GiB)"
+    assert re.search(r"0  active +60 % .* 40 % ", line_of(lines, "0"))
+    assert re.search(rf"1  idle +0 % .* 10\.0/80 .*  {login_name()} +>1s$", line_of(lines, "1").rstrip())
+    assert re.search(rf"{sleeper.pid}  {login_name()} +sleep +9\.0 ", done.stdout)
+
+
+def test_a_gpu_that_cannot_be_opened_is_shown_by_its_position(
+    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
+) -> None:
+    done = top(environment(two_gpus(sleeper.pid, faults=(Fault("lost", gpu=1, start_s=0),))), "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[3].startswith("1 lost")
+    assert re.search(r"1  -? *lost ", line_of(lines, "1"))
+
+
+def test_json_is_one_object_a_line(
+    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
+) -> None:
+    done = top(environment(two_gpus(sleeper.pid)), "--once", "--json", "-n", "0.5")
+    assert (done.returncode, done.stderr) == (0, "")
+    [line] = done.stdout.splitlines()
+    seen = Snapshot.from_json(json.loads(line))
+    assert seen.interval_ms == 500
+    assert {row["gpu"]: row["gpu_util_pct"] for row in seen.gpus} == {BUSY: pytest.approx(60, abs=1), HELD: 0}
+
+
+def test_a_running_agent_is_asked_and_the_driver_left_alone(agent: Path) -> None:
+    environment = clean_environment() | {"LD_LIBRARY_PATH": "/nonexistent"}
+    done = top(environment, "--once", "--spool", str(agent))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1].startswith("agent 0.2.0: means of 10s")
+
+
+def test_an_agent_that_does_not_run_is_remarked_on(
+    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    done = top(environment(two_gpus(sleeper.pid)), "--once", "--spool", str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:3] == ["driver: means of 1s", f"no agent runs on the spool {tmp_path}"]
+
+
+def test_without_a_driver_there_is_one_sentence(tmp_path: Path) -> None:
+    done = top(clean_environment() | {"LD_LIBRARY_PATH": str(tmp_path)}, "--once")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("fallow: no NVIDIA driver here")
+
+
+@pytest.fixture
+def terminal(agent: Path) -> Iterator[Callable[..., Terminal]]:
+    with contextlib.ExitStack() as opened:
+
+        def start(
+            columns: int = 100, rows: int = 30, environment: dict[str, str] | None = None, *arguments: str
+        ) -> Terminal:
+            made = Terminal(
+                clean_environment() | {"TERM": "xterm", "LANG": "C.UTF-8"} if environment is None else environment,
+                columns, rows, *(arguments or ("--spool", str(agent))),
+            )  # fmt: skip
+            opened.callback(made.close)
+            return made
+
+        yield start
+
+
+ENTER, LEAVE = re.escape("\x1b[?1049h"), "\x1b[?1049l"
+
+
+def test_keys_on_a_real_terminal(terminal: Callable[..., Terminal]) -> None:
+    view = terminal()
+    view.await_text(ENTER + ".*idle while held.*PID.*sort: memory")
+    view.press(b"s")
+    view.await_text("sort: GPU")
+    view.press(b"p")
+    assert "PID" not in view.await_text("active.* processes   ")
+    view.press(b"xq")
+    assert view.ended() == (0, True)
+    assert view.written.rstrip().endswith(LEAVE) or LEAVE in view.written[-40:]
+
+
+@pytest.mark.parametrize("key", [b"\x03", b"Q", b"\x04"])
+def test_every_usual_way_out(terminal: Callable[..., Terminal], key: bytes) -> None:
+    view = terminal()
+    view.await_text("idle while held")
+    view.press(key)
+    assert view.ended() == (0, True)
+    assert LEAVE in view.written
+    assert "Traceback" not in view.written
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal], number: signal.Signals) -> None:
+    view = terminal()
+    view.await_text("idle while held")
+    view.process.send_signal(number)
+    code, as_before = view.ended()
+    assert (code, as_before) == (128 + number, True)
+    assert LEAVE in view.written
+    assert "Traceback" not in view.written
+
+
+def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
+    view = terminal(60, 30)
+    view.await_text("MEMORY GiB[^A-Z]*HOLDER")
+    view.resize(140, 30)
+    view.process.send_signal(signal.SIGWINCH)
+    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*HOLDER")
+    view.press(b"q")
+    assert view.ended() == (0, True)
+
+
+def test_suspended_and_taken_up_again(terminal: Callable[..., Terminal]) -> None:
+    view = terminal()
+    view.await_text("idle while held")
+    view.press(b"\x1a")
+    view.await_text(re.escape(LEAVE))
+    _, status = os.waitpid(view.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert termios.tcgetattr(view._child) == view.before  # noqa: SLF001  # what the shell would find
+    view.process.send_signal(signal.SIGCONT)
+    view.await_text(ENTER + ".*idle while held")
+    view.press(b"q")
+    assert view.ended() == (0, True)
+
+
+def test_no_color_is_respected(terminal: Callable[..., Terminal]) -> None:
+    coloured = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
+    view = terminal(100, 30, clean_environment() | {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not coloured.search(view.await_text("idle while held.*sort: memory"))
+    view.press(b"q")
+    view.ended()
+    view = terminal()
+    assert coloured.search(view.await_text("idle while held.*sort: memory"))
+
+
+def test_a_gpu_that_blocks_does_not_freeze_the_view(
+    terminal: Callable[..., Terminal],
+    environment: Callable[[Scenario], dict[str, str]],
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    hang = Fault("hang", gpu=1, start_s=125)  # some seconds after the view has begun
+    settings = {"FALLOW_AGENT_CALL_TIMEOUT": "1s", "FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}
+    host = environment(two_gpus(sleeper.pid, faults=(hang,))) | settings | {"LANG": "C.UTF-8"}
+    view = terminal(100, 30, host, "-n", "0.5s")
+    view.await_text("1 of 2 GPUs idle while held")
+    view.await_text("active.*wedged")
+    view.await_text("0 of 1 watched GPUs idle while held.*1 wedged")
+    view.press(b"q")
+    assert view.ended() == (0, True)

@@ -1,0 +1,98 @@
+"""What `fallow findings` says of last week's findings that are not there any more, counted and one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fallow.cli import main
+from tests.findings.conftest import BUSY, DAY, HELD, HOUR
+from tests.ledger.rows import fill, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+WEEK = 7 * DAY
+
+
+@pytest.fixture
+def fortnight(lake: Lake) -> Lake:
+    """In the first days all three idled. Ann works from the third day on, bob from just before a week on; the third has left by then."""
+    names = {"a": "ann", "b": "bob", "c": "\x1b[31mcy"}
+    rows = samples("a", 0, 3 * DAY, every_s=600, **HELD) + samples("a", 3 * DAY, 2 * WEEK, every_s=600, **BUSY)
+    rows += samples("b", 0, WEEK - HOUR, every_s=600, **HELD) + samples("b", WEEK - HOUR, 2 * WEEK, every_s=600, **BUSY)
+    rows += samples("c", 0, WEEK, every_s=600, **HELD)
+    rows += samples("c", WEEK, 2 * WEEK, every_s=600, gpu_util_pct=0.0, process_count=0, gpu_util_coverage_ratio=1.0)
+    ends = {"a": 2 * WEEK, "b": 2 * WEEK, "c": WEEK}
+    lists = [
+        row
+        for number, (gpu, name) in enumerate(names.items())
+        for row in processes(gpu, *range(0, ends[gpu], 600), every_s=600, user=name, pid=100 + number)
+    ]
+    return fill(lake, rows, lists)
+
+
+def text(capsys: pytest.CaptureFixture[str], lake: Lake, *flags: str) -> str:
+    assert main(["findings", "--lake", lake.root, "--since", "2026-11-27", "--until", "2026-11-29", *flags]) == 0
+    return capsys.readouterr().out
+
+
+def gone(capsys: pytest.CaptureFixture[str], lake: Lake) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(text(capsys, lake, "--json"))["gone"]
+    return found
+
+
+def test_they_are_counted_by_rule_the_wrong_ones_apart(fortnight: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the days of a week before, two were named with a GPU that they used again within the week."""
+    by_status = {
+        status: [each for each in gone(capsys, fortnight) if each["status"] == status]
+        for status in ("closed", "reversed")
+    }
+    assert {each["holder"] for each in by_status["reversed"] if each["rule"] == "held"} == {"ann", "bob"}
+    assert len([each for each in by_status["closed"] if each["rule"] == "held"]) == 1
+    said = text(capsys, fortnight)
+    assert all(by_status.values())
+    for status, found in by_status.items():
+        match = re.search(
+            rf"^(\d+) findings? {status} since last week \(([^)]*)\); --gone lists them$", said, re.MULTILINE
+        )
+        assert match is not None
+        assert int(match[1]) == len(found)
+        assert f"held {sum(each['rule'] == 'held' for each in found)}" in match[2].split(", ")
+    assert "GONE SINCE LAST WEEK" not in said
+
+
+def test_one_by_one_each_says_who_where_and_what_was_wrong(fortnight: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    said = text(capsys, fortnight, "--gone")
+    heading, *lines = said[said.index("GONE SINCE LAST WEEK") :].splitlines()
+    ids = [each["finding_id"] for each in gone(capsys, fortnight)]
+    assert heading == "GONE SINCE LAST WEEK"
+    assert [line.split()[0] for line in lines if line.startswith("  F-")] == ids
+    wrong = {
+        lines[number]: lines[number + 1].strip() for number, line in enumerate(lines) if "  reversed  held " in line
+    }
+    assert [re.sub("F-[0-9a-f]{10}", "ID", line) for line in sorted(wrong, key=wrong.__getitem__)] == [
+        f"  ID  reversed  {'held':<20}  ann on h1", f"  ID  reversed  {'held':<20}  bob on h1",
+    ]  # fmt: skip
+    assert sorted(wrong.values()) == [
+        "last week's was wrong: used again from 2026-11-23 00:00 UTC", "last week's was wrong: used again from 2026-11-26 23:00 UTC",
+    ]  # fmt: skip
+    assert "--gone lists them" not in said
+    assert "\x1b" not in said
+    assert all(len(line) <= 100 for line in said.splitlines())
+
+
+def test_filters_are_those_of_what_is_gone_too(fortnight: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    said = text(capsys, fortnight, "--gone", "--holder", "ann", "--rule", "held")
+    lines = [line for line in said.splitlines() if line.startswith("  F-")]
+    assert len(lines) == 1
+    assert lines[0].endswith("ann on h1")
+
+
+def test_without_a_week_before_nothing_is_gone(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(lake, samples("a", 0, 2 * HOUR, every_s=60, **HELD), processes("a", *range(0, 2 * HOUR, 60), every_s=60))
+    assert main(["findings", "--lake", lake.root, "--gone"]) == 0
+    assert "since last week" not in capsys.readouterr().out.lower()

@@ -1,0 +1,186 @@
+"""A host whose clock is ahead: the others' findings stay, its own take nothing back, and data quality names it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.devices import load_inventory
+from analytics.findings.find import Review
+from analytics.findings.find import review as review_of
+from analytics.inputs import load_window_ledger, open_inputs
+from analytics.quality.host_clocks import OTHER_HOSTS, WALL_CLOCK, SeenUntil, seen_until
+from analytics.quality.look import data_quality
+from fallow.cli import main
+from fallow.clock import SystemClock, format_ms
+from tests.findings.conftest import BUSY, FREE, HELD, HOUR
+from tests.ledger.rows import T0, fill, ms, processes, samples
+
+if TYPE_CHECKING:
+    from analytics.findings.model import Finding
+    from fallow.lake import Lake
+
+END = 12 * HOUR
+"""When everybody's rows were written, on a right clock."""
+
+
+def host(lake: Lake, name: str, *, ahead_s: float = 0, doing: dict[str, Any] = HELD, user: str | None = None) -> None:
+    """A host with one GPU that did the same for twelve hours, by a clock that is so far ahead."""
+    gpu, first = f"GPU-{name}", round(ahead_s)
+    rows = samples(gpu, first, END + ahead_s, every_s=60, **doing)
+    times = range(first, first + END, 60) if doing["process_count"] else ()
+    fill(lake, rows, processes(gpu, *times, every_s=60, user=user or name), host=name)
+
+
+def review(lake: Lake, now_s: float, until: str | None = None) -> Review:
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=until, config=None))
+    return review_of(inputs, load_window_ledger(inputs), now_ms=ms(now_s))
+
+
+def seen(lake: Lake, now_s: float, until: str | None = None) -> SeenUntil:
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=until, config=None))
+    return seen_until(load_window_ledger(inputs), ms(now_s))
+
+
+def held_on(found: Review, name: str) -> Finding:
+    (only,) = [each for each in found.shown if each.rule == "held" and each.host == name]
+    return only
+
+
+@pytest.mark.parametrize("ahead_h", [1.5, 5, 24 * 300])
+@pytest.mark.parametrize("others", [1, 3])
+def test_one_clock_that_is_ahead_takes_nothing_from_the_other_hosts(lake: Lake, ahead_h: float, others: int) -> None:
+    names = [f"h{number}" for number in range(others)]
+    for name in names:
+        host(lake, name)
+    alone = review(lake, END)
+    host(lake, "odd", ahead_s=ahead_h * HOUR)
+    beside = review(lake, END)
+    assert beside.context.until_ms == ms(END)
+    for name in names:
+        before, after = held_on(alone, name), held_on(beside, name)
+        assert (before.reclaimable_gpus, before.next_command) == ((f"GPU-{name}",), f"ssh {name} kill 4711")
+        assert after == before
+    assert not [each for each in beside.shown if each.rule == "blind_spot" and each.host != "odd"]
+
+
+def test_of_a_host_whose_clock_is_ahead_nothing_is_taken_back(lake: Lake) -> None:
+    """Its row of this moment was written hours ago: somebody may work there by now."""
+    host(lake, "h1")
+    host(lake, "odd", ahead_s=5 * HOUR)
+    odd = held_on(review(lake, END), "odd")
+    assert (odd.reclaimable_gpus, odd.next_command) == ((), "")
+    assert "the clock of odd is ahead: nobody knows how it stands now" in odd.confidence.failed
+    assert odd.gpu_hours == pytest.approx(7)
+
+
+def test_work_on_a_host_whose_clock_is_ahead_may_still_run(lake: Lake) -> None:
+    """One job on two hosts: that its part there idled by that clock does not make it safe to end here."""
+    for name, ahead_s in (("h1", 0), ("odd", 5 * HOUR)):
+        rows = samples(f"GPU-{name}", ahead_s, END + ahead_s, every_s=60, **HELD)
+        lists = processes(f"GPU-{name}", *range(ahead_s, ahead_s + END, 60), every_s=60, slurm_job_id="7")
+        fill(lake, rows, lists, host=name)
+    here = held_on(review(lake, END), "h1")
+    assert (here.reclaimable_gpus, "scancel" in here.next_command) == ((), False)
+
+
+def test_free_gpus_of_a_host_whose_clock_is_ahead_are_not_handed_out(lake: Lake) -> None:
+    for name, ahead_s in (("h1", 0), ("odd", 5 * HOUR)):
+        fill(lake, samples(f"GPU-{name}", ahead_s, ahead_s + 10 * 24 * HOUR, every_s=3600, **FREE), host=name)
+    never = {each.host: each for each in review(lake, 10 * 24 * HOUR).shown if each.rule == "never_used"}
+    assert {name: bool(each.reclaimable_gpus) for name, each in never.items()} == {"h1": True, "odd": False}
+
+
+@pytest.mark.parametrize(("minutes", "ahead"), [(5, []), (6, ["odd"])])
+def test_some_minutes_are_no_lead(lake: Lake, minutes: float, ahead: list[str]) -> None:
+    host(lake, "h1")
+    host(lake, "odd", ahead_s=60 * minutes)
+    assert list(seen(lake, END).ahead) == ahead
+
+
+def test_where_most_clocks_are_ahead_the_one_that_looks_is_behind(lake: Lake) -> None:
+    for name in ("h1", "h2"):
+        host(lake, name)
+    host(lake, "h3", ahead_s=-5 * HOUR)
+    assert seen(lake, END - 5 * HOUR) == SeenUntil(ms(END))
+
+
+def test_a_single_host_is_believed(lake: Lake) -> None:
+    host(lake, "h1")
+    assert seen(lake, END - 5 * HOUR) == SeenUntil(ms(END))
+
+
+def test_hosts_that_fell_silent_are_told_from_one_that_is_ahead_by_the_wall_clock(lake: Lake) -> None:
+    """The same rows: three hosts are silent if the fourth one's newest row is of now, and it is ahead if theirs are."""
+    for name in ("h1", "h2", "h3"):
+        host(lake, name)
+    host(lake, "h4", ahead_s=5 * HOUR, doing=BUSY)
+    assert seen(lake, END + 5 * HOUR) == SeenUntil(ms(END + 5 * HOUR))
+    assert seen(lake, END) == SeenUntil(ms(END), {"h4": ms(END + 5 * HOUR)}, WALL_CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("ahead_h", "others", "ahead"),
+    [
+        (5, 2, True),
+        (14, 2, True),
+        (15, 2, False),  # no time zone is so far ahead: the others were switched off
+        (5, 1, False),  # of two hosts nobody can say which is the odd one
+        (0.9, 2, False),
+    ],
+)
+def test_in_a_lake_that_nobody_writes_any_more_the_bulk_of_the_hosts_decides(
+    lake: Lake, ahead_h: float, others: int, *, ahead: bool
+) -> None:
+    for number in range(others):
+        host(lake, f"h{number}")
+    host(lake, "odd", ahead_s=ahead_h * HOUR)
+    found = seen(lake, END + 400 * HOUR)
+    last = ms(END + ahead_h * HOUR)
+    assert found == (SeenUntil(ms(END), {"odd": last}, OTHER_HOSTS) if ahead else SeenUntil(last, {}, found.ahead_of))
+
+
+def test_hosts_that_were_retired_one_after_the_other_are_not_ahead_of_each_other(lake: Lake) -> None:
+    for number in range(4):
+        host(lake, f"h{number}", ahead_s=number * 3 * HOUR)
+    assert seen(lake, END + 400 * HOUR).until_ms == ms(END + 9 * HOUR)
+
+
+def test_a_window_that_ended_is_seen_to_its_end(lake: Lake) -> None:
+    host(lake, "h1")
+    host(lake, "odd", ahead_s=5 * HOUR)
+    found = review(lake, END, until="2026-11-20T10:00Z")
+    assert (found.context.until_ms, held_on(found, "odd").reclaimable_gpus) == (ms(10 * HOUR), ())
+    assert held_on(found, "h1").reclaimable_gpus == ("GPU-h1",)
+
+
+def test_data_quality_names_the_host_and_calls_nobody_else_silent(lake: Lake) -> None:
+    for name in ("h1", "h2"):
+        host(lake, name)
+    host(lake, "odd", ahead_s=5 * HOUR)
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None))
+    ledger = load_window_ledger(inputs)
+    remarks = data_quality(inputs, ledger, load_inventory(lake), ms(END))
+    (clock,) = [each for each in remarks if each.kind == "clock_ahead"]
+    assert clock.example == "odd"
+    assert clock.sentence.startswith(
+        "the clock of odd is ahead: its rows go up to 2026-11-20 17:00 UTC, beyond the time on this machine; findings end with "
+        "the other hosts, at 2026-11-20 12:00 UTC"
+    )
+    assert not [each for each in remarks if each.kind == "silent"]
+
+
+def test_the_command_says_whose_clock_is_ahead(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    now_s = (SystemClock().now_ms() - T0) // 60_000 * 60
+    host(lake, "h1", ahead_s=now_s - END)
+    host(lake, "odd", ahead_s=now_s - END + 5 * HOUR)
+    assert main(["findings", "--lake", lake.root, "--rule", "held"]) == 0
+    said = capsys.readouterr().out
+    assert "the clock of odd is ahead: nothing of it is taken back until it is set" in " ".join(said.split())
+    assert "1 GPU can be taken back" in said
+    assert "ssh h1 kill 4711" in said
+    assert main(["findings", "--lake", lake.root, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["window"]["until"] == format_ms(ms(now_s))

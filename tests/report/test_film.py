@@ -1,0 +1,70 @@
+"""Each bin of the film strip has the state in which the GPU spent most of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.report.film import BINS_MOST, film
+from analytics.report.parts import NOT_THERE
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from fallow.schema import STATES
+from tests.money.fleet import COLUMNS, T0, stretch
+
+PIECES = st.lists(st.tuples(st.integers(1, 30_000), st.sampled_from([*STATES, None])), min_size=1, max_size=12)
+
+
+def frame(pieces: dict[str, list[tuple[int, str | None]]]) -> pl.DataFrame:
+    """Pieces of so many seconds behind one another; None is time that the ledger does not have."""
+    rows = []
+    for gpu, own in pieces.items():
+        at = 0
+        for length, state in own:
+            if state is not None:
+                rows.append(stretch(gpu, at, at + length, state))
+            at += length
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+@given(PIECES, PIECES)
+def test_most_of_the_bin_decides(first: list[tuple[int, str | None]], second: list[tuple[int, str | None]]) -> None:
+    stretches = frame({"a": first, "b": second})
+    until_ms = T0 + 6 * HOUR_MS
+    shown = film(
+        stretches.filter(pl.col("time") < until_ms).with_columns(pl.col("end").clip(upper_bound=until_ms)), T0, until_ms
+    )
+    assert shown.bin_ms == 10 * MINUTE_MS
+    for gpu, codes in zip(shown.gpus, shown.codes, strict=True):
+        for number, code in enumerate(codes):
+            begin, spent = T0 + number * shown.bin_ms, Counter[str]()
+            for row in stretches.filter(gpu=gpu).iter_rows(named=True):
+                spent[row["state"]] += max(0, min(row["end"], begin + shown.bin_ms) - max(row["time"], begin))
+            most = max(spent.values(), default=0)
+            if most == 0:
+                assert code == NOT_THERE
+            else:
+                assert spent[STATES[code]] == most
+
+
+@pytest.mark.parametrize(
+    ("days", "bin_ms"),
+    [(1, 10 * MINUTE_MS), (7, 30 * MINUTE_MS), (28, 2 * HOUR_MS), (365, 2 * DAY_MS), (4000, 12 * DAY_MS)],
+)
+def test_a_strip_has_at_most_336_bins(days: int, bin_ms: int) -> None:
+    shown = film(frame({"a": [(days * 86_400, "free")]}), T0, T0 + days * DAY_MS)
+    assert shown.bin_ms == bin_ms
+    assert shown.codes.shape[1] <= BINS_MOST
+    assert (shown.codes == STATES.index("free")).all()
+
+
+def test_the_most_wasteful_come_first() -> None:
+    shown = film(
+        frame({"a": [(50, "free"), (50, "active")], "b": [(90, "held")], "c": [(95, "active")]}), T0, T0 + 100_000
+    )
+    assert shown.gpus == ("b", "a", "c")
+    assert np.array_equal(shown.codes[:, 0], [STATES.index(state) for state in ("held", "free", "active")])

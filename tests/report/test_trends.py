@@ -1,0 +1,71 @@
+"""The week beside the weeks before: the same figures of each, and none where nobody looked."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.ledger.summary import clip
+from analytics.money.accounts import Accounts
+from analytics.money.costs import Costs
+from analytics.money.owners import Owners
+from analytics.money.prices import PriceBook
+from analytics.report.trends import figures, trends, weeks_before
+from analytics.report.weeks import week_of
+from fallow.clock import DAY_MS
+from tests.money.fleet import T0, inventory, ledger, stretch
+
+if TYPE_CHECKING:
+    from analytics.ledger.build import Ledger
+    from analytics.money.accounts import Account
+
+WEEK_S = 7 * 86_400
+MONDAY_S = -4 * 86_400  # T0 is a Friday
+
+
+def shown(idle_shares: list[float | None]) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """Figures of one GPU whose weeks, the newest first, were free for so much of the time; None is not seen at all."""
+    rows = []
+    for number, share in enumerate(idle_shares):
+        start = MONDAY_S - number * WEEK_S
+        if share is not None:
+            rows += [stretch("a0", start, start + share * WEEK_S, "free")] if share else []
+            rows += [stretch("a0", start + share * WEEK_S, start + WEEK_S, "active", holder="ann")]
+    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
+    costs = Costs(PriceBook.load(None, "USD"), devices)
+
+    def account(inside: Ledger) -> Account:
+        return Accounts(inside, costs, devices, Owners.none()).total
+
+    inside = clip(whole, week.window)
+    before = weeks_before(whole, week, lambda each: each, account)
+    found = trends(figures(inside, account(inside)), before)
+    return {each.name: (each.now, each.last_week, each.median_4_weeks) for each in found}
+
+
+def test_last_week_and_the_median_of_four() -> None:
+    found = shown([0.5, 0.25, 0.0, 1 / 8, 3 / 4])
+    assert found["free"] == (84, 42, pytest.approx((0.25 + 0.125) / 2 * 168))
+    assert found["unused_share"] == (0.5, 0.25, pytest.approx(0.1875))
+    assert found["total"] == (168, 168, 168)
+
+
+def test_a_week_that_nobody_saw_is_no_zero() -> None:
+    found = shown([0.5, None, 0.0, 0.25, 0.5])
+    assert found["free"] == (84, None, None)
+
+
+def test_a_young_lake_has_no_median() -> None:
+    assert shown([0.5, 0.25])["free"] == (84, 42, None)
+
+
+def test_money_beside_the_hours() -> None:
+    found = shown([0.5, 0.25, 0.0, 0.0, 0.0])
+    paid, last, usual = found["paid_money"]
+    assert paid == last == usual
+    assert paid is not None
+    unused, used = found["unused_money"][0], found["used_money"][0]
+    assert unused == used == pytest.approx(paid / 2, abs=0.01)
+    assert 7 * DAY_MS == WEEK_S * 1000
