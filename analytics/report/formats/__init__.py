@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from analytics.report.formats.csv_format import CsvFormat
+from analytics.report.formats.html_format import HtmlFormat
 from analytics.report.formats.json_format import JsonFormat
 from analytics.report.formats.markdown import MarkdownFormat
+from analytics.report.formats.pdf_format import PdfFormat
 from analytics.report.formats.text import TextFormat
 
 if TYPE_CHECKING:
@@ -24,4 +27,4 @@ class Format(Protocol):
         ...
 
 
-FORMATS: tuple[Format, ...] = (TextFormat(), MarkdownFormat(), JsonFormat())
+FORMATS: tuple[Format, ...] = (TextFormat(), MarkdownFormat(), HtmlFormat(), PdfFormat(), JsonFormat(), CsvFormat())

@@ -24,38 +24,41 @@ class JsonFormat:
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
         """The whole document."""
-        content = {
-            "fallow_version": report.version,
-            "lake": report.lake,
-            "simulated_gpus": report.simulated_gpus,
-            "hosts": report.hosts,
-            "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
-            "ledger": report.summary.as_json()
-            | {"money": money_json(report.money), "energy": energy_json(report.money)},
-            "by": {
-                section.name: {name: _totals(group) for name, group in section.groups.items()}
-                for section in report.sections
-            },
-            "findings": [finding.as_json() for finding in report.findings],
-            "week": _week(report),
-            "scope": dataclasses.asdict(report.scope),
-            "timezone": str(report.zone),
-            "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
-            "waterfall": [
-                {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
-                for each in report.steps
-            ],
-            "teams": [_person(each) for each in report.teams],
-            "holders": [_person(each) for each in report.holders],
-            "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
-            "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
-            "suppressed": [finding.as_json() for finding in report.review.suppressed],
-            "gone": [finding.as_json() for finding in report.review.gone],
-            "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
-            "reversals": report.review.reversals.as_json() if report.review.reversals else None,
-            "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
-        }
-        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(content(report), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def content(report: Report) -> dict[str, object]:
+    """Everything that the report has, as JSON values; docs/report.schema.json describes it."""
+    return {
+        "fallow_version": report.version,
+        "lake": report.lake,
+        "simulated_gpus": report.simulated_gpus,
+        "hosts": report.hosts,
+        "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
+        "ledger": report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)},
+        "by": {
+            section.name: {name: _totals(group) for name, group in section.groups.items()}
+            for section in report.sections
+        },
+        "findings": [finding.as_json() for finding in report.findings],
+        "week": _week(report),
+        "scope": dataclasses.asdict(report.scope),
+        "timezone": str(report.zone),
+        "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
+        "waterfall": [
+            {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
+            for each in report.steps
+        ],
+        "teams": [_person(each) for each in report.teams],
+        "holders": [_person(each) for each in report.holders],
+        "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
+        "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
+        "suppressed": [finding.as_json() for finding in report.review.suppressed],
+        "gone": [finding.as_json() for finding in report.review.gone],
+        "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
+        "reversals": report.review.reversals.as_json() if report.review.reversals else None,
+        "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
+    }
 
 
 def _week(report: Report) -> dict[str, object] | None:

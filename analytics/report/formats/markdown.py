@@ -5,17 +5,36 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from analytics.findings.block_text import ENDED
 from analytics.findings.evidence_text import evidence
-from analytics.findings.text import ENDED
 from analytics.findings.totals import to_take
-from analytics.ledger.text import MEANING, count, hours, moment, percent, plain
+from analytics.language.quantities import GpuHours, Moment, Number
+from analytics.language.sentences import say, say_many
+from analytics.ledger.summary import ratio
+from analytics.ledger.text import MEANING, plain
 from analytics.money.text import basis_lines, energy_lines, state_amounts
-from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
+from analytics.report.blocks import capacity, course, lists, people
+from analytics.report.wording import (
+    BY,
+    as_sentence,
+    for_text,
+    group_name,
+    header,
+    headline,
+    how_made,
+    how_sure,
+    reclaimable,
+    shown_groups,
+    title,
+)
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from analytics.findings.model import Finding
     from analytics.language.languages import Language
+    from analytics.report.blocks.block import Block
     from analytics.report.model import Report, Section
 
 _TOP = 10
@@ -32,36 +51,63 @@ class MarkdownFormat:
 
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
+        said = for_text(language)
+        say_it = said.say
+        facts = [say_it(line) for line in header(report)]
         blocks = [
-            f"# {TITLE}",
-            "  \n".join(header(report)),
-            *([f"**{report.simulated}**"] if report.simulated else []),
-            f"**{headline(report)}** {reclaimable(report)}",
-            "\n".join(f"- {escape(line)}" for line in how_sure(report)),
-            "## Where the time went",
-            "\n".join(_states(report)),
-            "## Money and energy",
-            "\n".join(
-                f"- {escape(line)}"
-                for line in (*basis_lines(report.money), *energy_lines(report.money), *report.money.remarks)
-            ),
-            "## At zero utilization, whoever holds the GPU",
-            "\n".join(_idle(report)),
+            f"# {escape(say_it(title(report)))}",
+            "  \n".join(facts),
+            *([f"**{say_it(report.simulated)}**"] if report.simulated else []),
+            f"**{say_it(headline(report))}** {say_it(reclaimable(report))}",
+            _listed(how_sure(report, said)),
+            *_shown(course.against_before(report, said)),
+            f"## {say_it('Where the time went')}",
+            "\n".join(_states(report, said)),
+            *_shown(course.from_paid_to_useful(report, said)),
+            f"## {say_it('Money and energy')}",
+            _listed(_money(report, said)),
+            f"## {say_it('At zero utilization, whoever holds the GPU')}",
+            "\n".join(_idle(report, said)),
+            *_shown(capacity.beyond_need(report, said)),
             *(
-                f"## By {section.name}\n\n" + "\n".join(_section(section))
+                f"## {say_it(BY[section.name])}\n\n" + "\n".join(_section(section, said))
                 for section in report.sections
                 if section.groups
             ),
-            "## Findings: what can be taken back first, then by GPU-hours",
-            *(_finding(finding) for finding in report.findings[:_TOP]),
-            *_rest(report),
-            "## Data quality",
-            "\n".join(f"- {escape(remark.sentence)}" for remark in report.quality) or "Nothing to remark.",
-            "## How each figure is made",
-            "\n".join(f"- {line}" for line in how_made(report)),
+            *_shown(people.teams(report, said)),
+            *_shown(people.holders(report, said)),
+            f"## {say_it('Findings: what can be taken back first, then by GPU-hours')}",
+            *(_finding(finding, said) for finding in report.findings[:_TOP]),
+            *_rest(report, said),
+            *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
+            *_shown(capacity.off_peak(report, said)),
+            *(part for make in (lists.gone, lists.suppressed) for part in _shown(make(report, said))),
+            f"## {say_it('Data quality')}",
+            _listed(say_it(remark.sentence) for remark in report.quality) or say_it("Nothing to remark."),
+            f"## {say_it('How each figure is made')}",
+            "\n".join(f"- {say_it(line)}" for line in how_made(report)),
             f"fallow {report.version}",
         ]
         return ("\n\n".join(blocks) + "\n").encode()
+
+
+def _shown(block: Block | None) -> list[str]:
+    """A heading, then a table, a list and lines."""
+    if block is None:
+        return []
+    table = []
+    if block.rows:
+        rule = "|".join("---" if place in block.words else "---:" for place in range(len(block.head)))
+        rows = (" | ".join(map(escape, row)) for row in (block.head, *block.rows))
+        table = [f"| {row} |" for row in rows]
+        table.insert(1, f"|{rule}|")
+    about = f" ({block.about})" if block.about else ""
+    parts = [f"## {escape(block.title + about)}", "\n".join(table), _listed(block.items)]
+    return [part for part in (*parts, *map(escape, block.lines)) if part]
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
 
 
 def escape(text: str) -> str:
@@ -81,65 +127,81 @@ def code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def _states(report: Report) -> list[str]:
-    totals, amounts = report.summary.totals, state_amounts(report.money)
+def _states(report: Report, language: Language) -> list[str]:
+    totals, amounts = report.summary.totals, state_amounts(report.money, language)
+    state_head, hours, observed, meaning = map(language.say, ("state", "GPU-hours", "of observed", "meaning"))
     heading, rule = (f" {report.money.currency} |", "---:|") if amounts else ("", "")
-    lines = [f"| state | GPU-hours | of observed |{heading} meaning |", f"|---|---:|---:|{rule}---|"]
+    lines = [f"| {state_head} | {hours} | {observed} |{heading} {meaning} |", f"|---|---:|---:|{rule}---|"]
     for state in STATES:
-        share = "" if state == "unknown" else percent(totals.share(state))
+        share = "" if state == "unknown" else language.percent(totals.share(state))
         paid = f" {amounts[state]} |" if amounts else ""
-        lines.append(f"| {state} | {hours(totals.state_ms[state])} | {share} |{paid} {MEANING[state]} |")
+        name, spent = language.say(state), language.hours(totals.state_ms[state])
+        lines.append(f"| {name} | {spent} | {share} |{paid} {language.say(MEANING[state])} |")
     paid = f" **{amounts['total']}** |" if amounts else ""
-    return [*lines, f"| **total** | **{hours(totals.total_ms)}** | |{paid} |"]
+    return [*lines, f"| **{language.say('total')}** | **{language.hours(totals.total_ms)}** | |{paid} |"]
 
 
-def _idle(report: Report) -> list[str]:
+def _money(report: Report, language: Language) -> list[str]:
+    remarks = (language.say(remark) for remark in report.money.remarks)
+    return [*basis_lines(report.money, language=language), *energy_lines(report.money, language), *remarks]
+
+
+def _idle(report: Report, language: Language) -> list[str]:
     observed, idle = report.summary.totals.observed_ms, report.summary.idle
-    rows = {"in all": idle.zero_ms} | {f"in spells of at least {name}": spell for name, spell in idle.spell_ms.items()}
-    lines = [f"| {name} | {percent(part / observed if observed else None)} |" for name, part in rows.items()]
-    return ["| time at 0 % | of observed |", "|---|---:|", *lines]
+    rows = {language.say("in all"): idle.zero_ms}
+    rows |= {
+        language.say(say("in spells of at least {span}", span=name)): spell for name, spell in idle.spell_ms.items()
+    }
+    lines = [f"| {name} | {language.percent(ratio(part, observed))} |" for name, part in rows.items()]
+    return [f"| {language.say('time at 0 %')} | {language.say('of observed')} |", "|---|---:|", *lines]
 
 
-def _section(section: Section) -> list[str]:
+def _section(section: Section, language: Language) -> list[str]:
     shown = ("unavailable", "free", "reserved", "held", "low", "active")
-    lines = [
-        f"| {section.name} | GPUs | GPU-hours | observed | {' | '.join(shown)} |",
-        "|---|---:|---:|---:|" + "---:|" * len(shown),
-    ]
+    heads = [language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed", *shown)]
+    lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(shown)]
     groups, rest = shown_groups(section)
     for name, totals in groups:
-        shares = " | ".join(percent(totals.share(state)) for state in shown)
-        lines.append(
-            f"| {_name(name)} | {totals.gpus} | {hours(totals.total_ms)} | {percent(totals.coverage)} | {shares} |"
+        cells = (
+            _name(group_name(section, name, language)),
+            language.number(totals.gpus),
+            language.hours(totals.total_ms),
+            language.percent(totals.coverage),
+            *(language.percent(totals.share(state)) for state in shown),
         )
-    return [*lines, "", f"{rest[0].upper()}{rest[1:]}."] if rest else lines
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", as_sentence(language.say(rest))] if rest else lines
 
 
-def _finding(finding: Finding) -> str:
-    holder = _name(finding.holder) if finding.holder else finding.without_holder
-    gpus = count(len(finding.gpus), "GPU")
-    lines = [
-        (
-            f"### {finding.finding_id}: {finding.gpu_hours:,.1f} GPU-hours, {gpus} on {_name(finding.host)} "
-            f"{finding.sentence}{' (simulated)' if finding.simulated else ''}"
-        ),
-        "",
-        f"- holder: {holder}, since {moment(finding.since_ms)}",
-        (
-            f"- confidence: {finding.confidence.grade}{' (' if finding.confidence.failed else ''}"
-            f"{escape('; '.join(finding.confidence.failed))}{')' if finding.confidence.failed else ''}"
-        ),
-        f"- evidence: {escape(evidence(finding))}",
-        f"- next: {code(finding.next_command) if finding.next_command else ENDED}",
-    ]
-    return "\n".join(lines)
+def _finding(finding: Finding, language: Language) -> str:
+    say_it = language.say
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    where = say("{gpus} on {host}", gpus=gpus, host=_name(finding.host)) if finding.host else gpus
+    what = say(
+        "{hours} GPU-hours, {where} {sentence}", hours=GpuHours(finding.gpu_ms), where=where, sentence=finding.sentence
+    )
+    holder = say(
+        "{holder}, since {moment}",
+        holder=_name(finding.holder) if finding.holder else say(finding.without_holder), moment=Moment(finding.since_ms),
+    )  # fmt: skip
+    failed = escape("; ".join(say_it(each) for each in finding.confidence.failed))
+    rows = {
+        "holder": say_it(holder),
+        "confidence": say_it(finding.confidence.grade) + (f" ({failed})" if failed else ""),
+        "evidence": escape(say_it(evidence(finding))),
+        "next": code(finding.next_command) if finding.next_command else say_it(ENDED),
+    }
+    simulated = f" ({say_it('simulated')})" if finding.simulated else ""
+    lines = [f"### {finding.finding_id}: {say_it(what)}{simulated}", ""]
+    return "\n".join([*lines, *(f"- {say_it(label)}: {text}" for label, text in rows.items())])
 
 
-def _rest(report: Report) -> list[str]:
+def _rest(report: Report, language: Language) -> list[str]:
     rest = report.findings[_TOP:]
     if not report.findings:
-        return ["No findings: no GPU was held for long without a kernel, and none went unused."]
+        return [language.say("No findings: no GPU was held for long without a kernel, and none went unused.")]
     if not rest:
         return []
     further = len(to_take(report.findings) - to_take(report.findings[:_TOP]))
-    return [f"And {len(rest)} more, with {count(further, 'further GPU')} to take back."]
+    gpus = say_many("{number} further GPU", "{number} further GPUs", further)
+    return [language.say(say("And {number} more, with {gpus} to take back.", number=Number(len(rest)), gpus=gpus))]

@@ -5,19 +5,35 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from analytics.findings.text import findings_text
-from analytics.ledger.text import cost_lines, hours, percent, plain, state_lines, wrap
+from analytics.findings.block_text import NONE, block, left_out
+from analytics.language.sentences import say
+from analytics.ledger.summary import ratio
+from analytics.ledger.text import PAGE_COLUMNS, cost_lines, plain, state_lines, wrap
 from analytics.money.text import basis_lines, energy_lines, state_amounts
-from analytics.report.wording import TITLE, header, headline, how_made, how_sure, reclaimable, shown_groups
+from analytics.report.blocks import capacity, course, lists, people
+from analytics.report.formats.columns import columns
+from analytics.report.wording import (
+    BY,
+    for_text,
+    group_name,
+    header,
+    headline,
+    how_made,
+    how_sure,
+    reclaimable,
+    shown_groups,
+    title,
+)
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
+    from analytics.report.blocks.block import Block
     from analytics.report.model import Report, Section
 
 _TOP = 10
-_WIDTH = 100
+_WIDTH = PAGE_COLUMNS
 _SHOWN = ("unavailable", "free", "reserved", "held", "low", "active")
-_HEADING = {"unavailable": " unavail.", "reserved": " reserved"}
+_SHORT = {"unavailable": say("unavail.")}
 
 
 class TextFormat:
@@ -28,39 +44,69 @@ class TextFormat:
 
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
+        said = for_text(language)
         blocks = [
-            "\n".join([f"{TITLE} (fallow {report.version})", *header(report)]),
-            *(["\n".join(wrap(report.simulated, _WIDTH))] if report.simulated else []),
+            _head(report, said),
+            *(["\n".join(wrap(said.say(report.simulated), _WIDTH))] if report.simulated else []),
             "\n".join(
                 line
-                for each in (headline(report), reclaimable(report), *how_sure(report))
+                for each in (said.say(headline(report)), said.say(reclaimable(report)), *how_sure(report, said))
                 for line in wrap(each, _WIDTH)
             ),
-            "\n".join(["WHERE THE TIME WENT", *_states(report)]),
-            "\n".join(["MONEY AND ENERGY", *_money(report)]),
-            "\n".join(_idle(report)),
-            *("\n".join(_section(section)) for section in report.sections if section.groups),
-            "FINDINGS: WHAT CAN BE TAKEN BACK FIRST, THEN BY GPU-HOURS\n"
-            + textwrap.indent(findings_text(report.findings, _TOP), "  "),
-            "\n".join(["DATA QUALITY", *_remarks(report)]),
-            "\n".join(
-                [
-                    "HOW EACH FIGURE IS MADE",
-                    *(line for each in how_made(report) for line in wrap(each, _WIDTH, "  ", "    ")),
-                ]
+            _shown(course.against_before(report, said)),
+            _titled(said.say("Where the time went"), _states(report, said)),
+            _shown(course.from_paid_to_useful(report, said)),
+            _titled(said.say("Money and energy"), _money(report, said)),
+            _idle(report, said),
+            _shown(capacity.beyond_need(report, said)),
+            *(_section(section, said) for section in report.sections if section.groups),
+            _shown(people.teams(report, said)),
+            _shown(people.holders(report, said)),
+            _titled(
+                said.say("Findings: what can be taken back first, then by GPU-hours"),
+                _findings(report, said),
             ),
-        ]
-        return ("\n\n".join(blocks) + "\n").encode()
+            *(_shown(make(report, said)) for make in (lists.inefficient, lists.winding_down)),
+            _shown(capacity.off_peak(report, said)),
+            *(_shown(make(report, said)) for make in (lists.gone, lists.suppressed)),
+            _titled(said.say("Data quality"), _remarks(report, said)),
+            _titled(said.say("How each figure is made"), [
+                line for each in how_made(report) for line in wrap(said.say(each), _WIDTH, "  ", "    ")
+            ]),
+        ]  # fmt: skip
+        return ("\n\n".join(block for block in blocks if block) + "\n").encode()
 
 
-def _states(report: Report) -> list[str]:
-    totals, amounts = report.summary.totals, state_amounts(report.money)
-    return cost_lines(totals, amounts, report.money.currency) if amounts else state_lines(totals)
+def _head(report: Report, language: Language) -> str:
+    lines = [f"{language.say(title(report))} (fallow {report.version})", *map(language.say, header(report))]
+    return "\n".join(line for each in lines for line in wrap(each, _WIDTH))
 
 
-def _money(report: Report) -> list[str]:
+def _titled(heading: str, lines: list[str], about: str = "") -> str:
+    return "\n".join([*wrap(heading.upper() + (f" ({about})" if about else ""), _WIDTH), *lines])
+
+
+def _shown(block: Block | None) -> str:
+    """A table, a list and lines, two columns in."""
+    if block is None:
+        return ""
+    lines = columns(block.head, block.rows, block.words, _WIDTH) if block.rows else []
+    lines += [line for each in block.items for line in wrap(each, _WIDTH, "  - ", "    ")]
+    lines += [line for each in block.lines for line in wrap(each, _WIDTH, "  ", "  ")]
+    return _titled(block.title, lines, block.about)
+
+
+def _states(report: Report, language: Language) -> list[str]:
+    totals, amounts = report.summary.totals, state_amounts(report.money, language)
+    if amounts:
+        return cost_lines(totals, amounts, report.money.currency, _WIDTH, language)
+    return state_lines(totals, _WIDTH, language)
+
+
+def _money(report: Report, language: Language) -> list[str]:
     """The lines of `fallow ledger`, two columns in."""
-    lines = [*basis_lines(report.money), *energy_lines(report.money), *report.money.remarks]
+    remarks = [language.say(remark) for remark in report.money.remarks]
+    lines = [*basis_lines(report.money, _WIDTH, language), *energy_lines(report.money, language), *remarks]
     return [
         each
         for line in lines
@@ -68,39 +114,50 @@ def _money(report: Report) -> list[str]:
     ]
 
 
-def _idle(report: Report) -> list[str]:
+def _idle(report: Report, language: Language) -> str:
     observed, idle = report.summary.totals.observed_ms, report.summary.idle
-    shares = [percent(spell / observed if observed else None) for spell in (idle.zero_ms, *idle.spell_ms.values())]
-    names = ["in all", *(f">= {name}" for name in idle.spell_ms)]
-    return [
-        "AT ZERO UTILIZATION, WHOEVER HOLDS THE GPU (of observed time; the threshold makes the headline)",
-        "  " + "".join(f"{name:>12}" for name in names),
-        "  " + "".join(f"{share:>12}" for share in shares),
-    ]
+    shares = [language.percent(ratio(spell, observed)) for spell in (idle.zero_ms, *idle.spell_ms.values())]
+    names = [language.say("in all"), *(f">= {name}" for name in idle.spell_ms)]
+    return _titled(
+        language.say("At zero utilization, whoever holds the GPU"),
+        ["  " + "".join(f"{name:>12}" for name in names), "  " + "".join(f"{share:>12}" for share in shares)],
+        language.say("of observed time; the threshold makes the headline"),
+    )
 
 
-def _section(section: Section) -> list[str]:
+def _section(section: Section, language: Language) -> str:
     shown, rest = shown_groups(section)
     width = 21
+    heads = [language.say(_SHORT.get(state, state)) for state in _SHOWN]
+    wide = [max(8, len(head) + 1) for head in heads]
+    first, gpus, total, observed = (language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed"))
     lines = [
-        f"BY {section.name.upper()} (GPU-hours; share of the observed time)",
-        f"  {section.name:<{width}} {'GPUs':>5} {'GPU-hours':>10} {'observed':>9}"
-        + "".join(_heading(state) for state in _SHOWN),
+        f"  {first:<{width}} {gpus:>5} {total:>10} {observed:>9}"
+        + "".join(f"{head:>{each}}" for head, each in zip(heads, wide, strict=True))
     ]
     for full_name, totals in shown:
-        name = plain(full_name, width)
-        shares = "".join(f"{percent(totals.share(state)):>{len(_heading(state))}}" for state in _SHOWN)
-        lines.append(
-            f"  {name:<{width}} {totals.gpus:>5} {hours(totals.total_ms):>10} {percent(totals.coverage):>9}{shares}"
+        name = plain(group_name(section, full_name, language), width)
+        spent, seen = language.hours(totals.total_ms), language.percent(totals.coverage)
+        shares = "".join(
+            f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(_SHOWN, wide, strict=True)
         )
-    return [*lines, f"  {rest}"] if rest else lines
+        lines.append(f"  {name:<{width}} {language.number(totals.gpus):>5} {spent:>10} {seen:>9}{shares}")
+    about = language.say("GPU-hours; share of the observed time")
+    return _titled(language.say(BY[section.name]), [*lines, f"  {language.say(rest)}"] if rest else lines, about)
 
 
-def _heading(state: str) -> str:
-    return _HEADING.get(state, f"{state:>8}")
+def _findings(report: Report, language: Language) -> list[str]:
+    found, shown = report.findings, report.findings[:_TOP]
+    parts = [block(finding, language=language) for finding in shown] or [language.say(NONE)]
+    more = [language.say(left_out(found, shown))] if len(shown) < len(found) else []
+    return textwrap.indent("\n\n".join([*parts, *more]), "  ").splitlines()
 
 
-def _remarks(report: Report) -> list[str]:
+def _remarks(report: Report, language: Language) -> list[str]:
     if not report.quality:
-        return ["  nothing to remark"]
-    return [line for remark in report.quality for line in wrap(plain(remark.sentence, 400), _WIDTH, "  - ", "    ")]
+        return [f"  {language.say('nothing to remark')}"]
+    return [
+        line
+        for remark in report.quality
+        for line in wrap(plain(language.say(remark.sentence), 400), _WIDTH, "  - ", "    ")
+    ]

@@ -1,0 +1,27 @@
+"""Reports of real lakes for the page's tests."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from analytics.inputs import load_window_ledger, open_inputs
+from analytics.report.model import Asked, Report, build_report
+from analytics.report.weeks import parse_week
+from analytics.scope import Scope
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+
+def report_of(lake: Lake, week: str | None = None, zone: str = "UTC", scope: Scope | None = None) -> Report:
+    """The report of a lake, of all of it or of one week, or what a scope leaves of it."""
+    scope = scope or Scope()
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None))
+    if week is None:
+        return build_report(inputs, load_window_ledger(inputs), Asked(zone=ZoneInfo(zone), scope=scope))
+    found = parse_week(week, ZoneInfo(zone), 0)
+    inputs = replace(inputs, window=found.window)
+    return build_report(inputs, load_window_ledger(inputs), Asked(week=found, zone=ZoneInfo(zone), scope=scope))

@@ -1,0 +1,211 @@
+"""The whole page: against a golden file, and what is true of every page.
+
+`UPDATE_GOLDEN=1 pytest tests/report/html` writes the golden files again: read the diff.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from analytics.language.languages import language
+from analytics.report.html import page
+from analytics.report.parts import Film
+from analytics.scope import Scope
+from fallow import __version__
+from tests.ledger.rows import device, fill, samples
+from tests.report.conftest import BUSY, HOUR
+from tests.report.html.pages import Page
+from tests.report.html.reports import report_of
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report
+    from fallow.lake import Lake
+
+GOLDEN = Path(__file__).parent / "golden"
+WEEK = "2026-W40"
+
+
+@pytest.fixture(scope="module")
+def week(full: Lake) -> Report:
+    return report_of(full, WEEK)
+
+
+@pytest.fixture(scope="module")
+def html(week: Report) -> str:
+    return page(week, language("en"))
+
+
+def test_golden(html: str, full: Lake) -> None:
+    shown = html.replace(full.root, "LAKE").replace(f"fallow {__version__}", "fallow VERSION")
+    shown = re.sub(r"data:image/png;base64,[\w+/=]+", "data:image/png;base64,IMAGE", shown)
+    file = GOLDEN / "page.html"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_the_same_lake_gives_the_same_bytes(full: Lake, code: str) -> None:
+    first, second = (page(report_of(full, WEEK), language(code, "Europe/Paris")) for _ in range(2))
+    assert first == second
+    assert f'<html lang="{code}">' in first
+
+
+def test_nothing_is_fetched_from_anywhere(html: str) -> None:
+    found = Page(html)
+    assert found.all("script", "link", "iframe", "object", "embed", "base", "form", "audio", "video") == []
+    for element in found.elements:
+        for name, value in element.attributes.items():
+            assert not name.startswith("on")
+            assert name not in {"style", "href", "xlink:href", "srcset", "action", "background"}
+            if name == "src":
+                assert (value or "").startswith("data:image/png;base64,")
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    assert not re.search(r"@import|url\(|expression", style[1])
+
+
+def test_the_content_security_policy_lets_in_this_style_sheet_and_images_of_the_page_alone(html: str) -> None:
+    style = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
+    policies = [
+        each.attributes["content"]
+        for each in Page(html).all("meta")
+        if each.attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert len(style) == 1
+    assert policies == [
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    ]
+
+
+def test_headings_go_down_one_level_at_a_time(html: str) -> None:
+    levels = [int(each.name[1]) for each in Page(html).all("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
+
+
+def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
+    assert [each.words for each in Page(html).all("h1", "h2")] == [
+        "GPU waste report, 2026-W40", "Where the money goes", "What can be given away", "The costliest findings",
+        "Who was given GPUs", "When and where", "Busy but inefficient", "Closed and reversed since last week",
+        "Data quality", "How each figure is made",
+    ]  # fmt: skip
+    assert html.index("observed GPU-hours went unused") < html.index("<h2>")
+
+
+def test_every_drawing_has_a_name_a_finding_and_its_figures_as_a_table(html: str) -> None:
+    figures = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
+    assert len(figures) >= 6
+    for figure in figures:
+        found = Page(figure)
+        findings = [each.words for each in found.elements if each.attributes.get("class") == "finding"]
+        assert len(findings) == 1
+        assert findings[0].endswith(".")
+        for drawing in (each for each in found.all("svg") if each.attributes.get("role") == "img"):
+            assert findings[0] in words(drawing.attributes["aria-label"])
+            assert [each.name for each in found.all("details", "table")] == ["details", "table"]
+        for image in found.all("img"):
+            assert findings[0] in words(image.attributes["alt"])
+
+
+def words(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def colours(style: str) -> list[dict[str, str]]:
+    """The variables of the light and of the dark scheme."""
+    return [dict(re.findall(r"--([\w-]+):(#[0-9a-f]+)", block)) for block in re.findall(r":root\{(.*?)\}", style)]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's contrast ratio of two colours."""
+
+    def luminance(colour: str) -> float:
+        wide = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = [int(wide[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_text_stands_out_in_both_schemes(html: str) -> None:
+    schemes = colours(re.findall(r"<style>(.*?)</style>", html, re.DOTALL)[0])
+    assert len(schemes) == 2
+    for scheme in schemes:
+        for text in ("text", "muted", "accent", "high", "medium", "low"):
+            for behind in ("card", "page"):
+                assert contrast(scheme[text], scheme[behind]) >= 4.5
+        assert contrast(scheme["text"], scheme["code"]) >= 4.5
+        assert contrast(scheme["banner-text"], scheme["banner"]) >= 4.5
+
+
+def test_a_personal_edition_says_whose_it_is_and_nothing_of_the_pools(full: Lake) -> None:
+    own = page(report_of(full, WEEK, scope=Scope(holder="svc")), language("en"))
+    assert '<p class="edition">holder <b><bdi>svc</bdi></b></p>' in own
+    assert "Beyond what was needed at once" not in own
+    assert "Off-peak hours" not in own
+    assert "greta" not in own
+
+
+def test_ids_of_the_page_are_all_different_and_every_pattern_is_there(html: str) -> None:
+    ids = [each.attributes["id"] for each in Page(html).elements if "id" in each.attributes]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([\w-]+)\)", html)) <= set(ids)
+
+
+def test_the_figures_are_those_of_the_ledger(week: Report, html: str) -> None:
+    for state, spent_ms in week.summary.totals.state_ms.items():
+        assert f'>{state}</th><td class="n">{spent_ms / 3_600_000:,.1f}</td>' in html
+
+
+def test_a_thousand_gpus_stay_below_100_kb(week: Report) -> None:
+    """Even where each GPU changes its state at random every few hours, which no image can be small for."""
+    random = np.random.default_rng(1)
+    codes = np.repeat(random.integers(0, 7, (1000, 56), dtype=np.uint8), 6, axis=1)
+    gpus = tuple(f"GPU-{number:08x}-0000-0000-0000-000000000000" for number in range(1000))
+    hosts = tuple(f"node-{number // 8:04}" for number in range(1000))
+    film = Film(gpus, hosts, week.summary.since_ms, week.film.bin_ms, codes)
+    finding = week.findings[0]
+    findings = tuple(replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300]) for each in range(400))  # fmt: skip
+    review = replace(week.review, findings=findings, gone=findings)
+    people = tuple(replace(week.holders[0], name=f"user{each}", label=f"user{each}") for each in range(500))
+    large = replace(week, film=film, review=review, holders=people, teams=people)
+    assert len(page(large, language("en")).encode()) < 100_000
+
+
+def test_a_single_busy_gpu(lake: Lake) -> None:
+    fill(lake, samples("GPU-0", 0, HOUR, **BUSY), devices=[device("GPU-0")])
+    html = page(report_of(lake), language("en"))
+    assert "No findings: no GPU was held for long without a kernel, and none went unused." in html
+    assert "100.0\N{NO-BREAK SPACE}% of the GPU time was useful; nothing was idle." in html
+    Page(html)
+
+
+def test_nothing_observed_is_said_and_never_a_zero_share(lake: Lake) -> None:
+    fill(lake, samples("GPU-0", 0, HOUR, gpu_util_pct=None, process_count=None))
+    html = page(report_of(lake), language("en"))
+    assert "Nothing was observed in this window." in html
+    assert "Nothing is known of any GPU." in html
+    assert '<span class="figure">unknown</span>' in html
+    assert "nan" not in html.replace("unavailable", "").lower().split()
+    Page(html)
+
+
+def test_simulated_fleets_say_so_before_anything_else(lake: Lake) -> None:
+    fill(lake, samples("a", 0, HOUR, **BUSY), devices=[device("a", source="simulated")])
+    html = page(report_of(lake), language("en"))
+    assert html.index("SIMULATED FLEET") < html.index("<h1>")

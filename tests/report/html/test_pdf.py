@@ -1,0 +1,76 @@
+"""The PDF: the page's text on numbered sheets, nothing fetched, the same bytes again."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import re
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.language.languages import language
+from analytics.report.html import page
+from analytics.report.pdf import pdf
+from fallow.errors import MissingExtraError
+from tests.report.html.reports import report_of
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+A4 = rb"/MediaBox \[0 0 595(\.\d+)? 841(\.\d+)?\]"
+
+
+@pytest.fixture(scope="module")
+def html(full: Lake) -> str:
+    return page(report_of(full, "2026-W40"), language("en"))
+
+
+@pytest.fixture(scope="module")
+def whole(html: str) -> bytes:
+    return pdf(html)
+
+
+def inflated(document: bytes) -> bytes:
+    """The document with what its streams hold."""
+    streams = re.findall(rb"FlateDecode.*?>>\nstream\n(.*?)\nendstream", document, re.DOTALL)
+    return document + b"".join(zlib.decompress(each) for each in streams)
+
+
+def test_sheets_are_a4_and_headings_are_its_contents(html: str, whole: bytes) -> None:
+    assert whole.startswith(b"%PDF-")
+    content = inflated(whole)
+    assert len(re.findall(A4, content)) == len(re.findall(rb"/Type /Page\b", content)) >= 3
+    for heading in re.findall(r"<h2>(.*?)</h2>", html):
+        assert f"/Title ({heading})".encode() in content
+
+
+def test_the_same_page_gives_the_same_bytes(html: str, whole: bytes) -> None:
+    assert pdf(html) == whole
+
+
+def test_nothing_is_laid_out_with_a_warning(html: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        pdf(html)
+    assert [each.getMessage() for each in caplog.records if "Failed" in each.getMessage()] == []
+
+
+def test_an_address_outside_the_page_is_never_fetched(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        pdf('<p>text</p><img src="file:///etc/hostname">')
+    assert "disallowed protocol" in caplog.text
+
+
+def test_a_missing_library_is_one_sentence_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without_pango(name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "weasyprint":
+            raise OSError("cannot load library 'libpango-1.0-0'")
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without_pango)
+    with pytest.raises(MissingExtraError, match="a PDF needs WeasyPrint and pango") as found:
+        pdf("<p>text</p>")
+    assert "fallow[pdf]" in str(found.value.hint)

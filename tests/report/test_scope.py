@@ -1,0 +1,109 @@
+"""A pool's, a team's or a holder's part: parts add up to the whole, and nobody gets anybody else's time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from analytics.devices import load_inventory
+from analytics.inputs import WindowLedger
+from analytics.ledger.summary import summarise
+from analytics.money.costs import Costs
+from analytics.money.owners import Owner, Owners
+from analytics.money.prices import PriceBook
+from analytics.scope import Scope, narrow
+from fallow.errors import EmptyLakeError
+from tests.ledger.rows import claim, device, fill, load, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+BUSY = {"gpu_util_pct": 90.0, "process_count": 1}
+SHARED = {"gpu_util_pct": 90.0, "process_count": 2}
+HOUR_S = 3600
+TEAMS = {"ann": "vision", "bob": "speech", "eve": "vision"}
+OWNERS = Owners({("user", name): Owner("user", name, team) for name, team in TEAMS.items()})
+
+
+@pytest.fixture
+def fleet(lake: Lake) -> Lake:
+    """One hour of: a (ann), b (ann and bob at once), c (claimed by eve, no process), d (free), e (somebody unknown)."""
+    rows = [
+        *samples("a", 0, HOUR_S, **BUSY),
+        *samples("b", 0, HOUR_S, **SHARED),
+        *samples("c", 0, HOUR_S),
+        *samples("d", 0, HOUR_S),
+        *samples("e", 0, HOUR_S, **BUSY),
+    ]
+    lists = [
+        *processes("a", *range(0, HOUR_S, 30), user="ann"),
+        *processes("b", *range(0, HOUR_S, 30), user="ann", pid=1),
+        *processes("b", *range(0, HOUR_S, 30), user="bob", pid=2),
+        *processes("e", *range(0, HOUR_S, 30), user=None),
+    ]
+    pools = {"a": "train", "b": "train", "c": "train", "d": "dev", "e": "dev"}
+    return fill(
+        lake,
+        rows,
+        lists,
+        [claim("c", 0, HOUR_S, "eve")],
+        devices=[device(gpu, pool=pool) for gpu, pool in pools.items()],
+    )
+
+
+def hours(lake: Lake, scope: Scope) -> dict[str, float]:
+    """GPU-hours by state that the scope leaves."""
+    whole = load(lake)
+    inventory = load_inventory(lake)
+    ledger = WindowLedger(whole, whole, summarise(whole))
+    costs = Costs(PriceBook.load(None, "USD"), inventory)
+    found = narrow(ledger, scope, costs, inventory, OWNERS).summary.totals.state_ms
+    return {state: round(value / HOUR_S / 1000, 6) for state, value in found.items() if value}
+
+
+def test_everything(fleet: Lake) -> None:
+    assert hours(fleet, Scope()) == {"active": 3, "reserved": 1, "free": 1}
+
+
+def test_pools_add_up(fleet: Lake) -> None:
+    assert hours(fleet, Scope(pool="train")) == {"active": 2, "reserved": 1}
+    assert hours(fleet, Scope(pool="dev")) == {"active": 1, "free": 1}
+
+
+def test_teams_have_their_share_of_a_shared_gpu_and_what_they_reserved(fleet: Lake) -> None:
+    assert hours(fleet, Scope(team="vision")) == {"active": 1.5, "reserved": 1}
+    assert hours(fleet, Scope(team="speech")) == {"active": 0.5}
+
+
+def test_a_holder_has_no_free_time_and_not_that_of_unknown_people(fleet: Lake) -> None:
+    assert hours(fleet, Scope(holder="ann")) == {"active": 1.5}
+    assert hours(fleet, Scope(holder="bob")) == {"active": 0.5}
+    assert hours(fleet, Scope(pool="dev", team=None, holder=None)) == {"active": 1, "free": 1}
+
+
+def test_scopes_meet(fleet: Lake) -> None:
+    assert hours(fleet, Scope(pool="train", team="vision", holder="eve")) == {"reserved": 1}
+
+
+@pytest.mark.parametrize("scope", [Scope(pool="nowhere"), Scope(team="sales"), Scope(pool="dev", holder="ann")])
+def test_nothing_is_said_of_nobody(fleet: Lake, scope: Scope) -> None:
+    with pytest.raises(EmptyLakeError, match="nothing in this window is of"):
+        hours(fleet, scope)
+
+
+def test_zero_time_of_a_holder_is_that_of_their_gpus(lake: Lake) -> None:
+    idle = {"gpu_util_pct": 0.0, "process_count": 1}
+    fill(
+        lake,
+        samples("a", 0, HOUR_S, **idle) + samples("b", 0, HOUR_S),
+        processes("a", *range(0, HOUR_S, 30), user="ann"),
+    )
+    whole = load(lake)
+    inventory = load_inventory(lake)
+    ledger = WindowLedger(whole, whole, summarise(whole))
+    part = narrow(ledger, Scope(holder="ann"), Costs(PriceBook.load(None, "USD"), inventory), inventory, OWNERS)
+    assert ledger.summary.idle.zero_ms == 2 * HOUR_S * 1000
+    assert part.summary.idle.zero_ms == HOUR_S * 1000
+    assert part.inside.spells.select((pl.col("spell_end") - pl.col("spell_start")).max()).item() == HOUR_S * 1000
