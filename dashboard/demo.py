@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from analytics.inputs import Inputs, load_window_ledger
 from analytics.language.languages import Language
-from analytics.report.command import write_whole
-from analytics.report.formats import FORMATS
+from analytics.report.command import format_named, write_whole
 from analytics.report.model import build_report
 from analytics.simulation import Fleet
 from dashboard import own_gpus
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
+
+_FORMATS = ("text", "md", "html", "json")
 
 _MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a slip of the hand, not a demo
 
@@ -71,10 +72,10 @@ def _inputs(folder: DemoFolder) -> Inputs:
 
 
 def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
-    """Prints the report and writes it in every format; returns the files."""
+    """Prints the report and writes it as files; returns them."""
     report = build_report(inputs, load_window_ledger(inputs))
     written = []
-    for each in FORMATS:
+    for each in (format_named(name) for name in _FORMATS):
         content = each.render(report, Language())
         target = folder.path / f"report{each.suffix}"
         write_whole(target, content)
@@ -89,6 +90,7 @@ def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
     commands = {
         f"{fallow} findings --config {settings}": "every finding with its evidence",
         f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
+        f"{fallow} report --config {settings} --week last --format html --out week.html": "one page for who pays",
         f"{fallow} prices --config {settings}": "what a GPU-hour costs",
         f"{fallow} dashboard --config {settings}": "the pages (needs fallow[dashboard])",
         f"{fallow} agent once": "this machine's own GPUs",

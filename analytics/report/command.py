@@ -1,7 +1,8 @@
-"""`fallow report`: writes the waste report in one of several formats."""
+"""`fallow report`: writes the waste report in one of several formats, or sends it."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -19,8 +20,6 @@ from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
-    import argparse
-
     from analytics.language.languages import Language
     from analytics.report.model import Report
 
@@ -34,6 +33,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=names, default=names[0], help=f"one of {', '.join(names)} (default {names[0]})"
     )
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
+    _add_verbs(parser)
+
+
+def _add_verbs(parser: argparse.ArgumentParser) -> None:
+    from analytics.delivery import nudge_command, send_command  # noqa: PLC0415  # they make reports with this module
+
+    verbs = parser.add_subparsers(dest="verb", metavar="send|nudge", title="to people")
+    # what was given before the verb stays
+    send = verbs.add_parser(
+        "send",
+        help="send it, each edition to each place once",
+        epilog=f"example: {send_command.SEND_EXAMPLE}",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    send_command.add_send_arguments(send)
+    nudge = verbs.add_parser(
+        "nudge",
+        help="tell holders of their own findings",
+        epilog=f"example: {nudge_command.NUDGE_EXAMPLE}",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    nudge_command.add_nudge_arguments(nudge)
 
 
 def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +72,11 @@ def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report."""
+    """Writes the report, or sends it."""
+    if args.verb is not None:
+        from analytics.delivery import nudge_command, send_command  # noqa: PLC0415  # they make reports with this module
+
+        return send_command.run_send(args) if args.verb == "send" else nudge_command.run_nudge(args)
     form = format_named(args.format)
     edition = open_edition(args, SystemClock().now_ms())
     content = form.render(edition.report, edition.language)

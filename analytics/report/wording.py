@@ -2,28 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from analytics.devices import NO_POOL, UNKNOWN_MODEL
 from analytics.findings.review_text import reversals_text
 from analytics.findings.sensitivity import in_words
-from analytics.ledger.text import count, hours, moment, percent, stopped_lines
-from fallow.clock import format_duration
+from analytics.language.languages import Language
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
+from analytics.language.sentences import Listed, say, say_many
+from analytics.ledger.text import plain, stopped_lines
+from fallow.clock import from_ms, to_ms
 
 if TYPE_CHECKING:
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report, Section
 
-TITLE = "GPU waste report"
+TITLE = say("GPU waste report")
+BY = {"pool": say("By pool"), "model": say("By model"), "day": say("By day"), "holder": say("By holder")}
+"""Headings of the sections."""
+
 WASTE_STATES = ("free", "reserved", "held")
+
+
+@dataclass(frozen=True)
+class _Sortable(Language):
+    """English with days as machines sort them, as the commands print them."""
+
+    def moment(self, moment_ms: int) -> str:
+        """`2026-11-20 06:00 UTC`."""
+        local = from_ms(moment_ms).astimezone(self.zone)
+        return f"{local:%Y-%m-%d %H:%M} {local.tzname()}"
+
+    def day(self, moment_ms: int) -> str:
+        """`2026-11-20`."""
+        return f"{from_ms(moment_ms).astimezone(self.zone):%Y-%m-%d}"
+
+
+def for_text(language: Language) -> Language:
+    """The language as plain text has it: with ordinary spaces, which every terminal and editor shows alike."""
+    return _Sortable(zone=language.zone, space=" ") if language.code == "en" else replace(language, space=" ")
+
+
+def title(report: Report) -> Listed:
+    """What it is, the week, and what it is narrowed to: `GPU waste report, 2026-W46, pool train`."""
+    scope = report.scope
+    return Listed(
+        [
+            TITLE,
+            *([report.week.label] if report.week else []),
+            *([say("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
+            *([say("team {name}", name=plain(scope.team))] if scope.team is not None else []),
+            *([say("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
+        ],
+        ", ",
+    )
 
 
 def header(report: Report) -> list[str]:
     """Window, extent and coverage."""
     summary, totals = report.summary, report.summary.totals
-    gpus, hosts = count(totals.gpus, "GPU"), count(report.hosts, "host")
     return [
-        f"{moment(summary.since_ms)} to {moment(summary.until_ms)}",
-        f"{gpus} on {hosts}, {percent(totals.coverage)} of their time observed",
+        say("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
+        say(
+            "{gpus} on {hosts}, {coverage} of their time observed",
+            gpus=say_many("{number} GPU", "{number} GPUs", totals.gpus),
+            hosts=say_many("{number} host", "{number} hosts", report.hosts),
+            coverage=Share(totals.coverage),
+        ),
         *stopped_lines(summary),
     ]
 
@@ -33,12 +80,12 @@ def headline(report: Report) -> str:
     totals = report.summary.totals
     wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
     if not totals.observed_ms:
-        return "Nothing was observed in this window."
-    parts = ", ".join(f"{percent(totals.share(state))} {state}" for state in WASTE_STATES)
-    return (
-        f"{hours(wasted)} of {hours(totals.observed_ms)} observed GPU-hours went unused: {parts}; "
-        f"{percent(totals.share('active'))} were active."
-    )
+        return say("Nothing was observed in this window.")
+    return say(
+        "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
+        wasted=GpuHours(wasted), observed=GpuHours(totals.observed_ms), active=Share(totals.share("active")),
+        **{state: Share(totals.share(state)) for state in WASTE_STATES},
+    )  # fmt: skip
 
 
 def reclaimable(report: Report) -> str:
@@ -48,22 +95,27 @@ def reclaimable(report: Report) -> str:
         gpu for finding in report.findings if finding.confidence.grade == "high" for gpu in finding.reclaimable_gpus
     }  # fmt: skip
     if not now:
-        return "No GPU could be taken back at the end of the window."
-    return f"{count(len(now), 'GPU')} could be taken back at the end of the window, {len(sure)} with high confidence."
+        return say("No GPU could be taken back at the end of the window.")
+    return say_many(
+        "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
+        "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
+        len(now), sure=Number(len(sure)),
+    )  # fmt: skip
 
 
-def how_sure(report: Report) -> list[str]:
+def how_sure(report: Report, language: Language) -> list[str]:
     """What the threshold does to the idle headline, how last week's findings fared, and what is hidden."""
     found = report.review
-    hidden = len(found.suppressed)
+    hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(found.suppressed))
     return [
-        f"Held without a kernel: {in_words(found.sensitivity)}.",
-        *([_sentence(reversals_text(found.reversals))] if found.reversals else []),
-        *([f"{count(hidden, 'finding')} suppressed."] if hidden else []),
+        language.say(say("Held without a kernel: {held}.", held=in_words(found.sensitivity))),
+        *([as_sentence(language.say(reversals_text(found.reversals)))] if found.reversals else []),
+        *([language.say(hidden)] if found.suppressed else []),
     ]
 
 
-def _sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
+    """With a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -78,27 +130,49 @@ def shown_groups(section: Section) -> tuple[list[tuple[str, Totals]], str]:
     groups = list(section.groups.items())
     if section.name != "day":
         groups.sort(key=lambda item: -item[1].total_ms)
-    sizeable = [item for item in groups if hours(item[1].total_ms) != "0.0"] or groups
+    sizeable = [item for item in groups if _shows(item[1].total_ms)] or groups
     most = _MOST_GROUPS.get(section.name, 40)
     shown = sizeable[-most:] if section.name == "day" else sizeable[:most]
     if len(shown) == len(groups):
         return shown, ""
     rest_ms = sum(totals.total_ms for _, totals in groups) - sum(totals.total_ms for _, totals in shown)
-    return shown, "" if hours(
-        rest_ms
-    ) == "0.0" else f"and {len(groups) - len(shown)} more with {hours(rest_ms)} GPU-hours"
+    rest = say(
+        "and {number} more with {hours} GPU-hours", number=Number(len(groups) - len(shown)), hours=GpuHours(rest_ms)
+    )
+    return shown, rest if _shows(rest_ms) else ""
+
+
+def _shows(milliseconds: float) -> bool:
+    """Whether it is more than 0.0 GPU-hours."""
+    return str(GpuHours(milliseconds)) != "0.0"
+
+
+def group_name(section: Section, name: str, language: Language) -> str:
+    """A group's name on one line: days as the language writes them, and the words for what has no name."""
+    if section.name == "day":
+        start = datetime.fromisoformat(name).replace(tzinfo=UTC)
+        return replace(language, zone=UTC).day(to_ms(start))
+    return language.say(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name)
 
 
 def how_made(report: Report) -> list[str]:
     """How each figure is made, with the thresholds in force."""
     settings = report.settings
     return [
-        "A sample stands for the time to the next one, at most three intervals; the rest is unknown.",
-        (
-            f"Held: a holder, and no kernel for at least {format_duration(settings.idle_after_ms)}. "
-            f"Low: a mean below {settings.low_below_pct:g} % over the stretch."
+        say("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
+        say(
+            "Held: a holder, and no kernel for at least {held}. Low: a mean below {low} % over the stretch.",
+            held=Span(settings.idle_after_ms), low=figure(settings.low_below_pct),
         ),
-        f"A held finding counts stretches of at least {format_duration(report.held_min_ms)}.",
-        f"Without a process list, more than {settings.held_min_bytes / 1e9:g} GB in use stands for a holder.",
-        "Shares are of the observed time. States add up to the total to the millisecond.",
-    ]
+        say("A held finding counts stretches of at least {least}.", least=Span(report.held_min_ms)),
+        say(
+            "Without a process list, more than {least} GB in use stands for a holder.",
+            least=figure(settings.held_min_bytes / 1e9),
+        ),
+        say("Shares are of the observed time. States add up to the total to the millisecond."),
+    ]  # fmt: skip
+
+
+def figure(value: float) -> Number:
+    """A figure of the settings with the decimals that it needs, six at the most."""
+    return Number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))

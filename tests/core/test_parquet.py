@@ -198,6 +198,9 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "claim_id": "42",
         "action_id": "a1",
         "finding_id": "F-1",
+        "delivery_id": "d1",
+        "try_id": "t1",
+        "step": "sent",
         "endpoint": "http://127.0.0.1:8000/metrics",
         "model": "llama",
     }

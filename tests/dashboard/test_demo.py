@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SMALL = ("demo", "--no-serve", "--gpus", "4", "--days", "2", "--out")
 TABLES = ("owners.csv", "prices.csv")
-FILES = {"demo.json", "lake", "fallow.toml", *TABLES, "report.txt", "report.md", "report.json"}
+FILES = {"demo.json", "lake", "fallow.toml", *TABLES, "report.txt", "report.md", "report.html", "report.json"}
 
 
 @pytest.fixture(scope="module")

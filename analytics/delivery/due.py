@@ -1,0 +1,56 @@
+"""Which weeks are to go to a target now: the one that was asked for, and those that never arrived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.delivery.journal import Delivery
+from analytics.delivery.model import FAILED, SENT
+from analytics.report.weeks import parse_week
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from analytics.delivery.journal import Journal
+    from analytics.report.weeks import Week
+
+CLOSES_AFTER_MS = 6 * HOUR_MS
+"""A week closes on Monday at 06:00 local time, when what hosts kept back overnight has arrived."""
+
+BACK = 4
+"""Weeks that are made up for, the newest among them."""
+
+
+def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
+    """The week of --week; `last` is the newest that is closed. Raises UsageError."""
+    return parse_week(text, zone, now_ms - CLOSES_AFTER_MS)
+
+
+def missed(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
+    """The weeks before `newest` that did not arrive, the oldest first.
+
+    Only those since the first that was ever sent, or tried, to this target: whoever is new is not sent a month at once.
+    """
+    known = [
+        entry.delivery.week
+        for entry in journal.entries
+        if (entry.delivery.purpose, entry.delivery.edition, entry.delivery.target) == ("report", edition, target)
+    ]
+    if not known:
+        return ()
+    weeks = (newest.before(number) for number in range(BACK - 1, 0, -1))
+    return tuple(
+        week for week in weeks if week.label >= min(known) and journal.standing(of(week, edition, target)).step != SENT
+    )
+
+
+def failed(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
+    """The weeks up to `newest` whose last try failed, the oldest first."""
+    weeks = (newest.before(number) for number in range(BACK - 1, -1, -1))
+    return tuple(week for week in weeks if journal.standing(of(week, edition, target)).step == FAILED)
+
+
+def of(week: Week, edition: str, target: str) -> Delivery:
+    """The delivery of one edition of the report."""
+    return Delivery("report", week.label, edition, target)

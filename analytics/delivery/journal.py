@@ -1,0 +1,198 @@
+"""The record of everything sent: rows of the lake's table `delivery`, which are only ever added.
+
+Each row is a file of its own under a name that no other writer can have, as an action is. What they say of one delivery
+together is its standing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from analytics.delivery.model import FAILED, SENT, UNKNOWN
+from analytics.frames import read_frame
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, MINUTE_MS, utc_day
+from fallow.lake import LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.delivery.model import Outcome, Parcel
+    from fallow.clock import Clock
+    from fallow.lake import Lake
+
+CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
+ABANDONED = "abandoned"
+"""Not a step but a standing: somebody was sending, and never said how it ended."""
+
+LEASE_MS = 15 * MINUTE_MS
+"""How long a claim or a sending without a further word counts as going on. No channel may take half as long."""
+
+_RANDOM = 10**12
+_ENDS = (SENT, UNKNOWN, FAILED)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One edition, or one nudge, to one place; `round` counts how often it was sent again on purpose."""
+
+    purpose: str
+    week: str
+    edition: str
+    target: str
+    round: int = 0
+
+    @property
+    def delivery_id(self) -> str:
+        """The same in every try, so that a receiver can tell a duplicate."""
+        identity = "\0".join((self.purpose, self.week, self.edition, self.target, str(self.round)))
+        return "D-" + hashlib.sha256(identity.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table."""
+
+    time_ms: int
+    delivery: Delivery
+    try_id: str
+    step: str
+    reason: str
+    finding_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a delivery stands: a step, ABANDONED, or "" where nobody ever began; `entry` is what says so."""
+
+    step: str
+    delivery: Delivery
+    entry: Entry | None = None
+
+
+class Journal:
+    """The rows that were read and those that this process adds; a file is read once, for it never changes."""
+
+    def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int) -> None:
+        """`since_ms` is the oldest day that is looked at."""
+        self._lake, self._clock, self._actor = lake, clock, actor
+        self._since_day = utc_day(since_ms)
+        self._read: set[str] = set()
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        self._refresh(None)
+
+    @property
+    def actor(self) -> str:
+        """Who sends."""
+        return self._actor
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Every row that was read or added."""
+        return tuple(entry for entries in self._entries.values() for entry in entries)
+
+    def look_again(self) -> None:
+        """Reads what others have added of late; clocks may differ by a day."""
+        now_ms = self._clock.now_ms()
+        self._refresh({utc_day(now_ms + days * DAY_MS) for days in (-1, 0, 1)})
+
+    def tries(self, delivery: Delivery) -> dict[str, list[Entry]]:
+        """The rows about one round of a delivery, by try, in the order of its steps."""
+        found: dict[str, list[Entry]] = defaultdict(list)
+        for entry in sorted(self._entries[delivery.delivery_id], key=lambda each: each.time_ms):
+            found[entry.try_id].append(entry)
+        return found
+
+    def standing(self, delivery: Delivery) -> Standing:
+        """How the newest round of a delivery stands."""
+        newest = delivery
+        while self._entries.get(replace(newest, round=newest.round + 1).delivery_id):
+            newest = replace(newest, round=newest.round + 1)
+        found = {step: entry for rows in self.tries(newest).values() for step, entry in [self._step(rows)]}
+        # what arrived decides, then what may have arrived, then who is at it
+        for step in (SENT, UNKNOWN, ABANDONED, SENDING, CLAIMED, FAILED):
+            if step in found:
+                return Standing(step, newest, found[step])
+        return Standing("", newest)
+
+    def steps(self, delivery: Delivery) -> dict[str, str]:
+        """The last word of each try of one round."""
+        return {name: self._step(rows)[0] for name, rows in self.tries(delivery).items()}
+
+    def _step(self, rows: Sequence[Entry]) -> tuple[str, Entry]:
+        """The last word of one try; a claim that was never followed up is none."""
+        steps = {row.step: row for row in rows}
+        for step in (*_ENDS, YIELDED):
+            if step in steps:
+                return step, steps[step]
+        over = max(row.time_ms for row in rows) + LEASE_MS <= self._clock.now_ms()
+        if SENDING in steps:
+            return (ABANDONED if over else SENDING), steps[SENDING]
+        return (YIELDED if over else CLAIMED), rows[-1]
+
+    def add(
+        self, delivery: Delivery, try_id: str, step: str, parcel: Parcel | None = None, outcome: Outcome | None = None
+    ) -> None:
+        """Writes one row, known to be in the lake when this returns; raises LakeError."""
+        now_ms = self._clock.now_ms()
+        row = {
+            "time": now_ms,
+            "delivery_id": delivery.delivery_id,
+            "try_id": try_id,
+            "step": step,
+            "purpose": delivery.purpose,
+            "week": delivery.week,
+            "edition": delivery.edition,
+            "round": delivery.round,
+            "target": delivery.target,
+            "actor": self._actor,
+            "content_sha256": parcel.sha256 if parcel else None,
+            "content_bytes": parcel.size_bytes if parcel else None,
+            "tries": outcome.tries if outcome else None,
+            "reason": outcome.reason or None if outcome else None,
+            "finding_ids": list(parcel.finding_ids) if parcel else [],
+        }
+        number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
+        host = socket.gethostname() or "unnamed"
+        file = LakeFile(schema.DELIVERY.name, utc_day(now_ms), host, number, number)
+        data = parquet.encode(schema.DELIVERY, parquet.table_from_rows(schema.DELIVERY, [row]))
+        self._lake.confirm(self._lake.put(file, data), data)
+        self._read.add(file.key)
+        self._keep(row | {"time_ms": now_ms})
+
+    def _refresh(self, dates: set[str] | None) -> None:
+        files = self._lake.files(schema.DELIVERY.name, dates=dates)
+        fresh = [file for file in files if file.date >= self._since_day and file.key not in self._read]
+        for row in read_frame(fresh, schema.DELIVERY).rename({"time": "time_ms"}).iter_rows(named=True):
+            self._keep(row)
+        self._read.update(file.key for file in fresh)
+
+    def _keep(self, row: dict[str, object]) -> None:
+        # every column of the key is text or a number in whatever was written by a fallow
+        delivery = Delivery(
+            str(row["purpose"]), str(row["week"]), str(row["edition"]), str(row["target"]), _whole(row["round"])
+        )
+        findings = row["finding_ids"]
+        entry = Entry(
+            time_ms=_whole(row["time_ms"]),
+            delivery=delivery,
+            try_id=str(row["try_id"]),
+            step=str(row["step"]),
+            reason=str(row["reason"] or ""),
+            finding_ids=tuple(map(str, findings)) if isinstance(findings, list) else (),
+        )
+        self._entries[str(row["delivery_id"])].append(entry)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def new_try(now_ms: int) -> str:
+    """A name that nobody else has; of two, the one that began first is mostly the lower."""
+    return f"{now_ms:012x}-{secrets.token_hex(8)}"

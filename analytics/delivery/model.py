@@ -1,0 +1,108 @@
+"""What is sent, where to and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from analytics.delivery.journal import Delivery
+
+SENT, FAILED, UNKNOWN = "sent", "failed", "unknown"
+"""It arrived; it did not, and can be sent again; it may have arrived, and nobody but a person may send it again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a delivery ended: SENT, FAILED or UNKNOWN, why in words without secrets, and how often the server was asked."""
+
+    step: str
+    reason: str = ""
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One document: its file name, its media type such as `text/html`, and its bytes."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Line:
+    """One finding in one line of a chat: what it says, and the smaller print below it."""
+
+    finding_id: str
+    text: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a chat shows: a title, the window, sentences, the costliest findings, and how many there are beside them."""
+
+    title: str
+    window: str
+    sentences: tuple[str, ...]
+    heading: str
+    lines: tuple[Line, ...]
+    rest: str
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Everything that any channel may need of one edition, in the reader's language and made once.
+
+    `html` is the mail's own body, in which `picture` stands under its content id; both are missing where the text is all.
+    `attachments` are the formats that were asked for, with whatever channel they go.
+    """
+
+    subject: str
+    language: str
+    text: str
+    html: str | None
+    picture: bytes | None
+    attachments: tuple[Part, ...]
+    brief: Brief
+    week: str
+    scope: str
+    since_ms: int
+    until_ms: int
+    finding_ids: tuple[str, ...]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of everything in it, so that two deliveries of the same content are known as such."""
+        digest = hashlib.sha256()
+        for name, data in self._pieces():
+            digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
+            digest.update(data)
+        return digest.hexdigest()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of everything in it."""
+        return sum(len(data) for _, data in self._pieces())
+
+    def _pieces(self) -> list[tuple[str, bytes]]:
+        pieces = [("subject", self.subject.encode()), ("text", self.text.encode())]
+        if self.html is not None:
+            pieces.append(("html", self.html.encode()))
+        if self.picture is not None:
+            pieces.append(("picture", self.picture))
+        return pieces + [(part.name, part.data) for part in self.attachments]
+
+
+class Channel(Protocol):
+    """One way to one place."""
+
+    repeatable: bool
+    """Whether sending the same again leaves no second copy, so that a try of which nothing is known may be repeated."""
+
+    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:
+        """Sends it and says how that ended; whatever goes wrong on the way is an outcome, not an exception."""
+        ...

@@ -1,0 +1,115 @@
+"""One edition of the report, made once into everything that any channel may send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.delivery.folder import safe
+from analytics.delivery.model import Brief, Line, Parcel, Part
+from analytics.language.quantities import GpuHours, Moment
+from analytics.language.sentences import say, say_many
+from analytics.ledger.text import plain
+from analytics.report.formats.text import TextFormat
+from analytics.report.wording import TITLE, headline, reclaimable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from analytics.findings.model import Finding
+    from analytics.language.languages import Language
+    from analytics.report.formats import Format
+    from analytics.report.model import Report
+    from analytics.report.weeks import Week
+    from analytics.scope import Scope
+
+    MailBody = Callable[[Report, Language], tuple[str, bytes]]
+
+_TOP = 5
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "zip": "application/zip",
+    "txt": "text/plain",
+}
+
+
+def edition_name(scope: Scope, code: str) -> str:
+    """What tells the editions of one week apart: the part of the fleet and the language."""
+    parts = ",".join(f"{name}={value}" for name, value in vars(scope).items() if value is not None)
+    return f"{parts or 'all'}/{code}"
+
+
+def pack(
+    report: Report, week: Week, language: Language, formats: Sequence[Format], mail_body: MailBody | None
+) -> Parcel:
+    """The parcel with the named formats as documents; `mail_body` where mail is among the channels.
+
+    Raises MissingExtraError where a format needs packages that are not installed.
+    """
+    html, picture = (None, None) if mail_body is None else mail_body(report, language)
+    name = f"fallow-{week.label}-{safe(edition_name(report.scope, language.code).replace('/', '-'))}"
+    summary = report.summary
+    return Parcel(
+        subject=f"{language.say(TITLE)} {week.label}{_scope(report, language)}: {language.say(headline(report))}",
+        language=language.code,
+        text=TextFormat().render(report, language).decode(),
+        html=html,
+        picture=picture,
+        attachments=tuple(_part(each, name, report, language) for each in formats),
+        brief=_brief(report, week, language),
+        week=week.label,
+        scope=str(report.scope),
+        since_ms=summary.since_ms,
+        until_ms=summary.until_ms,
+        finding_ids=tuple(finding.finding_id for finding in report.findings),
+    )
+
+
+def _part(form: Format, name: str, report: Report, language: Language) -> Part:
+    suffix = form.suffix.lstrip(".")
+    media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
+    return Part(f"{name}.{suffix}", media_type, form.render(report, language))
+
+
+def _scope(report: Report, language: Language) -> str:
+    return "" if report.scope.is_all else f" ({plain(language.say(str(report.scope)))})"
+
+
+def _brief(report: Report, week: Week, language: Language) -> Brief:
+    shown, rest = report.findings[:_TOP], len(report.findings) - _TOP
+    more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
+    return Brief(
+        title=f"{language.say(TITLE)} {week.label}{_scope(report, language)}",
+        window=language.say(
+            say("{since} to {until}", since=Moment(report.summary.since_ms), until=Moment(report.summary.until_ms))
+        ),
+        sentences=tuple(
+            language.say(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
+        ),
+        heading=language.say(say("The costliest findings")),
+        lines=tuple(line(finding, language) for finding in shown),
+        rest=language.say(more) if rest > 0 else "",
+    )
+
+
+def line(finding: Finding, language: Language) -> Line:
+    """A finding as a chat shows it."""
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    text = say(
+        "{hours} GPU-hours: {gpus} on {host} {what}",
+        hours=GpuHours(finding.gpu_ms),
+        gpus=gpus,
+        host=plain(finding.host),
+        what=language.say(finding.sentence),
+    )
+    detail = say(
+        "{holder}, since {when}; confidence: {grade}; {finding_id}",
+        holder=plain(finding.holder) if finding.holder else language.say(finding.without_holder),
+        when=Moment(finding.since_ms),
+        grade=language.say(finding.confidence.grade),
+        finding_id=finding.finding_id,
+    )
+    return Line(finding.finding_id, language.say(text), language.say(detail))

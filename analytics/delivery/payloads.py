@@ -1,0 +1,147 @@
+"""What each kind of chat is sent: the same brief, in the receiver's own form and within its limits.
+
+Names in it are other people's. Slack and Teams are given plain text, in which nothing is markup; what Mattermost reads as
+Markdown is escaped, and nobody is mentioned.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from analytics.ledger.text import plain
+from fallow.clock import format_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from analytics.delivery.journal import Delivery
+    from analytics.delivery.model import Parcel
+
+GENERIC_VERSION = 1
+"""Of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when one is added."""
+
+_SLACK_TEXT, _SLACK_TITLE = 3000, 150
+_TEAMS_TEXT = 1500
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&$])")
+
+
+def payload(kind: str, parcel: Parcel, delivery: Delivery) -> dict[str, Any]:
+    """The JSON for a kind of webhook."""
+    return _FORMS[kind](parcel, delivery)
+
+
+def _slack(parcel: Parcel, _: Delivery) -> dict[str, Any]:
+    """Blocks; the text is what notifications show."""
+    brief = parcel.brief
+    blocks = [
+        {"type": "header", "text": _slack_text(brief.title, _SLACK_TITLE)},
+        {"type": "context", "elements": [_slack_text(brief.window)]},
+        {"type": "section", "text": _slack_text("\n".join(brief.sentences))},
+    ]
+    if brief.lines:
+        blocks += [{"type": "divider"}, {"type": "section", "text": _slack_text(brief.heading)}]
+    for line in brief.lines:
+        blocks.append({"type": "section", "text": _slack_text(line.text)})
+        blocks.append({"type": "context", "elements": [_slack_text(line.detail)]})
+    if brief.rest:
+        blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
+    # what is shown outside the blocks is read as markup: only these three characters begin any
+    text = _cut(f"{brief.title}: {brief.sentences[0] if brief.sentences else brief.window}", _SLACK_TEXT // 2)
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    return {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+
+
+def _slack_text(text: str, most: int = _SLACK_TEXT) -> dict[str, Any]:
+    return {"type": "plain_text", "text": _cut(text, most) or "-", "emoji": False}
+
+
+def _mattermost(parcel: Parcel, _: Delivery) -> dict[str, Any]:
+    brief = parcel.brief
+    blocks = [
+        f"#### {_escaped(brief.title)}",
+        _escaped(brief.window),
+        "\n".join(f"- {_escaped(each)}" for each in brief.sentences),
+    ]
+    if brief.lines:
+        blocks.append(f"**{_escaped(brief.heading)}**")
+        blocks.append("\n".join(f"- {_escaped(line.text)}\n  {_escaped(line.detail)}" for line in brief.lines))
+    if brief.rest:
+        blocks.append(_escaped(brief.rest))
+    return {"text": "\n\n".join(blocks)}
+
+
+def _escaped(text: str) -> str:
+    """On one line, without markup, links and mentions; a mark of no width parts `@` from the name behind it."""
+    literal = _SPECIAL.sub(r"\\\1", plain(text, 1000))
+    return literal.replace("@", "@\N{ZERO WIDTH SPACE}").replace("://", ":\N{ZERO WIDTH SPACE}//")
+
+
+def _teams(parcel: Parcel, _: Delivery) -> dict[str, Any]:
+    """An Adaptive Card, in the envelope that Teams' workflows take."""
+    brief = parcel.brief
+    body = [
+        _card_text(brief.title, size="Large", weight="Bolder"),
+        _card_text(brief.window, isSubtle=True, spacing="None"),
+        *(_card_text(each) for each in brief.sentences),
+    ]
+    if brief.lines:
+        body.append(_card_text(brief.heading, weight="Bolder", separator=True))
+    for line in brief.lines:
+        body += [_card_text(line.text), _card_text(line.detail, isSubtle=True, spacing="None", size="Small")]
+    if brief.rest:
+        body.append(_card_text(brief.rest, isSubtle=True))
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "msteams": {"width": "Full"},
+        "body": body,
+    }
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attachment]}
+
+
+def _card_text(text: str, **style: object) -> dict[str, Any]:
+    """A run of rich text is shown as it is; a TextBlock would read Markdown."""
+    outer = {name: value for name, value in style.items() if name in ("spacing", "separator")}
+    inner = {name: value for name, value in style.items() if name not in outer}
+    run = {"type": "TextRun", "text": _cut(text, _TEAMS_TEXT), **inner}
+    return {"type": "RichTextBlock", "inlines": [run], **outer}
+
+
+def _generic(parcel: Parcel, delivery: Delivery) -> dict[str, Any]:
+    """The published form."""
+    brief = parcel.brief
+    return {
+        "fallow_webhook": GENERIC_VERSION,
+        "delivery_id": delivery.delivery_id,
+        "purpose": delivery.purpose,
+        "week": parcel.week,
+        "edition": delivery.edition,
+        "scope": parcel.scope,
+        "language": parcel.language,
+        "since": format_ms(parcel.since_ms),
+        "until": format_ms(parcel.until_ms),
+        "title": brief.title,
+        "sentences": list(brief.sentences),
+        "findings": [{"finding_id": line.finding_id, "text": line.text, "detail": line.detail} for line in brief.lines],
+        "finding_ids": list(parcel.finding_ids),
+        "text": parcel.text,
+        "content_sha256": parcel.sha256,
+    }
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many characters, of any line without what a terminal or chat would act upon."""
+    lines = "\n".join(plain(line, most) for line in text.split("\n"))
+    return lines if len(lines) <= most else lines[: most - 1] + "…"
+
+
+_FORMS: Mapping[str, Callable[[Parcel, Delivery], dict[str, Any]]] = {
+    "slack": _slack,
+    "mattermost": _mattermost,
+    "teams": _teams,
+    "generic": _generic,
+}

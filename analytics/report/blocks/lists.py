@@ -1,0 +1,101 @@
+"""Findings that stand apart from those to act on: busy but inefficient, winding down, gone, and suppressed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.language.quantities import Amount, Day, GpuHours
+from analytics.language.sentences import Listed, say, say_many
+from analytics.ledger.text import plain
+from analytics.names import JOINER
+from analytics.report.blocks.block import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from analytics.findings.model import Finding
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+
+_MOST = 8
+_REASON_MOST = 200
+
+
+def inefficient(report: Report, language: Language) -> Block:
+    """Work that could use its GPUs better: nothing to take back."""
+    own = [_told(each) for each in _costliest(report.findings) if each.category == "efficiency"]
+    about = say("not reclaimable: these GPUs work, but could do more")
+    return _listed(say("Busy but inefficient"), own, say("Nothing was found."), language, about)
+
+
+def winding_down(report: Report, language: Language) -> Block:
+    """Holders whose work fades out."""
+    own = [_told(each) for each in report.findings if each.rule == "wind_down"]
+    return _listed(say("Winding down"), own, say("Nobody's work fades out."), language)
+
+
+def gone(report: Report, language: Language) -> Block:
+    """What was there last week and is not any more, the wrong ones first."""
+    none = say("No finding has gone.") if report.review.reversals else say("There was no week before to compare with.")
+    ordered = sorted(_costliest(report.review.gone), key=lambda each: each.status != "reversed")
+    own = [say("{finding}: {what}", finding=_told(each), what=_became(each)) for each in ordered]
+    return _listed(say("Closed and reversed since last week"), own, none, language)
+
+
+def suppressed(report: Report, language: Language) -> Block:
+    """What somebody has hidden, who, until when and why."""
+    own = [
+        say("{finding}: {what}", finding=_told(each), what=_hidden(report, each)) for each in report.review.suppressed
+    ]
+    return _listed(say("Suppressed"), own, say("Nothing is suppressed."), language)
+
+
+def _listed(title: str, told: Sequence[str], none: str, language: Language, about: str = "") -> Block:
+    """The first of them, and how many more there are, or that there are none."""
+    rest = len(told) - _MOST
+    more = say_many("and {number} more finding", "and {number} more findings", rest)
+    return Block(
+        title=language.say(title),
+        about=language.say(about),
+        items=tuple(language.say(each) for each in told[:_MOST]),
+        lines=(language.say(none),) if not told else (language.say(more),) if rest > 0 else (),
+    )
+
+
+def _costliest(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
+
+
+def _told(finding: Finding) -> str:
+    """`F-1a2b3c4d5e, 96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without running a kernel (ann)`."""
+    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, finding.currency))]
+    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    hosts = finding.host.count(JOINER) + 1
+    if not finding.host:
+        where: str = gpus
+    elif hosts == 1:
+        where = say("{gpus} on {host}", gpus=gpus, host=plain(finding.host))
+    else:
+        where = say("{gpus} on {host}", gpus=gpus, host=say_many("{number} host", "{number} hosts", hosts))
+    return say(
+        "{id}, {sums}: {where} {sentence} ({holder})",
+        id=finding.finding_id, sums=sums, where=where, sentence=finding.sentence,
+        holder=plain(finding.holder) if finding.holder else say(finding.without_holder),
+    )  # fmt: skip
+
+
+def _became(finding: Finding) -> str:
+    if finding.status == "reversed" and finding.notes:
+        return say("{status}: {why}", status=say(finding.status), why=finding.notes[-1])
+    return say(finding.status)
+
+
+def _hidden(report: Report, finding: Finding) -> str:
+    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
+    reason = plain(last.reason, _REASON_MOST) if last.reason else say("no reason given")
+    if last.expires_ms is None:
+        return say("{reason} ({actor})", reason=reason, actor=plain(last.actor))
+    return say(
+        "{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=Day(last.expires_ms)
+    )  # fmt: skip

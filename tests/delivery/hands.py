@@ -1,0 +1,61 @@
+"""A clock whose hands a test turns, and parcels out of nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from analytics.delivery.journal import Delivery, Journal
+from analytics.delivery.model import Brief, Line, Parcel, Part
+from fallow.clock import DAY_MS
+from fallow.lake import Lake
+from tests.ledger.rows import T0
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
+DELIVERY = Delivery("report", "2026-W46", "all/en", "mailto:lead@example.org")
+
+
+class Hands:
+    """Stands still until somebody sleeps."""
+
+    def __init__(self, now_ms: int = T0) -> None:
+        self.at_ms = now_ms
+        self.slept_s: list[float] = []
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.at_ms += round(1000 * seconds)
+
+
+def parcel(**changes: Any) -> Parcel:
+    """A small edition of everything."""
+    lines = (Line("F-0000000001", "24.0 GPU-hours: 1 GPU on gn001 held without a kernel", "ann, since Monday"),)
+    whole = Parcel(
+        subject="GPU waste report 2026-W46: 24.0 of 336.0 GPU-hours went unused",
+        language="en",
+        text="GPU waste report\n.a line that begins with a period\nZoë · ünïcode\n" + "x" * 2000 + "\n",
+        html='<table><tr><td>24.0</td></tr></table><img src="cid:week" alt="">',
+        picture=PICTURE,
+        attachments=(
+            Part("fallow-2026-W46-all-en.html", "text/html", b"<!doctype html><title>r</title>"),
+            Part("fallow-2026-W46-all-en.pdf", "application/pdf", b"%PDF-1.7 \x00\xff"),
+        ),
+        brief=Brief("GPU waste report 2026-W46", "9 Nov to 16 Nov", ("24.0 went unused.",), "Costliest", lines, ""),
+        week="2026-W46",
+        scope="",
+        since_ms=T0 - 7 * DAY_MS,
+        until_ms=T0,
+        finding_ids=("F-0000000001",),
+    )
+    return replace(whole, **changes)
+
+
+def journal(lake: Lake, clock: Hands, actor: str = "zoe") -> Journal:
+    """A journal over all that the lake has of late, as another process would read it."""
+    return Journal(Lake.at(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)

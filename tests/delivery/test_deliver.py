@@ -1,0 +1,274 @@
+"""Never twice: whatever was recorded, whoever else sends, and wherever a sender ended."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.delivery import claim as claims
+from analytics.delivery.claim import claim
+from analytics.delivery.deliver import ALREADY, BUSY, Result, deliver
+from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Delivery, Journal, new_try
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome, Parcel
+from analytics.delivery.targets import parse_targets
+from analytics.frames import read_frame
+from fallow import schema
+from fallow.errors import LakeError
+from tests.delivery.hands import DELIVERY, Hands, journal, parcel
+from tests.ledger.rows import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+
+
+@dataclass
+class Counting:
+    """A channel that counts, and ends as a test wants."""
+
+    ends: list[str] = field(default_factory=list)
+    repeatable: bool = False
+    sent: list[Delivery] = field(default_factory=list)
+    meanwhile: Callable[[], object] | None = None
+
+    def send(self, _: Parcel, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002
+        self.sent.append(delivery)
+        if self.meanwhile:
+            self.meanwhile()
+        step = self.ends.pop(0) if self.ends else SENT
+        return Outcome(step, "" if step == SENT else f"it {step}")
+
+
+def send(lake: Lake, channel: Counting, hands: Hands, *, again: bool = False) -> Result:
+    """In a process that knows nothing but what the lake holds."""
+    return deliver(journal(lake, hands), DELIVERY, parcel(), channel, hands, again=again, sleep=hands.sleep)
+
+
+def steps(lake: Lake) -> list[str]:
+    rows = read_frame(lake.files("delivery"), schema.DELIVERY)
+    return sorted(rows["step"].to_list())
+
+
+def test_the_same_edition_goes_to_the_same_target_once(lake: Lake, hands: Hands) -> None:
+    channel = Counting()
+    assert [send(lake, channel, hands).step for _ in range(3)] == [SENT, ALREADY, ALREADY]
+    assert channel.sent == [DELIVERY]
+    assert steps(lake) == sorted([CLAIMED, SENDING, SENT])
+
+
+def test_another_content_of_the_same_week_is_the_same_edition(lake: Lake, hands: Hands) -> None:
+    channel = Counting()
+    send(lake, channel, hands)
+    late = parcel(text="with rows that came late")
+    assert late.sha256 != parcel().sha256
+    assert deliver(journal(lake, hands), DELIVERY, late, channel, hands, sleep=hands.sleep).step == ALREADY
+
+
+def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
+    send(lake, Counting([FAILED]), hands)
+    rows = read_frame(lake.files("delivery"), schema.DELIVERY).drop("host").to_dicts()
+    [failed] = [row for row in rows if row["step"] == FAILED]
+    assert failed.pop("try_id")
+    assert failed == {
+        "time": hands.now_ms(), "delivery_id": DELIVERY.delivery_id, "step": "failed", "purpose": "report",
+        "week": "2026-W46", "edition": "all/en", "round": 0, "target": "mailto:lead@example.org", "actor": "zoe",
+        "content_sha256": parcel().sha256, "content_bytes": parcel().size_bytes, "tries": 1, "reason": "it failed",
+        "finding_ids": ["F-0000000001"],
+    }  # fmt: skip
+    assert set(failed) | {"try_id"} == set(schema.DELIVERY.names)
+
+
+def test_a_failed_one_is_sent_by_the_next_run(lake: Lake, hands: Hands) -> None:
+    channel = Counting([FAILED, FAILED])
+    assert [send(lake, channel, hands).step for _ in range(4)] == [FAILED, FAILED, SENT, ALREADY]
+    assert {each.delivery_id for each in channel.sent} == {DELIVERY.delivery_id}
+
+
+def test_an_unknown_one_is_named_and_never_sent_again_without_a_word(lake: Lake, hands: Hands) -> None:
+    channel = Counting([UNKNOWN])
+    first, second = send(lake, channel, hands), send(lake, channel, hands)
+    assert (first.step, first.is_failure) == (UNKNOWN, True)
+    assert (second.step, second.is_failure, second.reason) == (UNKNOWN, False, "it unknown")
+    assert len(channel.sent) == 1
+    assert send(lake, channel, hands, again=True).step == SENT
+    # the same id: whoever got the first can tell the second as a duplicate
+    assert channel.sent[0].delivery_id == channel.sent[1].delivery_id
+    assert send(lake, channel, hands).step == ALREADY
+
+
+def test_sent_again_on_purpose_is_another_delivery(lake: Lake, hands: Hands) -> None:
+    channel = Counting()
+    assert [send(lake, channel, hands, again=each).step for each in (False, True, True, False)] == [
+        SENT, SENT, SENT, ALREADY,
+    ]  # fmt: skip
+    assert [each.round for each in channel.sent] == [0, 1, 2]
+    assert len({each.delivery_id for each in channel.sent}) == 3
+
+
+class Killed(BaseException):
+    """What ends a process in the middle."""
+
+
+def killed() -> None:
+    raise Killed
+
+
+def test_a_sender_that_ended_in_the_middle_leaves_an_unknown_delivery(lake: Lake, hands: Hands) -> None:
+    channel = Counting(meanwhile=killed)
+    with pytest.raises(Killed):
+        send(lake, channel, hands)
+    channel.meanwhile = None
+    assert send(lake, channel, hands).step == BUSY  # it may still be at it
+    hands.at_ms += LEASE_MS
+    found = send(lake, channel, hands)
+    assert (found.step, found.is_failure, found.reason) == (UNKNOWN, True, "a sender ended in the middle of it")
+    assert (send(lake, channel, hands).step, send(lake, channel, hands).is_failure) == (UNKNOWN, False)
+    assert len(channel.sent) == 1
+    assert send(lake, channel, hands, again=True).step == SENT
+
+
+def test_where_a_repeat_leaves_no_copy_it_is_simply_repeated(lake: Lake, hands: Hands) -> None:
+    channel = Counting(repeatable=True, meanwhile=killed)
+    with pytest.raises(Killed):
+        send(lake, channel, hands)
+    channel.meanwhile = None
+    hands.at_ms += LEASE_MS
+    assert send(lake, channel, hands).step == SENT
+
+
+def test_a_sender_that_ended_before_it_began_leaves_nothing(lake: Lake, hands: Hands) -> None:
+    other = journal(lake, hands)
+    other.add(DELIVERY, new_try(hands.now_ms()), CLAIMED, parcel())
+    channel = Counting()
+    assert send(lake, channel, hands).step == BUSY
+    hands.at_ms += LEASE_MS
+    assert send(lake, channel, hands).step == SENT
+
+
+def test_nothing_goes_out_that_could_not_be_recorded_before(lake: Lake, hands: Hands) -> None:
+    own, channel = journal(lake, hands), Counting()
+    Path(lake.root).mkdir()
+    Path(lake.root, "delivery").write_text("in the way of the folder", encoding="utf-8")
+    with pytest.raises(LakeError, match="cannot write"):
+        deliver(own, DELIVERY, parcel(), channel, hands, sleep=hands.sleep)
+    assert channel.sent == []
+
+
+def test_what_could_not_be_recorded_afterwards_is_said_and_counts_as_unknown(lake: Lake, hands: Hands) -> None:
+    folder = Path(lake.root, "delivery")
+
+    def in_the_way() -> None:
+        folder.rename(folder.with_name("aside"))
+        folder.write_text("", encoding="utf-8")
+
+    channel = Counting(meanwhile=in_the_way)
+    with pytest.raises(Exception, match=r"it was sent to mailto:lead@example\.org, and that could not be recorded"):
+        send(lake, channel, hands)
+    folder.unlink()
+    folder.with_name("aside").rename(folder)
+    hands.at_ms += LEASE_MS
+    channel.meanwhile = None
+    assert send(lake, channel, hands).step == UNKNOWN
+    assert len(channel.sent) == 1
+
+
+def test_a_sender_that_slept_through_its_lease_sends_nothing(lake: Lake, hands: Hands) -> None:
+    class Slow(Journal):
+        def add(self, *arguments: object, **named: object) -> None:
+            super().add(*arguments, **named)  # type: ignore[arg-type]
+            hands.at_ms += LEASE_MS // 2
+
+    own, channel = Slow(lake, hands, "zoe", 0), Counting()
+    result = deliver(own, DELIVERY, parcel(), channel, hands, sleep=hands.sleep)
+    assert (result.step, channel.sent) == (FAILED, [])
+
+
+def rival(lake: Lake, hands: Hands, try_id: str, *steps_of_it: str) -> Journal:
+    other = journal(lake, hands, "rival")
+    for step in steps_of_it:
+        other.add(DELIVERY, try_id, step, parcel())
+    return other
+
+
+LOW, HIGH = "000000000000-low", "ffffffffffff-high"
+
+
+@pytest.mark.parametrize(
+    ("try_id", "steps_of_it", "wins"),
+    [
+        (LOW, [CLAIMED], False), (LOW, [CLAIMED, YIELDED], True), (LOW, [CLAIMED, SENDING], False),
+        (HIGH, [CLAIMED], False), (HIGH, [CLAIMED, YIELDED], True), (HIGH, [CLAIMED, SENDING], False),
+        (LOW, [CLAIMED, SENDING, UNKNOWN], False),
+        (HIGH, [CLAIMED, SENDING, FAILED], True), (LOW, [CLAIMED, SENDING, SENT], False),
+    ],
+)  # fmt: skip
+def test_who_sees_another_claim(lake: Lake, hands: Hands, try_id: str, steps_of_it: list[str], *, wins: bool) -> None:
+    own = journal(lake, hands)
+    rival(lake, hands, try_id, *steps_of_it)
+    assert (claim(own, DELIVERY, parcel(), hands, hands.sleep) is not None) is wins
+
+
+def test_the_lowest_waits_for_the_others_word(lake: Lake, hands: Hands) -> None:
+    own, other = journal(lake, hands), rival(lake, hands, HIGH, CLAIMED)
+
+    def then_it_yields(seconds: float) -> None:
+        hands.sleep(seconds)
+        if len(hands.slept_s) == 3:
+            other.add(DELIVERY, HIGH, YIELDED)
+
+    assert claim(own, DELIVERY, parcel(), hands, then_it_yields) is not None
+    assert len(hands.slept_s) == 3
+
+
+def test_the_lowest_does_not_wait_for_ever(lake: Lake, hands: Hands) -> None:
+    own = journal(lake, hands)
+    rival(lake, hands, HIGH, CLAIMED)
+    assert claim(own, DELIVERY, parcel(), hands, hands.sleep) is None
+    assert sum(hands.slept_s) == claims.WAIT_S
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_of_several_senders_at_once_at_most_one_sends(lake: Lake, hands: Hands, number: int) -> None:
+    channel, begin, found = Counting(), threading.Barrier(number), []
+
+    def one() -> None:
+        own = journal(lake, Hands())
+        begin.wait(30)
+        found.append(deliver(own, DELIVERY, parcel(), channel, Hands(), sleep=threading.Event().wait).step)
+
+    for _ in range(5):
+        threads = [threading.Thread(target=one, daemon=True) for _ in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(found) == 5 * number
+    assert len(channel.sent) == found.count(SENT) <= 1
+    # nobody is left behind: with nobody else at it, the next one sends
+    hands.at_ms += LEASE_MS
+    send(lake, channel, hands)
+    assert len(channel.sent) == 1
+
+
+def test_rows_are_only_ever_added(lake: Lake, hands: Hands) -> None:
+    channel = Counting([FAILED, UNKNOWN])
+    before: dict[str, bytes] = {}
+    for again in (False, False, True, True):
+        send(lake, channel, hands, again=again)
+        now = snapshot(lake)
+        assert before.items() < now.items()
+        before = now
+
+
+def test_a_target_with_a_secret_leaves_none_in_the_lake(lake: Lake, hands: Hands) -> None:
+    [target] = parse_targets(["https://hooks.slack.com/services/T0/B0/hush-hush"])
+    delivery = Delivery("report", "2026-W46", "all/en", target.shown)
+    deliver(journal(lake, hands), delivery, parcel(), Counting(), hands, sleep=hands.sleep)
+    rows = read_frame(lake.files("delivery"), schema.DELIVERY)
+    assert "hush" not in str(rows.to_dicts())
+    assert "hooks.slack.com" in str(rows.to_dicts())

@@ -1,0 +1,81 @@
+"""Which weeks are due: the newest that is closed, and what did not arrive before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from analytics.delivery import due
+from analytics.delivery.journal import CLAIMED, SENDING, new_try
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from fallow.clock import parse_window
+from tests.delivery.hands import Hands, journal, parcel
+
+if TYPE_CHECKING:
+    from analytics.report.weeks import Week
+    from fallow.lake import Lake
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def at(text: str) -> int:
+    moment_ms = parse_window(text, None).since_ms
+    assert moment_ms is not None
+    return moment_ms
+
+
+@pytest.mark.parametrize(
+    ("now", "label"),
+    [
+        ("2026-11-16T05:59:59+01:00", "2026-W45"), ("2026-11-16T06:00:00+01:00", "2026-W46"),
+        ("2026-11-22T23:59:59+01:00", "2026-W46"), ("2026-11-23T06:00:00+01:00", "2026-W47"),
+        ("2027-01-04T06:00:00+01:00", "2026-W53"), ("2026-03-30T06:00:00+02:00", "2026-W13"),
+    ],
+)  # fmt: skip
+def test_a_week_closes_on_monday_at_six(now: str, label: str) -> None:
+    assert due.asked_week("last", PARIS, at(now)).label == label
+
+
+def week(label: str) -> Week:
+    return due.asked_week(label, PARIS, 0)
+
+
+def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
+    own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
+    for each in (CLAIMED, SENDING):
+        own.add(due.of(week(label), "all/en", target), name, each, parcel())
+    own.add(due.of(week(label), "all/en", target), name, step, parcel(), Outcome(step))
+
+
+def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t") -> list[str]:
+    own = journal(lake, Hands(at("2026-11-20")))
+    assert callable(which)
+    return [each.label for each in which(own, week(newest), "all/en", target)]
+
+
+def test_who_is_new_is_not_sent_a_month_at_once(lake: Lake) -> None:
+    assert labels(lake, due.missed) == []
+    ended(lake, "2026-W40", SENT, "another")
+    assert labels(lake, due.missed) == []
+
+
+def test_what_did_not_arrive_is_made_up_for(lake: Lake) -> None:
+    ended(lake, "2026-W43", SENT)
+    assert labels(lake, due.missed) == ["2026-W44", "2026-W45"]
+    ended(lake, "2026-W44", FAILED)
+    ended(lake, "2026-W45", SENT)
+    assert labels(lake, due.missed) == ["2026-W44"]
+    assert labels(lake, due.failed) == ["2026-W44"]
+
+
+def test_at_most_four_weeks_back(lake: Lake) -> None:
+    ended(lake, "2026-W30", SENT)
+    assert labels(lake, due.missed) == ["2026-W43", "2026-W44", "2026-W45"]
+
+
+def test_what_is_unknown_is_named_among_them_and_not_among_the_failed(lake: Lake) -> None:
+    ended(lake, "2026-W45", UNKNOWN)
+    assert labels(lake, due.missed) == ["2026-W45"]  # `deliver` names it and leaves it alone
+    assert labels(lake, due.failed) == []

@@ -1,0 +1,236 @@
+"""`fallow report nudge`: holders are told of their own findings, once in a while, by day, unless they do not want to."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.delivery.nudge_command import add_nudge_arguments, run_nudge
+from analytics.findings.actions import load_actions, record
+from analytics.findings.find import review
+from analytics.inputs import Inputs, load_window_ledger
+from fallow import config
+from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
+from fallow.errors import FallowError, UsageError
+from fallow.lake import Lake
+from tests.delivery.hands import Hands
+from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
+from tests.report.conftest import EVERY, HELD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.delivery.mail_server import Mailbox
+
+NOON = ms(12 * 3600)
+"""Friday, 20 November 2026, 12:00 UTC."""
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Nudger:
+    lake: Lake
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+    mailbox: Mailbox
+    clock: Hands = field(default_factory=lambda: Hands(NOON))
+    contacts: str = "kind,name,email\nuser,ann,ann@example.org\nuser,bob,bob@example.org\n"
+    opt_out: str = "kind,name\n"
+
+    def __call__(self, *arguments: str, **settings: str) -> Outcome:
+        parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+        add_nudge_arguments(parser)
+        shared = {"lake": None, "config": None, "lang": None, "timezone": None, "holder": None}
+        flags = parser.parse_args(["--lake", self.lake.root, "--as", "zoe", *arguments])
+        settings = {
+            "REPORT_CONTACTS": self._table("contacts", self.contacts), "REPORT_OPT_OUT": self._table("opt-out", self.opt_out),
+            "MAIL_SERVER": f"localhost:{self.mailbox.port}", "MAIL_SECURITY": "none", "MAIL_FROM": "gpu@example.org",
+            "MAIL_TIMEOUT": "2s",
+        } | settings  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(f"FALLOW_{name}", value)
+            code = run_nudge(argparse.Namespace(**shared | vars(flags)), self.clock)
+        printed = self.capture.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+    def _table(self, name: str, text: str) -> str:
+        path = self.folder / f"{name}.csv"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def ids(self, holder: str) -> set[str]:
+        inputs = Inputs(self.lake, Window(NOON - WEEK_MS, NOON), config.load({}, None, {}))
+        found = review(inputs, load_window_ledger(inputs), now_ms=NOON).shown
+        return {each.finding_id for each in found if each.holder == holder and each.category == "reclaim"}
+
+    def times(self, finding_id: str) -> int:
+        """How many mails name the finding; later ones may be about others, that came up since."""
+        return sum(finding_id in message.get_content() for message in self.mailbox.messages)
+
+    def told(self) -> list[tuple[str, str | None]]:
+        return [(each.kind, each.channel) for own in load_actions(self.lake).values() for each in own]
+
+
+@pytest.fixture(scope="session")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Ann, bob and cy each hold a GPU without a kernel, from two days before noon to eight days after."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("held") / "lake"))
+    end_s, begin_s = 12 * 3600 + 8 * 86_400, 12 * 3600 - 2 * 86_400
+    rows, lists = [], []
+    for gpu, user in (("GPU-a", "ann"), ("GPU-b", "bob"), ("GPU-c", "cy")):
+        rows += samples(gpu, begin_s, end_s, **HELD)
+        lists += processes(gpu, *range(begin_s, end_s, 300), user=user, every_s=EVERY["every_s"])
+    made = fill(lake, rows, lists)
+    load(made)  # the ledger is kept beside it, so that no test builds it again
+    return made
+
+
+@pytest.fixture
+def nudge(held: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], mailbox: Mailbox) -> Nudger:
+    shutil.copytree(held.root, tmp_path / "lake")
+    return Nudger(Lake.at(str(tmp_path / "lake")), tmp_path, capsys, mailbox)
+
+
+def test_without_send_nothing_is_sent_and_nothing_written(nudge: Nudger) -> None:
+    done = nudge()
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("would send nudge 2026-11-20 (en) to mailto:") == 2
+    assert "nothing was sent: --send sends" in done.out
+    assert "of cy: no address, or wants no nudges" in done.out
+    assert (nudge.mailbox.mails, snapshot(nudge.lake, "delivery", "action")) == ([], {})
+
+
+def test_everybody_is_told_of_their_own_alone(nudge: Nudger) -> None:
+    done = nudge("--send")
+    assert (done.code, done.err) == (0, "")
+    texts = {address: data.decode() for address, data in nudge.mailbox.mails}
+    assert set(texts) == {"ann@example.org", "bob@example.org"}
+    anns, bobs = nudge.ids("ann"), nudge.ids("bob")
+    assert anns and bobs  # noqa: PT018  # neither may be empty
+    for own, others, text in ((anns, bobs, texts["ann@example.org"]), (bobs, anns, texts["bob@example.org"])):
+        assert all(each in text for each in own)
+        assert not any(each in text for each in others)
+    [message] = [each for each in nudge.mailbox.messages if each["To"] == "ann@example.org"]
+    assert message["Subject"].startswith("Your GPUs: ")
+    assert message.get_content_type() == "text/plain"
+    assert "To get no more of it, answer this mail." in " ".join(message.get_content().split())
+
+
+def test_it_is_recorded_and_shows_with_the_findings(nudge: Nudger) -> None:
+    nudge("--send")
+    assert set(nudge.told()) == {
+        ("notify", "mailto:ann@example.org"),
+        ("notify", "mailto:bob@example.org"),
+    }
+    inputs = Inputs(nudge.lake, Window(NOON - WEEK_MS, NOON), config.load({}, None, {}))
+    found = review(inputs, load_window_ledger(inputs), now_ms=NOON + HOUR_MS).findings
+    assert {each.status for each in found if each.holder in ("ann", "bob")} == {"notified"}
+    assert {each.status for each in found if each.holder == "cy"} <= {"new", "standing"}
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "times"),
+    [(HOUR_MS, 1), (3 * DAY_MS, 1), (WEEK_MS - 1, 1), (WEEK_MS, 2)],
+    ids=["1h", "3d", "almost 7d", "7d"],
+)
+def test_nobody_is_told_of_the_same_within_a_week(nudge: Nudger, later_ms: int, times: int) -> None:
+    nudge("--send")
+    nudge.clock.at_ms += later_ms
+    assert nudge("--send", REPORT_QUIET_DAYS="").code == 0
+    assert {nudge.times(each) for each in nudge.ids("ann") | nudge.ids("bob")} == {times}
+
+
+def test_the_cool_down_is_a_setting(nudge: Nudger) -> None:
+    nudge("--send")
+    nudge.clock.at_ms += 3 * DAY_MS
+    assert nudge("--send", REPORT_COOL_DOWN="2d", REPORT_QUIET_DAYS="").code == 0
+    assert {nudge.times(each) for each in nudge.ids("ann")} == {2}
+
+
+def test_what_somebody_else_told_them_counts_too(nudge: Nudger) -> None:
+    record(nudge.lake, "notify", nudge.ids("ann"), "zoe", now_ms=NOON - DAY_MS, channel="by telephone")
+    assert "told lately" in nudge().out
+    nudge("--send")
+    assert nudge.ids("ann") & {word for _, data in nudge.mailbox.mails for word in data.decode().split()} == set()
+
+
+@pytest.mark.parametrize("kind", ["ack", "suppress"])
+def test_what_somebody_has_taken_on_is_left_alone(nudge: Nudger, kind: str) -> None:
+    record(nudge.lake, kind, nudge.ids("ann"), "ann", now_ms=NOON - DAY_MS, reason="needed")
+    nudge("--send")
+    text = "".join(data.decode() for _, data in nudge.mailbox.mails)
+    assert not any(each in text for each in nudge.ids("ann"))
+    assert any(each in text for each in nudge.ids("bob"))
+
+
+def test_opted_out(nudge: Nudger) -> None:
+    nudge.opt_out = "kind,name\nuser,ann\nemail,bob@example.org\n"
+    assert nudge("--send").out.startswith("nobody to tell: ")
+    assert nudge.mailbox.mails == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "at_hour", "mails"),
+    [("UTC", 12, 2), ("UTC", 20, 0), ("Asia/Tokyo", 12, 0), ("America/Los_Angeles", 20, 2)],
+)
+def test_quiet_hours_are_those_of_the_site(nudge: Nudger, zone: str, at_hour: int, mails: int) -> None:
+    nudge.clock.at_ms = ms(at_hour * 3600)
+    done = nudge("--send", "--timezone", zone)
+    assert (done.code, len(nudge.mailbox.mails)) == (0, mails)
+    assert ("quiet hours" in done.out) is (mails == 0)
+
+
+def test_one_that_fails_is_told_by_the_next_run(nudge: Nudger) -> None:
+    nudge.mailbox.to_recipient["ann@example.org"] = "450 greylisted"
+    done = nudge("--send")
+    assert (done.code, done.err.count("could not send nudge 2026-11-20 (en) to mailto:ann@example.org")) == (1, 1)
+    assert nudge.told() == [("notify", "mailto:bob@example.org")] * len(nudge.ids("bob"))
+    nudge.mailbox.to_recipient.clear()
+    assert nudge("--send").code == 0
+    assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org", "ann@example.org"]
+
+
+def test_one_that_is_unknown_is_not_repeated_within_the_week(nudge: Nudger) -> None:
+    nudge.mailbox.to_message = ["drop"]
+    assert nudge("--send").code == 1
+    assert nudge("--send").code == 0
+    nudge.clock.at_ms += 3 * DAY_MS
+    assert nudge("--send", REPORT_QUIET_DAYS="").code == 0
+    assert {nudge.times(each) for each in nudge.ids("ann")} == {1}
+
+
+def test_a_notification_that_could_not_be_put_beside_its_findings_is_added_later(nudge: Nudger) -> None:
+    nudge("--send")
+    recorded = nudge.told()
+    shutil.rmtree(nudge.lake.root + "/action")
+    nudge("--send")
+    assert sorted(nudge.told(), key=str) == sorted(recorded, key=str)
+    assert len(nudge.mailbox.mails) == 2
+
+
+def test_nobody_is_told_of_what_may_be_over(nudge: Nudger) -> None:
+    nudge.clock.at_ms += 9 * DAY_MS + HOUR_MS
+    with pytest.raises(FallowError, match=r"newest rows are from 2026-11-28 12:00 UTC, and what they say may be over"):
+        nudge("--send", REPORT_QUIET_DAYS="")
+    assert nudge.mailbox.mails == []
+
+
+def test_only_one_holder(nudge: Nudger) -> None:
+    nudge("--send", "--holder", "bob")
+    assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org"]
+
+
+def test_without_contacts_it_is_said(nudge: Nudger) -> None:
+    with pytest.raises(UsageError, match=r"report\.contacts is missing; name a CSV file with kind,name,email"):
+        nudge(REPORT_CONTACTS="")

@@ -1,0 +1,228 @@
+"""`fallow report send` from the command line to a real mail server, a real webhook and a folder, over a real lake."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.delivery.send_command import add_send_arguments, run_send
+from fallow.clock import HOUR_MS, WEEK_MS, parse_window
+from fallow.errors import ConfigError, FallowError, UsageError
+from fallow.lake import Lake
+from tests.delivery.hands import Hands
+from tests.ledger.rows import load, snapshot
+from tests.report.conftest import everything
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.delivery.mail_server import Mailbox
+    from tests.delivery.receiver import Receiver
+
+MONDAY = "2026-10-05T06:00:00Z"
+"""The lake of `everything` ends with 2026-W40, which closes then."""
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two weeks of two hosts."""
+    made = everything(Lake.at(str(tmp_path_factory.mktemp("reported") / "lake")))
+    load(made)  # the ledger is kept beside it, so that no test builds it again
+    return made
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Sender:
+    lake: Lake
+    clock: Hands
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str, **settings: str) -> Outcome:
+        """The command with these flags and with settings as variables would give them."""
+        parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+        add_send_arguments(parser)
+        shared = {"lake": None, "config": None, "week": None, "lang": None, "timezone": None}
+        shared |= {"pool": None, "team": None, "holder": None}
+        flags = ["--lake", self.lake.root, "--as", "zoe", "--format", "json", *arguments]
+        args = argparse.Namespace(**shared | vars(parser.parse_args(flags)))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(f"FALLOW_{name}", value)
+            code = run_send(args, self.clock, self.clock.sleep)
+        printed = self.capture.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+
+@pytest.fixture
+def send(reported: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Sender:
+    shutil.copytree(reported.root, tmp_path / "lake")
+    now_ms = parse_window(MONDAY, None).since_ms
+    assert now_ms is not None
+    return Sender(Lake.at(str(tmp_path / "lake")), Hands(now_ms), tmp_path / "reports", capsys)
+
+
+def mail(box: Mailbox) -> dict[str, str]:
+    return {
+        "MAIL_SERVER": f"localhost:{box.port}", "MAIL_SECURITY": "none", "MAIL_FROM": "gpu@example.org",
+        "MAIL_TIMEOUT": "2s",
+    }  # fmt: skip
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_last_week_goes_everywhere_and_once(send: Sender, mailbox: Mailbox, receiver: Receiver) -> None:
+    to = ["--to", "mailto:a@example.org,b@example.org", "--to", receiver.url(), "--to", str(send.folder)]
+    done = send(*to, **mail(mailbox))
+    assert (done.code, done.err) == (0, "")
+    assert [line.partition(" to ")[0] for line in done.out.splitlines()] == ["sent report 2026-W40 (all/en)"] * 4
+    assert "secret-token" not in done.out
+    assert [address for address, _ in mailbox.mails] == ["a@example.org", "b@example.org"]
+    assert [body["week"] for body in receiver.posted] == ["2026-W40"]
+    assert files(send.folder) == ["2026-W40/fallow-2026-W40-all-en.json"]
+    message = mailbox.messages[0]
+    assert message["Subject"].startswith("GPU waste report 2026-W40: ")
+    assert [part.get_filename() for part in message.iter_attachments()] == ["fallow-2026-W40-all-en.json"]
+    html = message.get_body(("html",))
+    [picture] = [part for part in message.walk() if part.get_content_type() == "image/png"]
+    assert html is not None
+    assert f"cid:{picture['Content-ID'].strip('<>')}" in html.get_content()
+    assert len(mailbox.mails[0][1]) < 200_000
+    again = send(*to, **mail(mailbox))
+    assert (again.code, again.out.count("it was sent before")) == (0, 4)
+    assert (len(mailbox.mails), len(receiver.bodies)) == (2, 1)
+
+
+def test_a_dry_run_sends_and_records_nothing(send: Sender, mailbox: Mailbox, receiver: Receiver) -> None:
+    send("--to", str(send.folder / "other"))
+    before = snapshot(send.lake, "delivery")
+    done = send(
+        "--dry-run", "--to", "mailto:a@example.org", "--to", receiver.url(), "--to", str(send.folder), **mail(mailbox)
+    )
+    assert (done.code, done.out.count("would send report 2026-W40 (all/en) to ")) == (0, 3)
+    assert "fallow-2026-W40-all-en.json" in done.out
+    assert snapshot(send.lake, "delivery") == before
+    assert (mailbox.greetings, receiver.bodies, files(send.folder)) == (
+        0,
+        [],
+        ["other/2026-W40/fallow-2026-W40-all-en.json"],
+    )
+    seen = send("--dry-run", "--to", str(send.folder / "other"))
+    assert "would not send report 2026-W40 (all/en)" in seen.out
+    assert "sent on 2026-10-05 06:00 UTC" in seen.out
+
+
+def test_one_that_fails_is_one_sentence_and_the_others_arrive(send: Sender, mailbox: Mailbox) -> None:
+    mailbox.to_recipient["gone@example.org"] = "550 no such user"
+    to = ["--to", "mailto:a@example.org,gone@example.org,b@example.org"]
+    done = send(*to, **mail(mailbox))
+    assert done.code == 1
+    assert done.err == (
+        "fallow: could not send report 2026-W40 (all/en) to mailto:gone@example.org: the mail server refused the recipient: "
+        "550 no such user; the next run tries again\n"
+    )
+    assert [address for address, _ in mailbox.mails] == ["a@example.org", "b@example.org"]
+    mailbox.to_recipient.clear()
+    assert send("--retry", *to, **mail(mailbox)).out == "sent report 2026-W40 (all/en) to mailto:gone@example.org\n"
+    assert [address for address, _ in mailbox.mails][2:] == ["gone@example.org"]
+    assert send("--retry", *to, **mail(mailbox)).out == "nothing to send again\n"
+    assert len(mailbox.mails) == 3
+
+
+def test_what_is_unknown_fails_once_and_is_named_after(send: Sender, mailbox: Mailbox) -> None:
+    mailbox.to_message = ["drop"]
+    to = ["--to", "mailto:a@example.org", "--catch-up"]
+    first, second = send(*to, **mail(mailbox)), send(*to, **mail(mailbox))
+    assert (first.code, second.code) == (1, 0)
+    for each in (first, second):
+        assert "it is not known whether report 2026-W40 (all/en) to mailto:a@example.org arrived" in each.err
+    assert len(mailbox.mails) == 1
+    assert send("--to", "mailto:a@example.org", "--again", **mail(mailbox)).code == 0
+    assert mailbox.messages[0]["Message-ID"] == mailbox.messages[1]["Message-ID"]
+
+
+def test_catching_up_after_a_week_of_downtime(send: Sender) -> None:
+    to = ["--to", str(send.folder)]
+    send.clock.at_ms -= WEEK_MS
+    assert send("--catch-up", *to).out.startswith("sent report 2026-W39")
+    send.clock.at_ms += WEEK_MS
+    (send.folder / "2026-W39").rename(send.folder / "gone")
+    assert [line[:20] for line in send("--catch-up", *to).out.splitlines()] == ["sent report 2026-W40"]
+
+
+def test_a_week_that_failed_is_sent_with_the_next_one(send: Sender) -> None:
+    to = ["--to", str(send.folder)]
+    send.clock.at_ms -= WEEK_MS
+    send.folder.write_text("in the way", encoding="utf-8")
+    assert send("--catch-up", *to).code == 1
+    send.folder.unlink()
+    send.clock.at_ms += WEEK_MS
+    done = send("--catch-up", *to)
+    assert [line[:20] for line in done.out.splitlines()] == ["sent report 2026-W39", "sent report 2026-W40"]
+    assert files(send.folder) == [f"2026-W{week}/fallow-2026-W{week}-all-en.json" for week in (39, 40)]
+
+
+def test_the_week_is_not_closed_before_six(send: Sender) -> None:
+    send.clock.at_ms -= HOUR_MS
+    assert send("--to", str(send.folder)).out.startswith("sent report 2026-W39")
+
+
+def test_a_week_without_data_is_one_sentence(send: Sender) -> None:
+    done = send("--week", "2026-W20", "--to", str(send.folder))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("fallow: 2026-W20: the lake at ")
+    assert snapshot(send.lake, "delivery") == {}
+
+
+def test_editions_are_told_apart(send: Sender) -> None:
+    for flags in ([], ["--holder", "svc"], ["--lang", "fr"], ["--pool", "serving"]):
+        done = send("--to", str(send.folder), *flags)
+        assert (done.code, done.out[:4], done.err) == (0, "sent", "")
+    assert files(send.folder) == [
+        f"2026-W40/fallow-2026-W40-{name}.json" for name in ("all-en", "all-fr", "holder=svc-en", "pool=serving-en")
+    ]
+
+
+def test_targets_come_from_the_settings_too(send: Sender) -> None:
+    done = send(REPORT_TO=f"file:{send.folder}/a, file:{send.folder}/b")
+    assert (done.code, len(files(send.folder))) == (0, 2)
+
+
+WRONG: list[tuple[list[str], dict[str, str], type[FallowError], str]] = [
+    ([], {}, UsageError, "--to is missing; give --to, or set report.to"),
+    (["--to", "mailto:a@b.org"], {}, UsageError, "mail.server is missing"),
+    (["--to", "mailto:a@b.org"], {"MAIL_SERVER": "mx"}, UsageError, "mail.from is missing"),
+    (
+        ["--to", "mailto:a@b.org"],
+        {"MAIL_SERVER": "mx", "MAIL_FROM": "x"},
+        ConfigError,
+        "mail.from: 'x' is not a mail address",
+    ),
+    (["--to", "./x", "--format", "docx"], {}, UsageError, "--format: 'docx' is not one of"),
+    (["--to", "./x", "--week", "tomorrow"], {}, UsageError, "'tomorrow' is not a week"),
+    (["--to", "./x"], {"REPORT_TIMEZONE": "Mars/Base"}, UsageError, "'Mars/Base' is not a time zone"),
+    (["--to", "./x", "--as", " "], {}, UsageError, "it is not known who you are"),
+]
+
+
+@pytest.mark.parametrize(("flags", "settings", "kind", "said"), WRONG, ids=[each[3][:30] for each in WRONG])
+def test_wrong_use_is_found_before_anything_is_sent(
+    send: Sender, flags: list[str], settings: dict[str, str], kind: type[FallowError], said: str
+) -> None:
+    with pytest.raises(kind) as error:
+        send(*flags, **settings)
+    assert said in str(error.value)
+    assert snapshot(send.lake, "delivery") == {}
