@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.capacity.at_once import lasting_on
 from analytics.ledger.summary import summarise
 from analytics.money.pieces import IDLE_OF_NOBODY, placed, whose
 from analytics.names import JOINER
@@ -81,6 +82,8 @@ def narrow(ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventor
 
 def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners) -> Ledger:
     """What the scope leaves of a ledger; of a GPU that several hold, the share of those that are asked for."""
+    if scope.is_all:
+        return ledger
     rows = ledger.stretches
     if scope.pool is not None:
         rows = placed(rows, costs, inventory).filter(pl.col("pool") == scope.pool).select(rows.columns)
@@ -133,6 +136,7 @@ def _mine(scope: Scope, owners: Owners, holder: str | None, account: str | None)
 
 def _during(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spells as far as they lie in rows of their GPU; how long a whole spell was stays."""
-    spans = rows.select("gpu", from_ms="time", to_ms="end")
+    # rows that touch are one span: a join of spells with rows would be as large as their product
+    spans = lasting_on(rows, 0).select("gpu", from_ms="time", to_ms="end")
     start, end = pl.max_horizontal("time", "from_ms"), pl.min_horizontal("end", "to_ms")
     return spells.join(spans, on="gpu").filter(start < end).with_columns(time=start, end=end).select(spells.columns)

@@ -64,6 +64,25 @@ def build() -> Step:
     return run
 
 
+def report() -> Step:
+    """The weekly report of the whole window as HTML."""
+    from analytics.inputs import load_window_ledger, open_inputs  # noqa: PLC0415  # the other steps must not pay for it
+    from analytics.language.languages import Language  # noqa: PLC0415
+    from analytics.report.html import page  # noqa: PLC0415
+    from analytics.report.model import Asked, build_report  # noqa: PLC0415
+    from analytics.report.weeks import week_of  # noqa: PLC0415
+
+    def run(lake: str) -> dict[str, int]:
+        inputs = open_inputs(argparse.Namespace(lake=lake, since=None, until=None, config=None))
+        ledger = load_window_ledger(inputs)
+        middle_ms = (ledger.summary.since_ms + ledger.summary.until_ms) // 2
+        language = Language()
+        found = build_report(inputs, ledger, Asked(week_of(middle_ms, language.zone)))
+        return {"bytes": len(page(found, language).encode())}
+
+    return run
+
+
 def read() -> Step:
     """DuckDB scans the columns that the ledger needs, once, on two threads."""
     import duckdb  # noqa: PLC0415  # the other step must not pay for it
@@ -92,7 +111,7 @@ def read() -> Step:
     return run
 
 
-STEPS: dict[str, Callable[[], Step]] = {"build": build, "read": read}
+STEPS: dict[str, Callable[[], Step]] = {"build": build, "report": report, "read": read}
 """Each imports what it needs, which is not measured, and returns what is."""
 
 
