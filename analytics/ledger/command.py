@@ -15,6 +15,7 @@ from analytics.money.as_json import account_json, account_row, energy_json, mone
 from analytics.money.table_text import table_text
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.money.window import open_money
+from analytics.scope import Scope, add_scope_arguments, narrow
 
 if TYPE_CHECKING:
     import argparse
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
+    add_scope_arguments(parser)
     parser.add_argument(
         "--by", choices=GROUPS, help="a line per pool, team, ...: what it was given, used and what that cost"
     )
@@ -41,9 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the window's ledger."""
     inputs = open_inputs(args)
-    ledger = load_window_ledger(inputs)
-    inventory = ledger.whole.inventory or load_inventory(inputs.lake)
-    money = open_money(inputs, ledger.inside, inventory)
+    everything = load_window_ledger(inputs)
+    inventory = everything.whole.inventory or load_inventory(inputs.lake)
+    scope, money = Scope.of(args), open_money(inputs, everything.inside, inventory)
+    ledger = narrow(everything, scope, money.costs, inventory, money.owners)
+    if not scope.is_all:
+        money = money.of(ledger.inside, inventory)
     simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
     said = simulated_text(simulated, ledger.summary.totals.gpus)
     rows = money.accounts.by(args.by) if args.by else ()
