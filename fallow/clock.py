@@ -149,13 +149,13 @@ def from_ms(moment_ms: int) -> datetime:
 
 def format_ms(moment_ms: int) -> str:
     """RFC 3339 in UTC with `Z`, milliseconds only where there are some."""
-    moment = from_ms(moment_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{moment_ms % 1000:03d}Z" if moment_ms % 1000 else "Z")
+    shown = from_ms(moment_ms).replace(tzinfo=None)  # isoformat, unlike strftime, writes years below 1000 with four digits
+    return shown.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds") + "Z"
 
 
 def utc_day(moment_ms: int) -> str:
     """The UTC date `YYYY-MM-DD` on which the moment lies."""
-    return from_ms(moment_ms).strftime("%Y-%m-%d")
+    return from_ms(moment_ms).date().isoformat()
 
 
 def parse_day_ms(day: str) -> int:

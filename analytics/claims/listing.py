@@ -54,7 +54,7 @@ class ListedClaim:
 
 
 def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedClaim]:
-    """The claims that touch the window, by start; those that run on are counted up to the moment of the newest sample."""
+    """The claims that touch the window, by start, counted up to the moment of the newest sample at the latest."""
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
     rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
@@ -74,8 +74,7 @@ def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[Li
     grouped = grouped.join(ended, on=run, how="left", nulls_equal=True)
     gpus = pl.when("uncounted").then("gpu_count").otherwise(pl.col("named") + pl.col("counted"))
     runs = ~pl.col("ended") & (pl.col("end") > measured_ms)
-    until = pl.when(runs).then(now_ms).otherwise(pl.min_horizontal("end", pl.lit(until_ms)))
-    lasted = until - pl.max_horizontal("start", pl.lit(since_ms))
+    lasted = pl.min_horizontal("end", pl.lit(now_ms)) - pl.max_horizontal("start", pl.lit(since_ms))
     unplaced = pl.when("uncounted").then(pl.col("gpu_count") - pl.col("named")).otherwise("counted")
     table = grouped.with_columns(
         gpus=gpus,
@@ -113,28 +112,37 @@ def as_json(table: Sequence[ListedClaim]) -> dict[str, Any]:
 
 
 def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
-    """The list for people; claims that run on are marked with `+`."""
+    """The list for people; claims that run on, or whose end is to come, are marked with `+`."""
     hours = sum(claim.gpu_hours or 0.0 for claim in table)
     unknown = sum(claim.gpu_hours is None for claim in table)
     running = sum(claim.end is None for claim in table)
     lines = [
         f"{count(len(table), 'claim')}, {hours:,.1f} GPU-hours" + (f" and {unknown} of unknown size" if unknown else "")
     ]
+    to_come = sum(_is_to_come(claim, measured_ms) for claim in table)
+    until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
     if running:
-        until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
         verb = "runs" if running == 1 else "run"
         lines.append(f"{running:,} of them {verb} on: counted up to {moment(until_ms)} (+)")
-    return "\n".join([*lines, "", *_table(table, width)])
+    if to_come:
+        verb = "ends" if to_come == 1 else "end"
+        lines.append(f"{to_come:,} of them {verb} later than the newest sample: counted up to {moment(until_ms)} (+)")
+    return "\n".join([*lines, "", *_table(table, measured_ms, width)])
 
 
-def _table(table: Sequence[ListedClaim], width: int) -> list[str]:
+def _is_to_come(claim: ListedClaim, measured_ms: int) -> bool:
+    """Whether a claim has an end that nothing was measured up to."""
+    return claim.end is not None and claim.end > measured_ms
+
+
+def _table(table: Sequence[ListedClaim], measured_ms: int, width: int) -> list[str]:
     """One line per claim; on a narrow terminal without state and year, and with names cut to what is left."""
     narrow = width < PAGE_COLUMNS
     years = {_minute(ms)[:4] for claim in table for ms in (claim.start, claim.end) if ms is not None}
     part = slice(None) if not narrow else slice(5, None) if len(years) == 1 else slice(10)
     states = not narrow and any(claim.state for claim in table)
     names = ["start (UTC)", "end (UTC)", "GPUs", "GPU-hours ", *(["state"] if states else []), "user", "claim", "hosts"]
-    cells = [names, *(_cells(claim, part, states=states) for claim in table)]
+    cells = [names, *(_cells(claim, part, measured_ms, states=states) for claim in table)]
     widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
     room = width - sum(widths.values()) - 2 * len(widths)
     for name, least in _SHRINKING if narrow else (("hosts", 12),):
@@ -146,13 +154,13 @@ def _table(table: Sequence[ListedClaim], width: int) -> list[str]:
     return [f"  times of {min(years)}", *lines] if narrow and len(years) == 1 else lines
 
 
-def _cells(claim: ListedClaim, part: slice, *, states: bool) -> list[str]:
+def _cells(claim: ListedClaim, part: slice, measured_ms: int, *, states: bool) -> list[str]:
     end = "runs" if claim.end is None else _minute(claim.end)[part]
     size = "?" if claim.gpus is None else str(claim.gpus)
     spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
     who = plain(claim.user or claim.account or "-", 12)
     state = [plain(claim.state or "-", 10)] if states else []
-    mark = "+" if claim.end is None else " "
+    mark = "+" if claim.end is None or _is_to_come(claim, measured_ms) else " "
     return [
         _minute(claim.start)[part],
         end,

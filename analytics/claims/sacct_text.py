@@ -41,7 +41,9 @@ def read_jobs(path: str, text: str) -> tuple[pl.DataFrame, int]:
     records: list[Sequence[str]] = []
     for number, written in enumerate(lines[first + 1 :], first + 2):
         line = written.rstrip("\r")
-        if not line.strip() or line == head or _goes_on(line, names):
+        if not line.strip() or line == head:
+            continue
+        if records and names[-1] == "JobName" and _goes_on(line, cut_off=number == len(lines)):
             continue
         fields = _fields(line.removesuffix(closing), names)
         if len(fields) != len(names):
@@ -75,9 +77,12 @@ def _header(path: str, line: str) -> list[str]:
     return names
 
 
-def _goes_on(line: str, names: Sequence[str]) -> bool:
-    """Whether a line is the rest of the job's name before it, which may hold line ends where it stands last."""
-    return names[-1] == "JobName" and "|" not in line and not _JOB_ID.fullmatch(line)
+def _goes_on(line: str, *, cut_off: bool) -> bool:
+    """Whether a line is the rest of the job's name before it, which may hold line ends where it stands last.
+
+    The last line of a file that was cut off may be the beginning of a job instead.
+    """
+    return "|" not in line and not (cut_off and _JOB_ID.fullmatch(line))
 
 
 def _fields(line: str, names: Sequence[str]) -> list[str]:

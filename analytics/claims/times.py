@@ -8,6 +8,10 @@ import polars as pl
 
 from analytics.importers.times import parse_local
 
+EARLIEST_MS = 946_684_800_000
+"""2000: no claim of a GPU is older, so what says so is a mistake."""
+END_OF_YEAR_9999_MS = 253_402_300_800_000
+
 UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
 """How sources write that there is no such time."""
 
@@ -19,17 +23,19 @@ _NUMBER = r"^\d{9,13}$"
 class Moments:
     """A column of times in epoch milliseconds, as the first and as the second pass through a repeated hour.
 
-    Both are null where there is no time (`absent`) and where the text is none, or one that summer time skips (`wrong`).
+    Both are null where there is no time (`absent`), where the text is none, or one that summer time skips (`wrong`), and where
+    the time is not in the years 2000 to 9999 (`outside`).
     """
 
     first: pl.Series
     second: pl.Series
     absent: pl.Series
+    outside: pl.Series
 
     @property
     def wrong(self) -> pl.Series:
         """Rows whose text is no time."""
-        return self.first.is_null() & ~self.absent
+        return self.first.is_null() & ~self.absent & ~self.outside
 
     @property
     def ambiguous(self) -> pl.Series:
@@ -57,7 +63,9 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
             local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms"),
         )
     )
-    return Moments(first, second, absent)
+    inside = (first >= EARLIEST_MS) & (second < END_OF_YEAR_9999_MS)
+    outside = ~inside.fill_null(value=True)
+    return Moments(first.set(outside, None), second.set(outside, None), absent, outside)
 
 
 def _offset_ms(offset: pl.Series) -> pl.Series:

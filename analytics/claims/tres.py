@@ -7,7 +7,9 @@ from functools import lru_cache
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)(?:\.\d+)?")
 _MIG = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
-_COUNT = re.compile(r"\d+")
+_COUNT = re.compile(r"[0-9]+")
+_MOST = 10**7
+_SHARE = re.compile(r"(?:^|,)gres/(?:shard|mps)[:=]")
 
 
 @lru_cache(maxsize=65_536)
@@ -18,7 +20,7 @@ def gpu_count(tres: str) -> int | None:
     as one, as it does for Slurm.
 
     Raises:
-        ValueError: a count is no number.
+        ValueError: a count is no number, or more than any cluster has.
     """
     whole: int | None = None
     typed = 0
@@ -31,6 +33,11 @@ def gpu_count(tres: str) -> int | None:
     return (typed if whole is None else whole) or None
 
 
+def has_share(tres: str) -> bool:
+    """Whether a TRES string has shares of GPUs (`gres/shard`, `gres/mps`), which several jobs have of one GPU."""
+    return _SHARE.search(tres) is not None
+
+
 def is_mig(gres_type: str) -> bool:
     """Whether a GRES type names a MIG profile, such as `a100_1g.10gb`."""
     return _MIG.search(gres_type) is not None
@@ -39,6 +46,8 @@ def is_mig(gres_type: str) -> bool:
 def _number(value: str, entry: str) -> int:
     if not _COUNT.fullmatch(value):
         raise ValueError(f"'{entry}' counts nothing")
+    if len(value) > len(str(_MOST)) or int(value) > _MOST:
+        raise ValueError(f"'{entry}' counts more GPUs than any cluster has")
     return int(value)
 
 

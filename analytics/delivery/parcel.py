@@ -98,12 +98,11 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
 def line(finding: Finding, language: Language) -> Line:
     """A finding as a chat shows it."""
     gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    text = say(
-        "{hours} GPU-hours: {gpus} on {host} {what}",
-        hours=GpuHours(finding.gpu_ms),
-        gpus=gpus,
-        host=plain(finding.host),
-        what=language.say(finding.sentence),
+    hours, what = GpuHours(finding.gpu_ms), language.say(finding.sentence)
+    text = (
+        say("{hours} GPU-hours: {gpus} on {host} {what}", hours=hours, gpus=gpus, host=plain(finding.host), what=what)
+        if finding.host
+        else say("{hours} GPU-hours: {gpus} {what}", hours=hours, gpus=gpus, what=what)
     )
     detail = say(
         "{holder}, since {when}; confidence: {grade}; {finding_id}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ VERBS = {
     "note": ("write something beside a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
     "history": ("who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
 }  # fmt: skip
+_ID = re.compile(r"[Ff]-[0-9A-Fa-f]{10}")
 _DECIDING = ("ack", "suppress", "reopen")
 _DONE = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "note": "noted on"}
 _STANDS = {"ack": "acknowledged", "suppress": "suppressed", "notify": "notified"}
@@ -39,7 +41,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     for name, (summary, example) in VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
         verb.add_argument(
-            "ids", nargs=1 if name == "history" else "+", metavar="ID", help="id of a finding: F-0123456789"
+            "ids",
+            nargs=1 if name == "history" else "+",
+            type=as_listed,
+            metavar="ID",
+            help="id of a finding: F-0123456789",
         )
         # what was given before the verb stays
         verb.add_argument("--lake", metavar="DIR", default=argparse.SUPPRESS, help="the lake")
@@ -60,6 +66,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
             verb.add_argument("--text", required=True, metavar="TEXT", help="what to write")
         elif name != "suppress":
             verb.add_argument("--reason", metavar="TEXT", help="why")
+
+
+def as_listed(finding_id: str) -> str:
+    """An id in the letters in which it is listed: people type `f-0123ABCDEF`, and the record knows one form only."""
+    return "F-" + finding_id[2:].lower() if _ID.fullmatch(finding_id) else finding_id
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from analytics.findings.confidence import grade, observe, right_clocks, watched_
 from analytics.findings.mig_energy import ESTIMATED, has_instances, with_estimates
 from analytics.findings.model import Context, Evidence, Finding, Number, Rule, energy_kwh
 from analytics.findings.once import once
+from analytics.findings.words import agreeing
 from analytics.ledger.summary import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def finding_of(
     return Finding(
         rule=rule.name,
         category=rule.category,
-        sentence=rule.sentence,
+        sentence=agreeing(rule.sentence, len(uuids)),
         subject=subject,
         gpus=uuids,
         host=where,

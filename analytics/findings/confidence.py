@@ -12,13 +12,17 @@ import polars as pl
 from analytics.findings.model import Confidence
 from analytics.findings.once import once
 from analytics.findings.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
-from analytics.ledger.text import count, percent
+from analytics.findings.words import at_most_below, floored, gpus_of
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import say, say_many
+from analytics.ledger.text import percent
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.model import Context
+    from analytics.language.sentences import Sentence
 
 COVERAGE_MIN = 0.90
 HISTORY_MIN_DAYS = 14
@@ -113,32 +117,55 @@ def watched_enough(seen: Observation) -> list[str]:
     """Failures that any rule can have: coverage, history, and how utilization was measured."""
     failed = []
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
-        failed.append(f"only {_below(seen.coverage)} of the time was observed, {percent(COVERAGE_MIN, 0)} are wanted")
+        failed.append(
+            say(
+                "only {share} of the time was observed, {wanted} are wanted",
+                share=_below(seen.coverage),
+                wanted=Share(COVERAGE_MIN, 0),
+            )
+        )
     if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
-        failed.append(f"{_floor(seen.history_ms / DAY_MS)} days of history, {HISTORY_MIN_DAYS} are wanted")
+        failed.append(
+            say(
+                "{days} days of history, {wanted} are wanted",
+                days=floored(seen.history_ms / DAY_MS),
+                wanted=Number(HISTORY_MIN_DAYS),
+            )
+        )
     return [*failed, *_sampled_enough(seen)]
 
 
 def _sampled_enough(seen: Observation) -> list[str]:
     if not seen.measured:
-        return ["utilization was not measured"]
+        return [say("utilization was not measured")]
     if seen.util_coverage is None or 1 - seen.point_ratio < COVERAGE_MIN:
-        where = " only" if seen.util_coverage is None else f" for {percent(seen.point_ratio)} of the time"
-        return [f"point samples{where}: {_sampling_bound(seen.sample_count, all_zero=seen.all_zero)}"]
+        bound = _sampling_bound(seen.sample_count, all_zero=seen.all_zero)
+        if seen.util_coverage is None:
+            return [say("point samples only: {bound}", bound=bound)]
+        share = Share(seen.point_ratio)
+        return [say("point samples for {share} of the time: {bound}", share=share, bound=bound)]
     if seen.util_coverage < COVERAGE_MIN:
-        watched = _below(seen.util_coverage)
-        return [f"utilization was watched {watched} of the time, {percent(COVERAGE_MIN, 0)} are wanted"]
+        watched, wanted = _below(seen.util_coverage), Share(COVERAGE_MIN, 0)
+        return [say("utilization was watched {share} of the time, {wanted} are wanted", share=watched, wanted=wanted)]
     return []
 
 
-def _sampling_bound(number: int, *, all_zero: bool) -> str:
+def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
     """What so many point samples leave open, with 95 %."""
     if all_zero:
-        bound = percent(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2)
-        return f"a duty cycle of up to {bound} can hide behind {count(number, 'zero')} (95 %)"
+        return say_many(
+            "a duty cycle of up to {bound} can hide behind {number} zero (95 %)",
+            "a duty cycle of up to {bound} can hide behind {number} zeros (95 %)",
+            number,
+            bound=Share(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2),
+        )
     # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
-    bound = percent(min(1.0, 0.98 / math.sqrt(max(number, 1))), 2)
-    return f"a share of time measured by {count(number, 'sample')} is off by up to {bound} (95 %)"
+    return say_many(
+        "a share of time measured by {number} sample is off by up to {bound} (95 %)",
+        "a share of time measured by {number} samples is off by up to {bound} (95 %)",
+        number,
+        bound=Share(min(1.0, 0.98 / math.sqrt(max(number, 1))), 2),
+    )
 
 
 def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
@@ -146,39 +173,43 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
     share = known_ms / total_ms if total_ms else None
     if share is not None and share >= COVERAGE_MIN:
         return []
-    return [f"{what} was measured for {_below(share)} of the time, {percent(COVERAGE_MIN, 0)} are wanted"]
+    return [
+        say(
+            "{what} was measured for {share} of the time, {wanted} are wanted",
+            what=what,
+            share=_below(share),
+            wanted=Share(COVERAGE_MIN, 0),
+        )
+    ]
 
 
 def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
     """Failure of the clocks of these rows' hosts to say when it was."""
     ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
-    return [f"the clock of {', '.join(ahead)} is ahead: nobody knows how it stands now"] if ahead else []
+    hosts = ", ".join(ahead)
+    return [say("the clock of {hosts} is ahead: nobody knows how it stands now", hosts=hosts)] if ahead else []
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:
     """Failure to say who it is."""
     if source == "memory":
-        return ["no process list: memory in use stands for a holder"]
-    return [] if holder is not None else ["the holder is not known"]
+        return [say("no process list: memory in use stands for a holder")]
+    return [] if holder is not None else [say("the holder is not known")]
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Failure to know that nobody held it."""
-    return ["neither processes nor memory were read: somebody may hold it"] if unwatched else []
+    return [say("neither processes nor memory were read: somebody may hold it")] if unwatched else []
 
 
 def alone(others: int) -> list[str]:
     """Failure to be free to end: the same process, pod or job also has GPUs that are not idle."""
-    return [f"the same processes also hold {count(others, 'GPU')} with work on them"] if others else []
+    return [say("the same processes also hold {gpus} with work on them", gpus=gpus_of(others))] if others else []
 
 
-def _below(share: float | None) -> str:
+def _below(share: float | None) -> Sentence | Share:
     """The share, never rounded up to what it fell short of."""
-    return "nothing" if share is None else f"{_floor(100 * share)} %"
-
-
-def _floor(value: float) -> str:
-    return f"{math.floor(10 * value) / 10:.1f}"
+    return say("nothing") if share is None else at_most_below(share)
 
 
 def grade(*failures: list[str]) -> Confidence:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.findings.alive import last_rows, serves_only
-from analytics.findings.base import on_host_ahead
-from analytics.findings.holders import look_command, release_command
+from analytics.findings.arrays import tied_jobs
+from analytics.findings.confidence import alone
+from analytics.findings.holders import array_command, look_command, release_command
+from analytics.findings.now import AT_REST, newest_rows, now
 from analytics.findings.once import once
-from analytics.findings.work import by_job
+from analytics.findings.programs import launched_together
+from analytics.findings.untold import unseen_places
+from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
+from fallow.clock import MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from analytics.findings.holders import Process
     from analytics.findings.model import Context
@@ -24,23 +28,59 @@ if TYPE_CHECKING:
 LIST_INTERVALS = 3
 """A process list is good for so many of its intervals, in the ledger as here."""
 
-_AT_REST = ("free", "reserved", "held", "unavailable")
-_WORKING = ("low", "active")
-_STANDING = "claim:"
-"""A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole."""
+FRESH_MS = 15 * MINUTE_MS
+"""A pid is named for so long after its host was last seen: what it is by then may be somebody else's."""
 
 
 @dataclass(frozen=True)
-class _Now:
-    """The last ledger row of each GPU that says anything, silent GPUs included, by GPU and by job.
+class Ties:
+    """What else would end with what is on some GPUs, or may: true where there is anything."""
 
-    How it stands on a host whose clock is ahead nobody knows: there may be work there.
-    """
+    gpus: tuple[str, ...] = ()
+    """Other GPUs that lose work."""
+    unseen: tuple[str, ...] = ()
+    """GPUs and hosts that the same jobs claim and nobody sees."""
+    tied: tuple[str, ...] = ()
+    """Slurm jobs at work that may be of one array, or one heterogeneous job, with these."""
+    slurm: tuple[str, ...] = ()
+    """The Slurm jobs that would be ended."""
 
-    state: Mapping[str, str]
-    jobs_on: Mapping[str, frozenset[str]]
-    at_work: Mapping[str, frozenset[str]]
-    """By job the GPUs that it works on, or may work on where nobody lists processes."""
+    def __bool__(self) -> bool:
+        return bool(self.gpus or self.unseen or self.tied)
+
+    @property
+    def failed(self) -> list[str]:
+        """Failure to be free to end, in words."""
+        return [*alone(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
+
+    def look(self, host: str) -> str:
+        """What shows how the jobs stand, where the scheduler can tell."""
+        if self.gpus or not self.slurm:
+            return look_command(host)
+        return array_command(self.slurm)
+
+    def _unseen_in_words(self) -> list[str]:
+        if not self.unseen:
+            return []
+        return [
+            say_many(
+                "{number} GPU or host of the same job is seen by nobody (such as {place}): it may be at work there",
+                "{number} GPUs or hosts of the same job are seen by nobody (such as {place}): it may be at work there",
+                len(self.unseen),
+                place=self.unseen[0],
+            )
+        ]
+
+    def _tied_in_words(self) -> list[str]:
+        if not self.tied:
+            return []
+        return [
+            say(
+                "Slurm job {other} of the same user is at work or not seen: both may be of one array or heterogeneous job, "
+                "which `scancel` would end as a whole",
+                other=self.tied[0],
+            )
+        ]
 
 
 def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -48,13 +88,43 @@ def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
 
     By process lists, and by the ledger's own rows: of a GPU whose processes nobody lists, a claim may know the job.
     """
-    now = _now(context)
-    listed = (gpu for gpu in context.holders.beyond(gpus) if now.state.get(gpu) not in _AT_REST)
-    jobs = {job for gpu in gpus for job in now.jobs_on.get(gpu, ())} | {
+    standing = now(context)
+    jobs = _jobs_on(context, gpus)
+    together = launched_together(context)
+    pods = (job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:"))
+    listed = {
+        *context.holders.beyond(gpus),
+        *(other for gpu in gpus for other in together.get(gpu, ())),
+        *(gpu for space, _, pod in pods for gpu in context.holders.with_pod(space, pod)),
+    }
+    at_work = (gpu for gpu in listed if standing.state.get(gpu) not in AT_REST)
+    by_ledger = (gpu for job in jobs for gpu in standing.at_work.get(job, ()))
+    return tuple(sorted({*at_work, *by_ledger}.difference(gpus)))
+
+
+def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties:
+    """All that speaks against ending what is on these GPUs.
+
+    Args:
+        context: the window.
+        gpus: the GPUs whose work would be ended.
+        as_jobs: whether it is ended by its jobs; without, by process alone, and no other task of an array is touched.
+    """
+    if not gpus:
+        return Ties()
+    jobs = _jobs_on(context, gpus)
+    slurm = tuple(sorted(job.removeprefix("slurm:") for job in jobs if job.startswith("slurm:"))) if as_jobs else ()
+    tied = tied_jobs(context, jobs) if as_jobs else ()
+    unseen = tuple(place for place in unseen_places(context, jobs) if place not in gpus)
+    return Ties(works_elsewhere(context, gpus), unseen, tied, slurm)
+
+
+def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
+    """The Slurm jobs, pods and Ray jobs on these GPUs, by the ledger and by process lists."""
+    on = now(context).jobs_on
+    return {job for gpu in gpus for job in on.get(gpu, ())} | {
         job for process in context.holders.of(gpus) for job in _jobs_of(process)
     }
-    by_ledger = (gpu for job in jobs for gpu in now.at_work.get(job, ()))
-    return tuple(sorted({*listed, *by_ledger}.difference(gpus)))
 
 
 def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> tuple[Process, ...]:
@@ -69,10 +139,38 @@ def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> 
     return processes if all(_is_of(each.user, holder) for each in processes) else ()
 
 
-def ending_command(context: Context, host: str, gpus: Sequence[str], holder: str | None) -> str:
-    """What ends the holder's work on these GPUs; only a look where that is not sure to end nothing else."""
-    processes = () if works_elsewhere(context, gpus) else own_processes(context, gpus, holder)
-    return release_command(host, processes) if processes else look_command(host)
+def ending_command(
+    context: Context,
+    host: str,
+    gpus: Sequence[str],
+    holder: str | None,
+    processes: Sequence[Process] | None = None,
+    *,
+    bound: Ties | None = None,
+) -> str:
+    """What ends the holder's work on these GPUs; only a look where that is not sure to end nothing else.
+
+    Args:
+        context: the window.
+        host: the GPUs' host.
+        gpus: the GPUs.
+        holder: whose processes may be ended.
+        processes: those to end; all of the holder's by default.
+        bound: what else would end, where the caller knows it already.
+    """
+    bound = ties(context, gpus) if bound is None else bound
+    own = own_processes(context, gpus, holder)
+    if bound or not own:
+        return bound.look(host) if bound else look_command(host)
+    ended = own if processes is None else processes
+    by_pid = not any(each.slurm_job_id or each.pod for each in ended)
+    return look_command(host) if by_pid and host not in _fresh_hosts(context) else release_command(host, ended)
+
+
+@once
+def _fresh_hosts(context: Context) -> frozenset[str]:
+    """The hosts that were seen so lately that a pid of theirs is still the same process."""
+    return frozenset(newest_rows(context).filter(pl.col("end") >= context.until_ms - FRESH_MS)["host"])
 
 
 @once
@@ -93,26 +191,6 @@ def listed_now(context: Context) -> frozenset[str]:
     listed_ms = pl.col("end") - pl.col("interval_ms")
     good = lists.filter(pl.col("seen") - listed_ms <= LIST_INTERVALS * pl.col("interval_ms"))
     return frozenset(good["gpu"])
-
-
-@once
-def _now(context: Context) -> _Now:
-    rows = context.inside.stretches.filter(pl.col("state") != "unknown").sort("gpu", "end")
-    last = rows.unique("gpu", keep="last", maintain_order=True)
-    jobs = by_job(last).filter(~pl.col("work").str.starts_with(_STANDING))
-    unlisted = (pl.col("state") != "reserved") & pl.col("holder_source").ne_missing("process")
-    working = jobs.filter(pl.col("state").is_in(_WORKING) | unlisted | on_host_ahead(context))
-    told = last.filter(~on_host_ahead(context))
-    return _Now(
-        dict(told.select("gpu", "state").iter_rows()), _sets(jobs, "gpu", "work"), _sets(working, "work", "gpu")
-    )
-
-
-def _sets(frame: pl.DataFrame, key: str, value: str) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for name, each in frame.select(key, value).iter_rows():
-        found[name].add(each)
-    return {name: frozenset(values) for name, values in found.items()}
 
 
 def _jobs_of(process: Process) -> tuple[str, ...]:

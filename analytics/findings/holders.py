@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from analytics.ledger.rollups import Rollups
 
 _NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
+_GROUP_LABELS = (
+    "training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "volcano.sh/job-name", "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/name", "ray.io/cluster",
+)  # fmt: skip
+"""Labels whose value the pods of one job share: when one of them ends, so does the work of the others."""
 _DAYS = 2
 """Days of a host's lists that are looked at: of the newest one, nobody may have been on a GPU just after midnight."""
 
@@ -35,15 +41,18 @@ class Process:
     pod: str | None
     namespace: str | None
     slurm_job_id: str | None
+    groups: tuple[tuple[str, str], ...] = ()
+    """Labels that the pods of one job share, with their values."""
 
     @property
     def owners(self) -> set[tuple[str, ...]]:
-        """Everything that `release_command` could end it by."""
+        """Everything that `release_command` could end it by, and the job that its pod is a part of."""
         names: set[tuple[str, ...]] = {("pid", self.host, str(self.pid))}
         if self.slurm_job_id:
             names.add(("job", self.slurm_job_id))
         if self.pod:
             names.add(("pod", self.namespace or "default", self.pod))
+        names.update(("pods", self.namespace or "default", *group) for group in self.groups)
         return names
 
 
@@ -62,6 +71,21 @@ class Holders:
         own = {owner for process in self.of(gpus) for owner in process.owners}
         shared = {gpu for owner in own for gpu in self._gpus_of[owner]}
         return tuple(sorted(shared.difference(gpus)))
+
+    def with_pod(self, namespace: str, pod: str) -> tuple[str, ...]:
+        """The GPUs of the job that a pod is a part of by its name: of a pod without processes nobody lists the labels."""
+        groups = self._groups_of.get(namespace, {})
+        return tuple(gpu for name, gpus in groups.items() if pod.startswith(f"{name}-") for gpu in gpus)
+
+    @cached_property
+    def _groups_of(self) -> Mapping[str, Mapping[str, set[str]]]:
+        """By namespace and job of pods the GPUs that the job is on."""
+        found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for kind, *names in self._gpus_of:
+            if kind == "pods":
+                namespace, label, value = names
+                found[namespace][value] |= self._gpus_of[kind, namespace, label, value]
+        return found
 
     @cached_property
     def _gpus_of(self) -> Mapping[tuple[str, ...], set[str]]:
@@ -108,7 +132,20 @@ def _process(row: Mapping[str, Any]) -> Process:
         pod=pod or None,
         namespace=namespace or None,
         slurm_job_id=jobs.get("slurm"),
+        groups=_groups(row["pod_labels"]),
     )
+
+
+@lru_cache(maxsize=1024)
+def _groups(labels: str | None) -> tuple[tuple[str, str], ...]:
+    """The labels of _GROUP_LABELS that a pod has; none where the text is no JSON object."""
+    try:
+        known = json.loads(labels or "{}")
+    except ValueError:
+        return ()
+    if not isinstance(known, dict):
+        return ()
+    return tuple((name, str(known[name])) for name in _GROUP_LABELS if known.get(name))
 
 
 def release_command(host: str, processes: Sequence[Process]) -> str:
@@ -128,6 +165,11 @@ def release_command(host: str, processes: Sequence[Process]) -> str:
 def look_command(host: str) -> str:
     """What shows who is on the host's GPUs, where no process list is known."""
     return f"ssh {_operands([host])} nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
+
+
+def array_command(slurm_jobs: Sequence[str]) -> str:
+    """What shows Slurm jobs with the arrays and heterogeneous jobs that they are a part of, task by task."""
+    return f"squeue --jobs={quote(','.join(slurm_jobs))} --array"
 
 
 def watch_command(host: str) -> str:

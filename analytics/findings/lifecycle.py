@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import moment
+from analytics.language.sentences import Sentence, say
+from analytics.quality.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -98,13 +99,16 @@ def _ended(finding: Finding, reversal: Reversal | None) -> Finding:
     return replace(finding, status=status, reclaimable_gpus=(), next_command="", notes=notes)
 
 
-def _again(reversal: Reversal) -> str:
-    return f"last week's was wrong: used again from {moment(reversal.used_ms)}"
+def _again(reversal: Reversal) -> Sentence:
+    return say("last week's was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
 
 
-def in_words(action: Action) -> str:
+def in_words(action: Action) -> Sentence:
     """An action as one line: when, who, what, and their own words."""
-    until = f" until {moment(action.expires_ms)}" if action.expires_ms is not None else ""
-    via = f" via {action.channel}" if action.channel else ""
-    said = f": {action.reason}" if action.reason else ""
-    return f"{moment(action.time_ms)}, {action.actor}: {_DID.get(action.kind, action.kind)}{until}{via}{said}"
+    what = say(_DID[action.kind]) if action.kind in _DID else action.kind
+    if action.expires_ms is not None:
+        what = say("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
+    if action.channel:
+        what = say("{what} via {channel}", what=what, channel=action.channel)
+    said = say("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.actor, what=what)
+    return say("{said}: {reason}", said=said, reason=action.reason) if action.reason else said

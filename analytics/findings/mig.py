@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.looking import on_host
 from analytics.findings.resubmit import job_kind
+from analytics.language.sentences import say
 from analytics.money.cards import card
 
 if TYPE_CHECKING:
@@ -60,10 +61,17 @@ def split_command(host: str, gpus: Sequence[str], profile: str, *, certain: bool
 def split_notes(host: str, gpus: Sequence[str], profile: str, jobs: Iterable[str | None]) -> list[str]:
     """What has to be done before, and how the work asks for an instance."""
     turn_on = on_host(host, "sudo", "nvidia-smi", "-i", ",".join(gpus), "-mig", "1")
-    notes = [f"drain the GPU first and turn MIG on while nothing runs on it: {turn_on}"]
+    notes: list[str] = [say("drain the GPU first and turn MIG on while nothing runs on it: {command}", command=turn_on)]
     kind = job_kind(jobs)
     if kind == "slurm":
-        notes.append(f"submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf says how the site calls the type")
+        notes.append(
+            say(
+                "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf says how the site calls the type",
+                profile=profile,
+            )
+        )
     if kind == "pod":
-        notes.append(f"give the pod the resource nvidia.com/mig-{profile}: 1 instead of nvidia.com/gpu")
+        notes.append(
+            say("give the pod the resource nvidia.com/mig-{profile}: 1 instead of nvidia.com/gpu", profile=profile)
+        )
     return notes

@@ -8,13 +8,16 @@ import polars as pl
 
 from analytics.findings.once import once
 from analytics.findings.places import Places
+from analytics.language.sentences import say
 from analytics.ledger.day_mig import MIG_PREFIX
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from analytics.findings.model import Context
 
-ESTIMATED = "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"
+ESTIMATED = say(
+    "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"
+)
 
 
 def has_instances(stretches: pl.DataFrame) -> bool:

@@ -14,8 +14,11 @@ import numpy as np
 import polars as pl
 
 from analytics.findings.once import once
-from analytics.ledger.text import count, plain
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from analytics.findings.words import floored
+from analytics.language.quantities import Number, Span
+from analytics.language.sentences import say, say_many
+from analytics.ledger.text import plain
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analytics.findings.model import Context
+    from analytics.language.sentences import Sentence
 
 HORIZON_MS = HOUR_MS
 """How much longer the spell has to last: long enough for somebody else to make use of it."""
@@ -210,24 +214,37 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
     known = persistence(context)
     outlook, pooled = known.outlook(_UNNAMED + gpu if holder is None else holder, so_far_ms)
     if outlook is None:
-        spells = count(len(known.fleet.length_ms), "idle spell")
-        return [f"{spells} of the whole fleet seen to begin: how long one lasts is not known, {SPELLS_MIN} are wanted"]
+        return [
+            say_many(
+                "{number} idle spell of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
+                "{number} idle spells of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
+                len(known.fleet.length_ms),
+                wanted=Number(SPELLS_MIN),
+            )
+        ]
     if outlook.low >= LIKELY_MIN:
         return []
-    whose = "of the whole fleet" if pooled else "of this GPU's" if holder is None else f"of {plain(holder)}'s"
-    return [in_words(outlook, whose)]
+    return [in_words(outlook, _whose(holder, pooled=pooled))]
 
 
-def in_words(outlook: Outlook, whose: str) -> str:
+def _whose(holder: str | None, *, pooled: bool) -> Sentence:
+    if pooled:
+        return say("of the whole fleet")
+    return say("of this GPU's") if holder is None else say("of {holder}'s", holder=plain(holder))
+
+
+def in_words(outlook: Outlook, whose: str) -> Sentence:
     """The outlook as one sentence that can be checked against the ledger."""
-    age = format_duration(outlook.age_ms - outlook.age_ms % MINUTE_MS)
-    return (
-        f"of {count(outlook.spell_count, 'idle spell')} {whose} that lasted {age}, {outlook.ended_count} ended within the "
-        f"next hour: lasting 60 more minutes is {_floor(outlook.low)} to {outlook.high:.2f} likely (90 %), "
-        f"at least {LIKELY_MIN:.1f} is wanted"
+    return say_many(
+        "of {number} idle spell {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
+        "{low} to {high} likely (90 %), at least {wanted} is wanted",
+        "of {number} idle spells {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
+        "{low} to {high} likely (90 %), at least {wanted} is wanted",
+        outlook.spell_count,
+        whose=whose,
+        age=Span(outlook.age_ms - outlook.age_ms % MINUTE_MS),
+        ended=Number(outlook.ended_count),
+        low=floored(outlook.low, 2),
+        high=Number(outlook.high, 2),
+        wanted=Number(LIKELY_MIN, 1),
     )
-
-
-def _floor(share: float) -> str:
-    """Two digits, never rounded up to what it fell short of."""
-    return f"{math.floor(100 * share) / 100:.2f}"

@@ -17,6 +17,8 @@ from analytics.findings.work import AT_WORK, cut
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from analytics.findings.model import Context
 
 _TOGETHER_MS = MINUTE_MS
@@ -57,6 +59,23 @@ def program_runs(context: Context) -> pl.DataFrame:
     named = programs(context.rollups.processes()).group_by("host", "gpu", "work")
     runs = named.agg(began=pl.col("time").min(), ended=pl.col("end").max())
     return runs.with_columns(gpu_count=pl.col("gpu").n_unique().over("work"))
+
+
+@once
+def _listed_programs(context: Context) -> pl.DataFrame:
+    """The programs without a job that are in the newest lists: gpu and work."""
+    listed = [(each.host, gpu, each.pid) for gpu, those in context.holders.lists.items() for each in those]
+    schema = {"host": pl.String, "gpu": pl.String, "pid": pl.Int32}
+    there = pl.DataFrame(listed, schema=schema, orient="row")
+    return programs(context.rollups.processes().join(there, on=list(schema), how="semi")).select("gpu", "work").unique()
+
+
+@once
+def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
+    """By GPU all the GPUs that the programs on it are on: a launcher ends its other workers when one of them ends."""
+    there = _listed_programs(context)
+    pairs = there.join(there, on="work", suffix="_other").group_by("gpu").agg(pl.col("gpu_other").unique())
+    return {gpu: frozenset(others) for gpu, others in pairs.iter_rows()}
 
 
 def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:

@@ -12,13 +12,17 @@ from analytics.findings.looking import monitor_command
 from analytics.findings.resubmit import ask_for
 from analytics.findings.runs import stretches_of
 from analytics.findings.smaller import BFLOAT16_SINCE, Demand, Offer, shelf, slowdown
+from analytics.findings.words import joined_by_and
 from analytics.findings.works import TOLD_FROM_GPU_MS, linked, runs_of, seen_long_enough, sm_activity_measured
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.findings.model import Context, Finding, Number, Rule
+    from analytics.findings.model import Context, Finding, Rule
+    from analytics.findings.model import Number as Value
 
 UNMEASURED_BANDWIDTH = 0.75
 """Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
@@ -88,15 +92,14 @@ def _next(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offe
     if offer.model is None:
         host = runs["host"][0]
         gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
-        return monitor_command(
-            host, gpus
-        ), f"this fleet has no card that would do; {offer.card.name} is from the catalog"
+        said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
+        return monitor_command(host, gpus), said
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
     model = works["model"][0]
     return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
 
 
-def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Number]:
+def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Value]:
     highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
     most = highest.row(0, named=True)
     unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
@@ -121,25 +124,36 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Num
 def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
     failed = [*seen_long_enough(works), *sm_activity_measured(works)]
     if not works.join(linked(context), on="work", how="semi").is_empty():
-        failed.append(f"its GPUs talk over NVLink, and whether {offer.card.name} would be linked is not known")
+        failed.append(
+            say("its GPUs talk over NVLink, and whether {card} would be linked is not known", card=offer.card.name)
+        )
     if works["sm_pct"].null_count():
-        failed.append("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+        failed.append(
+            say("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+        )
     if offer.card.year < BFLOAT16_SINCE:
-        failed.append(f"{offer.card.name} has no bfloat16, and which number formats it uses is not known")
+        failed.append(
+            say("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name)
+        )
     return failed
 
 
 def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
-    notes = []
+    notes: list[str] = []
     slower = slowdown(present.card, offer.card)
     if slower is not None and slower > 1:
         notes.append(
-            f"it has room for the work; a step that fills the present card would take {slower:.1f} times as long"
+            say(
+                "it has room for the work; a step that fills the present card would take {factor} times as long",
+                factor=Number(slower, 1),
+            )
         )
     if saving is None:
         unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
         why = (
-            f"no price for {' and '.join(unpriced)}" if unpriced else "one price is the site's, the other a list price"
+            say("no price for {cards}", cards=joined_by_and(unpriced))
+            if unpriced
+            else say("one price is the site's, the other a list price")
         )
-        notes.append(f"what it would save is not known: {why}")
+        notes.append(say("what it would save is not known: {why}", why=why))
     return notes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.holders import quote, watch_command
 from analytics.findings.smaller import shelf
+from analytics.language.sentences import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,15 +52,22 @@ def ask_for(
         directive = f"#SBATCH --gres=gpu:{slurm_type(offer.card, others)}:{gpus_per_host}"
         return (
             directive,
-            f"submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+            say(
+                "submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+                present=present,
+            ),
         )
     if kind == "pod":
         label = f"nvidia.com/gpu.product={product_label(model)}"
-        says = f"give the pod the nodeSelector {label.replace('=', ': ')}; the command lists the nodes that have it"
+        says = say(
+            "give the pod the nodeSelector {selector}; the command lists the nodes that have it",
+            selector=label.replace("=", ": "),
+        )
         return f"kubectl get nodes -l {quote(label)}", says
     if kind == "ray":
-        return _there(context, model), f'start it with accelerator_type="{slurm_type(offer.card).upper()}"'
-    return _there(context, model), "start it on a host with that card; the command shows how busy one is"
+        kind_of_card = slurm_type(offer.card).upper()
+        return _there(context, model), say('start it with accelerator_type="{card}"', card=kind_of_card)
+    return _there(context, model), say("start it on a host with that card; the command shows how busy one is")
 
 
 def _there(context: Context, model: str) -> str:

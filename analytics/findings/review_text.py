@@ -10,9 +10,12 @@ from analytics.findings.evidence_text import money
 from analytics.findings.sensitivity import in_words
 from analytics.findings.text import Beside, findings_text, gone_lines
 from analytics.findings.totals import totals
-from analytics.ledger.text import count, moment, percent, wrap
+from analytics.language.quantities import Number, Share, Span
+from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.ledger.text import count, moment, wrap
 from analytics.quality.model import named
-from fallow.clock import DAY_MS, HOUR_MS, format_duration
+from analytics.quality.stamp import Stamp
+from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,28 +112,44 @@ def _worth(sums: Totals) -> str:
     return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
 
 
-def reversals_text(found: Reversals) -> str:
+def reversals_text(found: Reversals) -> Sentence:
     """How often last week's findings were wrong, in one sentence."""
-    horizon = format_duration(found.horizon_ms - found.horizon_ms % HOUR_MS)
+    until, unseen = Stamp(found.until_ms), found.not_judged
     if not found.n:
-        unseen = f" ({found.not_judged} not observed since)" if found.not_judged else ""
-        return (
-            f"reversals: no finding up to {moment(found.until_ms)} named GPUs to take back that can be judged{unseen}"
-        )
+        none = say("reversals: no finding up to {until} named GPUs to take back that can be judged", until=until)
+        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
     low, high = found.total.interval
-    unseen = f"; {found.not_judged} not judged, not observed since" if found.not_judged else ""
-    return (
-        f"reversals: of {count(found.n, 'finding')} up to {moment(found.until_ms)}, {found.total.wrong} "
-        f"{'was' if found.total.wrong == 1 else 'were'} wrong within {horizon} ({percent(found.rate, 0)}; "
-        f"{percent(low, 0)} to {percent(high, 0)} at 90 %): {_grades(found)}{unseen}"
+    judged = say_many(
+        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        found.n,
+        until=until,
+        wrong=_wrong(found),
+        rate=Share(found.rate, 0),
+        low=Share(low, 0),
+        high=Share(high, 0),
+        grades=_grades(found),
+    )
+    if not unseen:
+        return judged
+    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+
+
+def _wrong(found: Reversals) -> Sentence:
+    return say_many(
+        "{number} was wrong within {horizon}",
+        "{number} were wrong within {horizon}",
+        found.total.wrong,
+        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
     )
 
 
-def _grades(found: Reversals) -> str:
-    def shown(grade: str, rate: Rate) -> str:
-        return f"{grade} {rate.wrong} of {rate.judged}"
+def _grades(found: Reversals) -> Listed:
+    def shown(grade: str, rate: Rate) -> Sentence:
+        wrong, judged = Number(rate.wrong), Number(rate.judged)
+        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
 
-    return ", ".join(shown(grade, rate) for grade, rate in found.by_grade.items())
+    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")
 
 
 def _by_rule(sums: Totals) -> list[str]:

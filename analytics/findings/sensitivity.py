@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Number
+from analytics.language.sentences import Listed, Sentence, say
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -31,7 +33,10 @@ def held_gpu_ms(minutes: int) -> pl.Expr:
     return ((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).filter(long).sum()
 
 
-def in_words(gpu_hours: Mapping[int, float]) -> str:
+def in_words(gpu_hours: Mapping[int, float]) -> Sentence:
     """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
-    shown = " / ".join(f"{hours:,.1f}" for hours in gpu_hours.values())
-    return f"{shown} GPU-hours in stretches of at least {' / '.join(map(str, gpu_hours))} min"
+    return say(
+        "{sums} GPU-hours in stretches of at least {minutes} min",
+        sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
+        minutes=" / ".join(map(str, gpu_hours)),
+    )

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.at_once import hourly_most, lasting_on
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.findings.model import Context, Number
+    from analytics.findings.model import Context
+    from analytics.findings.model import Number as Value
 
 QUANTILES = {"low": 0.99, "point": 0.95, "high": 0.90}
 QUANTILES_PROD = {"low": 1.0, "point": 0.99, "high": 0.95}
@@ -60,7 +63,7 @@ class Backtest:
     quantile: float
 
     @property
-    def numbers(self) -> dict[str, Number]:
+    def numbers(self) -> dict[str, Value]:
         """For the evidence; `enough` is what was to be kept."""
         return {
             "backtest_surplus_gpus": self.surplus,
@@ -75,8 +78,15 @@ class Backtest:
         """Failure of the estimate to have held: more was needed more often than its quantile allows."""
         if self.exceeded <= (1 - self.quantile) * self.hours:
             return []
-        since = f"more were needed at once in {self.exceeded} of {self.hours} hours since"
-        return [f"last week's estimate did not hold: {self.enough} GPUs were to be enough, and {since}"]
+        return [
+            say(
+                "last week's estimate did not hold: {enough} GPUs were to be enough, and more were needed at once in "
+                "{exceeded} of {hours} hours since",
+                enough=Number(self.enough),
+                exceeded=Number(self.exceeded),
+                hours=Number(self.hours),
+            )
+        ]
 
 
 def demand(context: Context, gpus: pl.DataFrame) -> pl.DataFrame:

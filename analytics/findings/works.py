@@ -11,7 +11,8 @@ from analytics.findings.memory import memory
 from analytics.findings.once import once
 from analytics.findings.places import Places
 from analytics.findings.runs import busy_percentiles, run_hours
-from analytics.ledger.text import count
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -126,16 +127,21 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
 def sm_activity_measured(found: pl.DataFrame) -> list[str]:
     """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
     known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
-    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, "SM activity")
+    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, say("SM activity"))
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
     """Failures to have seen the memory of any of these works for a week, and in nearly all of their hours."""
     days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
-    failed = measured_enough(read, hours, "memory in use") if hours else []
+    failed = measured_enough(read, hours, say("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
-            f"memory was seen on {count(days or 0, 'day')}, {PEAK_MIN_DAYS} are wanted: a rare step may need more"
+            say_many(
+                "memory was seen on {number} day, {wanted} are wanted: a rare step may need more",
+                "memory was seen on {number} days, {wanted} are wanted: a rare step may need more",
+                days or 0,
+                wanted=Number(PEAK_MIN_DAYS),
+            )
         )
     return failed
 

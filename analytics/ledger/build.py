@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import Lake, LakeFile
 
-METHOD = 6
+METHOD = 7
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 

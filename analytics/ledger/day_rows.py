@@ -38,6 +38,9 @@ COLUMNS = (
     *_RATES, "counters_since", *_COUNTERS, "temperature_c", "sm_clock_mhz", "process_count",
 )  # fmt: skip
 
+_USE = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "process_count", "mem_used_bytes")
+"""Of two rows for one moment of a GPU the one with more of these counts: work that one of two saw was there."""
+
 _PERCENT_MAX = 100.5
 """An average that the GPU keeps itself may lie a hair above 100."""
 _RATIO_MAX = 1.01
@@ -146,7 +149,7 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
 def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:
     """The rows to keep, by GPU and start, each moment once; and those that repeat a moment with other content or not.
 
-    Which of several rows of one moment stays does not depend on their order: the smallest by the other columns.
+    Which of several rows of one moment stays does not depend on their order: the one with the most use.
     """
     rows = np.flatnonzero(whole)
     gpu, moment = codes[rows], start[rows]
@@ -164,16 +167,23 @@ def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple
 
 
 def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
-    """Keys for lexsort, the last one first; null sorts first, as in a frame that is sorted."""
+    """Keys for lexsort, the last one first: the most use, then the smallest by the other columns, null first."""
     keys = []
-    for name in reversed(COLUMNS[1:]):
+    for name in reversed([name for name in COLUMNS[1:] if name not in _USE]):
         if schema.GPU.column(name).type is schema.Type.STRING:
             text = columns.strings(name)
             ranks = np.array([*np.argsort(np.argsort(np.array(text.names, object))), NONE], np.float64)
             keys.append(ranks[text.codes][rows])
         else:
             keys.append(np.nan_to_num(columns.floats(name)[rows], nan=-np.inf))
-    return keys
+    return keys + [_most_first(columns, name, rows) for name in reversed(_USE)]
+
+
+def _most_first(columns: Columns, name: str, rows: Ints) -> Floats:
+    """A key that sorts the largest value first; what is unknown, or cannot be a measurement, comes last."""
+    values = columns.floats(name)[rows]
+    most = _PERCENT_MAX if name in _PERCENTS else _MOST
+    return np.where((values >= 0) & (values <= most), -values, np.inf)
 
 
 def _floats(columns: Columns, kept: Ints | slice, tally: _Tally, nothing: Floats) -> dict[str, Floats]:

@@ -8,6 +8,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+from analytics.language.languages import ENGLISH
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from fallow.clock import HOUR_MS, from_ms
 from fallow.schema import STATES
@@ -15,6 +18,7 @@ from fallow.schema import STATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from analytics.language.languages import Language
     from analytics.ledger.summary import Summary, Totals
 
 PAGE_COLUMNS = 100
@@ -23,13 +27,13 @@ PAGE_COLUMNS = 100
 _FEWEST_COLUMNS = 80
 
 MEANING = {
-    "unknown": "nobody looked",
-    "unavailable": "lost, wedged or driver down",
-    "free": "no process, no claim",
-    "reserved": "claimed, no process",
-    "held": "a process holds it, no kernel ran",
-    "low": "activity, but little",
-    "active": "working",
+    "unknown": say("nobody looked"),
+    "unavailable": say("lost, wedged or driver down"),
+    "free": say("no process, no claim"),
+    "reserved": say("claimed, no process"),
+    "held": say("a process holds it, no kernel ran"),
+    "low": say("activity, but little"),
+    "active": say("working"),
 }
 """The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
 
@@ -109,53 +113,77 @@ def simulated_text(simulated: int, gpus: int) -> str:
     if not simulated:
         return ""
     if simulated == gpus:
-        return "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
-    verb, whose = ("is", "its") if simulated == 1 else ("are", "their")
-    return f"{simulated} of {gpus} GPUs {verb} SIMULATED: {whose} figures are no measurements."
+        return say(
+            "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
+        )
+    return say_many(
+        "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
+        "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
+        simulated, gpus=Number(gpus),
+    )  # fmt: skip
 
 
 def stopped_lines(summary: Summary) -> list[str]:
     """What to say of GPUs that were not seen to the end; empty where there are none."""
     if not summary.stopped_gpus:
         return []
-    return [f"{count(summary.stopped_gpus, 'GPU')} stopped reporting before the end: the time after that is in no sum"]
+    return [
+        say_many(
+            "{number} GPU stopped reporting before the end: the time after that is in no sum",
+            "{number} GPUs stopped reporting before the end: the time after that is in no sum",
+            summary.stopped_gpus,
+        )
+    ]
 
 
-def state_lines(totals: Totals, width: int = PAGE_COLUMNS) -> list[str]:
+def state_lines(totals: Totals, width: int = PAGE_COLUMNS, language: Language = ENGLISH) -> list[str]:
     """One line per state: GPU-hours, share of the observed time and, as the width allows, the meaning and a bar."""
-    lines = [f"  {'state':<12} {'GPU-hours':>12} {'of observed':>12}"]
+    heading = [language.say(each) for each in ("state", "GPU-hours", "of observed")]
+    lines = [f"  {heading[0]:<12} {heading[1]:>12} {heading[2]:>12}"]
     room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
-        numbers = f"  {state:<12} {hours(totals.state_ms[state]):>12} {_shown(state, share):>12}"
-        lines.append(numbers + _remark(state, share, 20, room))
-    lines.append(f"  {'total':<12} {hours(totals.total_ms):>12}")
+        spent, part = language.hours(totals.state_ms[state]), _shown(state, share, language)
+        lines.append(f"  {language.say(state):<12} {spent:>12} {part:>12}" + _remark(state, share, 20, room, language))
+    lines.append(f"  {language.say('total'):<12} {language.hours(totals.total_ms):>12}")
     return lines
 
 
-def cost_lines(totals: Totals, costs: Mapping[str, str], currency: str, width: int = PAGE_COLUMNS) -> list[str]:
+def cost_lines(
+    totals: Totals,
+    costs: Mapping[str, str],
+    currency: str,
+    width: int = PAGE_COLUMNS,
+    language: Language = ENGLISH,
+) -> list[str]:
     """The same with what each state and the whole (`total`) cost."""
     money = max(len(currency), *map(len, costs.values()))
-    lines = [f"  {'state':<11} {'GPU-hours':>11} {'observed':>9} {currency:>{money}}"]
+    heading = [language.say(each) for each in ("state", "GPU-hours", "observed", "total", "paid")]
+    first = max(11, *(len(language.say(state)) for state in STATES))
+    lines = [f"  {heading[0]:<{first}} {heading[1]:>11} {heading[2]:>9} {currency:>{money}}"]
     room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
-        numbers = f"  {state:<11} {hours(totals.state_ms[state]):>11} {_shown(state, share):>9} {costs[state]:>{money}}"
-        lines.append(numbers + _remark(state, share, 10, room))
-    lines.append(f"  {'total':<11} {hours(totals.total_ms):>11} {'':>9} {costs['total']:>{money}}  paid")
+        spent, part = language.hours(totals.state_ms[state]), _shown(state, share, language)
+        numbers = f"  {language.say(state):<{first}} {spent:>11} {part:>9} {costs[state]:>{money}}"
+        lines.append(numbers + _remark(state, share, 10, room, language))
+    lines.append(
+        f"  {heading[3]:<{first}} {language.hours(totals.total_ms):>11} {'':>9} {costs['total']:>{money}}  {heading[4]}"
+    )
     return lines
 
 
-def _remark(state: str, share: float | None, bar: int, room: int) -> str:
+def _remark(state: str, share: float | None, bar: int, room: int, language: Language) -> str:
     """What stands behind a state's numbers: a bar and the meaning, the meaning alone, or nothing, the same for all."""
-    longest = max(map(len, MEANING.values()))
+    meanings = {name: language.say(meaning) for name, meaning in MEANING.items()}
+    longest = max(map(len, meanings.values()))
     if room >= 2 + bar + 1 + longest:
-        return f"  {_bar(share, bar)} {MEANING[state]}"
-    return f"  {MEANING[state]}" if room >= 2 + longest else ""
+        return f"  {_bar(share, bar)} {meanings[state]}"
+    return f"  {meanings[state]}" if room >= 2 + longest else ""
 
 
-def _shown(state: str, share: float | None) -> str:
-    return "-" if state == "unknown" else percent(share)
+def _shown(state: str, share: float | None, language: Language) -> str:
+    return "-" if state == "unknown" else language.percent(share)
 
 
 def _bar(share: float | None, width: int) -> str:

@@ -28,6 +28,9 @@ UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO
 IDLE_OF_NOBODY = ("free", "unavailable", "unknown")
 """States whose time nobody is charged for."""
 
+AMOUNT = pl.Int128
+"""Of microcents: 64 bits end at 9.2 x 10^10 units of the currency, which a week of a large fleet costs in rials."""
+
 _COLUMNS = (
     "gpu",
     "host",
@@ -59,7 +62,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
         .with_columns(span_ms=span, gpu_ms=span * pl.col("gpu_share"))
         .with_columns(
             energy_known_ms=pl.col("energy_ms") * pl.col("gpu_share"),
-            amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(pl.Int64),
+            amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
         )
     )
@@ -119,7 +122,7 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
     parts = parts.with_columns(
         *((pl.col(name) * share).alias(name) for name in ("gpu_ms", "energy_mj", "energy_known_ms")),
         *(pl.when(first).then(pl.col(name)).otherwise(0).alias(name) for name in ("span_ms", "energy_ms")),
-        rounded=(pl.col("amount") * share).round().cast(pl.Int64),
+        rounded=(pl.col("amount") * share).round().cast(AMOUNT),
     )
     left = pl.col("amount") - pl.col("rounded").sum().over("row")
     parts = parts.with_columns(

@@ -30,6 +30,7 @@ HOURS_PER_YEAR = 8766
 
 _LEAST_YEARS = Decimal("0.1")
 _LEAST_RATE = Decimal("0.000001")
+_MOST_HOURLY = Decimal(10**12)
 
 ORIGINS = ("site", "catalog")
 
@@ -172,6 +173,10 @@ def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
         public.hourly, public.currency, public.date, public.source,
     ):  # fmt: skip
         return _catalog_price(public, rate, currency, pool)  # a copied line is a public price still
+    if hourly * rate >= _MOST_HOURLY:
+        raise line.error(
+            f"it comes to {hourly * rate:,.0f} {currency} per GPU-hour", f"mend it: {_MOST_HOURLY:,} is too much"
+        )
     return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated)
 
 

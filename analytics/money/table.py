@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SEPARATORS = ",;\t"
 _MOST = Decimal(10**12)
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Line:
         if (text := self.text(column)) is None:
             return None
         plain = text.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
+        if self.decimal_comma and _THOUSANDS.fullmatch(plain):
+            raise self.error(f"{column} '{text}' is not clear in a file with decimal commas", _both_readings(plain))
         if self.decimal_comma and re.fullmatch(r"[\d.]*,?\d+", plain):
             plain = (plain.replace(".", "") if "," in plain else plain).replace(",", ".")
         try:
@@ -116,3 +119,11 @@ def _check_header(path: str, names: list[str], columns: Sequence[str], required:
     if missing:
         lacks = " and ".join(f"'{name}'" for name in missing)
         raise ConfigError(f"{path} lacks the column {lacks}", f"its header line names some of: {','.join(columns)}")
+
+
+def _both_readings(number: str) -> str:
+    """How to write a number whose points may be between thousands, or one of them a decimal point."""
+    whole, *groups = number.split(".")
+    decimals = groups[0].rstrip("0")
+    clear = f"write {whole}{''.join(groups)}"
+    return clear if len(groups) > 1 else f"{clear}, or {whole}{',' if decimals else ''}{decimals}"

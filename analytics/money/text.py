@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import PAGE_COLUMNS, count, hours, percent, plain, wrap
+from analytics.devices import NO_POOL, UNKNOWN_MODEL
+from analytics.language.languages import ENGLISH
+from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.sentences import Listed, say, say_many
+from analytics.ledger.text import PAGE_COLUMNS, plain, wrap
 from analytics.money.energy import KNOWN_MIN
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
+    from analytics.language.languages import Language
     from analytics.money.energy import Energy
     from analytics.money.prices import Price
     from analytics.money.window import Basis, Money
@@ -18,44 +24,71 @@ _SHOWN = 8
 """Prices that are listed before `fallow prices` is named."""
 
 
-def amount(cents: int | None) -> str:
+def amount(cents: int | None, language: Language = ENGLISH) -> str:
     """`1,234.56`, or `-` for what has no price."""
-    return "-" if cents is None else f"{cents // 100:,}.{cents % 100:02d}"
+    return "-" if cents is None else language.number(Decimal(cents) / 100, 2)
 
 
-def state_amounts(money: Money) -> dict[str, str]:
+def state_amounts(money: Money, language: Language = ENGLISH) -> dict[str, str]:
     """What each state cost, and `total`; empty where nothing has a price."""
     total = money.accounts.total
     if total.paid_cents is None:
         return {}
-    return {state: amount(total.state_cents[state]) for state in STATES} | {"total": amount(total.paid_cents)}
+    spent = {state: amount(total.state_cents[state], language) for state in STATES}
+    return spent | {"total": amount(total.paid_cents, language)}
 
 
-def basis_lines(money: Money, width: int = WIDTH) -> list[str]:
+def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
     """Which prices the money rests on, and which are missing; where a price is from is cut to the width."""
+    said = language.say
     priced = [each for each in money.basis if each.price is not None]
-    lines = [f"prices in {money.currency} per GPU-hour"] if priced else ["no price is known: nothing is said of money"]
+    heading = say("prices in {currency} per GPU-hour", currency=money.currency)
+    lines = [said(heading if priced else say("no price is known: nothing is said of money"))]
     listed = len({gpu for each in priced if each.price and each.price.origin == "catalog" for gpu in each.names})
     if listed:
         lines += wrap(
-            f"{count(listed, 'GPU')} at public on-demand prices, which are not what you pay: name your own in money.prices",
+            said(
+                say_many(
+                    "{number} GPU at public on-demand prices, which are not what you pay: name your own in money.prices",
+                    "{number} GPUs at public on-demand prices, which are not what you pay: name your own in money.prices",
+                    listed,
+                )
+            ),
             WIDTH, "  ", "  ",
         )  # fmt: skip
-    lines += [_basis_line(each, width) for each in priced[:_SHOWN]]
+    lines += [_basis_line(each, width, language) for each in priced[:_SHOWN]]
     if len(priced) > _SHOWN:
-        lines.append(f"  and {len(priced) - _SHOWN} more: `fallow prices --lake ...` lists all")
-    for each in money.missing[:_SHOWN]:
-        lines += wrap(
-            f"no price: {count(each.gpus, 'GPU')} {plain(each.model)} ({plain(each.pool)})", WIDTH, "  ", "    "
-        )
-    if len(money.missing) > _SHOWN:
-        lines.append(f"  and {len(money.missing) - _SHOWN} more without a price")
-    if money.needs_exchange:
-        lines.append("  the catalog is in USD: add an exchange line (docs/money.md)")
+        more = say("and {number} more: `fallow prices --lake ...` lists all", number=Number(len(priced) - _SHOWN))
+        lines.append(f"  {said(more)}")
+    lines += _missing_lines(money, language)
     if money.missing and priced:
-        unpriced = hours(round(money.accounts.total.unpriced_ms))
-        lines += wrap(f"their {unpriced} GPU-hours are in no sum of money", WIDTH, "  ", "  ")
+        unpriced = say(
+            "their {hours} GPU-hours are in no sum of money", hours=GpuHours(round(money.accounts.total.unpriced_ms))
+        )
+        lines += wrap(said(unpriced), WIDTH, "  ", "  ")
     return lines
+
+
+def _missing_lines(money: Money, language: Language) -> list[str]:
+    """The models and pools without a price."""
+    lines = []
+    for each in money.missing[:_SHOWN]:
+        without = say_many(
+            "no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
+            model=_known(each.model, UNKNOWN_MODEL), pool=_known(each.pool, NO_POOL),
+        )  # fmt: skip
+        lines += wrap(language.say(without), WIDTH, "  ", "    ")
+    if len(money.missing) > _SHOWN:
+        more = say("and {number} more without a price", number=Number(len(money.missing) - _SHOWN))
+        lines.append(f"  {language.say(more)}")
+    if money.needs_exchange:
+        lines.append(f"  {language.say('the catalog is in USD: add an exchange line (docs/money.md)')}")
+    return lines
+
+
+def _known(name: str, otherwise: str) -> str:
+    """A name as it is; the words that stand for none can be said in any language."""
+    return say(otherwise) if name == otherwise else plain(name)
 
 
 def price_source(price: Price) -> str:
@@ -63,38 +96,63 @@ def price_source(price: Price) -> str:
     return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
-def energy_lines(money: Money) -> list[str]:
+def energy_lines(money: Money, language: Language = ENGLISH) -> list[str]:
     """Energy, its price and its carbon dioxide; how much is known where that is too little."""
     energy, grid = money.accounts.total.energy, money.grid
     kwh, drawn, cost, co2 = energy.kwh, grid.drawn_kwh(energy), grid.cost(energy), grid.co2_kg(energy)
-    known = percent(energy.known_share)
+    known = Share(energy.known_share)
     if kwh is None or drawn is None or co2 is None:
         if not energy.known_ms:
-            return ["energy: not known, no energy counter was read"]
-        return [
-            f"energy: not known, it was counted for {known} of the time (from {percent(KNOWN_MIN, 0)} on it is summed up)"
-        ]
-    lines = [f"energy: {kwh:,.1f} kWh by the GPUs' own counters, over {known} of the time"]
-    wasted = [f"{name} {share:,.1f}" for name in ("held", "reserved", "free") if (share := _state_kwh(money, name))]
-    if wasted:
-        lines.append(f"  of which without a kernel: {', '.join(wasted)} kWh")
-    if cost is None:
-        paid = f"its price in {money.currency} is not known (money.energy_price_per_kwh), "
-    else:
-        paid = f"{money.currency} {cost:,.2f} at {grid.price_per_kwh:g} per kWh, "
-    return lines + wrap(
-        f"with PUE {grid.pue:g} it drew {drawn:,.1f} kWh: {paid}{co2:,.1f} kg of CO2 at {grid.kg_per_kwh:g} kg per kWh",
-        WIDTH, "  ", "  ",
+            return [language.say("energy: not known, no energy counter was read")]
+        counted = say(
+            "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
+            known=known, least=Share(KNOWN_MIN, 0),
+        )  # fmt: skip
+        return [language.say(counted)]
+    counted = say(
+        "energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known
+    )
+    wasted = [
+        say("{state} {kwh}", state=say(state), kwh=Number(share, 1))
+        for state in ("held", "reserved", "free")
+        if (share := _state_kwh(money, state))
+    ]
+    idle = say("of which without a kernel: {states} kWh", states=Listed(wasted, ", "))
+    drew = say(
+        "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
+        pue=_figure(grid.pue), drawn=Number(drawn, 1), paid=_energy_paid(money, cost), co2=Number(co2, 1),
+        rate=_figure(grid.kg_per_kwh),
+    )  # fmt: skip
+    return [
+        language.say(counted),
+        *([f"  {language.say(idle)}"] if wasted else []),
+        *wrap(language.say(drew), WIDTH, "  ", "  "),
+    ]
+
+
+def _energy_paid(money: Money, cost: float | None) -> str:
+    if cost is None or money.grid.price_per_kwh is None:
+        return say("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
+    return say(
+        "{currency} {cost} at {price} per kWh",
+        currency=money.currency, cost=Number(cost, 2), price=_figure(money.grid.price_per_kwh),
     )  # fmt: skip
 
 
-def _basis_line(basis: Basis, width: int) -> str:
+def _figure(value: float) -> Number:
+    """A figure of the settings with the digits that it was given, six at the most."""
+    return Number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
+
+
+def _basis_line(basis: Basis, width: int, language: Language) -> str:
     price = basis.price
     if price is None:
         raise ValueError(basis.model)
-    what = plain(f"{basis.model} ({basis.pool})", 33)
+    what = plain(
+        f"{language.say(_known(basis.model, UNKNOWN_MODEL))} ({language.say(_known(basis.pool, NO_POOL))})", 33
+    )
     day = "" if price.date is None else price.date.isoformat()
-    start = f"  {basis.gpus:>5,}  {what:<33}  {price.hourly:>8,.4f}  {day:<10}  "
+    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day:<10}  "
     return start + plain(price_source(price), width - len(start))
 
 

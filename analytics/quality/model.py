@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from analytics.language.sentences import say, say_many
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -62,9 +64,16 @@ class Check(Protocol):
         ...
 
 
+_MORE = {
+    "GPU": ("{number} more GPU", "{number} more GPUs"),
+    "host": ("{number} more host", "{number} more hosts"),
+    "claim": ("{number} more claim", "{number} more claims"),
+    "model": ("{number} more model", "{number} more models"),
+}
+
+
 def named(names: Sequence[str], thing: str) -> str:
-    """`a, b and c`, or `a, b, c, d, e and 3 more hosts`."""
+    """`a, b and c`, or `a, b, c, d, e and 3 more hosts`; things are those of `_MORE`."""
     shown, rest = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
-    if rest > 0:
-        shown.append(f"{rest} more {thing}{'' if rest == 1 else 's'}")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    last = say_many(*_MORE[thing], rest) if rest > 0 else shown.pop()
+    return say("{names} and {last}", names=", ".join(shown), last=last) if shown else last

@@ -152,7 +152,12 @@ def group_name(section: Section, name: str, language: Language) -> str:
     if section.name == "day":
         start = datetime.fromisoformat(name).replace(tzinfo=UTC)
         return replace(language, zone=UTC).day(to_ms(start))
-    return language.say(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name)
+    return placed(plain(name), language)
+
+
+def placed(name: str, language: Language) -> str:
+    """The name of a pool or a model; where there is none, the words for that."""
+    return language.say(name) if name in (NO_POOL, UNKNOWN_MODEL) else name
 
 
 def how_made(report: Report) -> list[str]:

@@ -72,8 +72,30 @@ def test_a_row_that_came_again_with_its_end_replaces(
         ("start,gpu,host\n,a,h\n", "line 2: no start"),
         ("start,end,gpu,host\n2026-11-20T10:00,2026-11-20T09:00,a,h\n", "line 2: it ends before it starts"),
         ("start,gpu,host,gpu_count\n2026-11-20,,h,\n", "line 2: neither gpu, nor host and gpu_count"),
-        ("start,host,gpu_count\n2026-11-20,h,0\n", "line 2: gpu_count is no whole number above 0"),
-        ("start,host,gpu_count\n2026-11-20,h,two\n", "line 2: gpu_count is no whole number above 0"),
+        ("start,host,gpu_count\n2026-11-20,h,0\n", "line 2: gpu_count is no whole number from 1 to 10,000"),
+        ("start,host,gpu_count\n2026-11-20,h,two\n", "line 2: gpu_count is no whole number from 1 to 10,000"),
+        ("start,host,gpu_count\n2026-11-20,h,9999999999\n", "line 2: gpu_count is no whole number from 1 to 10,000"),
+        ("start,gpu,host,gpu_count\n2026-11-20,a,h,1\n", "line 2: both gpu and gpu_count"),
+        ("start,gpu,host\n1900-01-01,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n0001-01-01T00:00Z,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n100000000,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n9999-12-31,a,h\n", "line 2: start is after the year 5137"),
+        ("start,end,gpu,host\n2026-11-20,9999-12-31T23:59-08:00,a,h\n", "line 2: end is not in the years 2000 to 9999"),
+        ("start,gpu,submitted,host\n2026-11-20,a,1999-12-31,h\n", "line 2: submitted is not in the years 2000 to 9999"),
+        (
+            'start,gpu,host,name\n2026-11-20,a,h,x\n2026-11-21,a,h,"x\n2026-11-22,a,h,x\n',
+            "line 3: a double quote opens a field, and it has no closing one; close it, and write",
+        ),
+        (
+            'start,gpu,host,name\n2026-11-20,a,h,"' + "x" * 200_000 + "\n",
+            "line 2: a double quote opens a field, and it has",
+        ),
+        ('start,gpu,host,name\n2026-11-20,a,h,"x" y\n', "line 2: a double quote opens a field, and behind it"),
+        (
+            "start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
+            "lines 2 and 4 have the same user (or account), host and start, and no claim_id; give each a claim_id",
+        ),
+        ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is no time"),
         ("start,gpu\n2026-11-20,GPU-a\n", "line 2: the lake does not know on which host the gpu is"),
         (
             "start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",
@@ -103,3 +125,31 @@ def test_a_plus_in_a_name_becomes_a_backslash(
     (row,) = stored(lake)
     assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
     assert row["claim_id"] == "CORP\\ann@2026-11-20T10:00:00Z"
+
+
+def test_an_end_in_the_year_9999_is_an_end(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+    done = claims("import", "csv", file("start,end,gpu,host\n2026-11-20,9999-12-31,a,h\n"))
+    assert (done.counts, done.json["running"]) == ((1, 0, 0), 0)
+    assert claims("list").json["claims"][0]["end"] == "9999-12-31T00:00:00Z"
+
+
+def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    text = "start,end,host,gpu_count,claim_id\n2026-11-20,,h,2,r1\n2026-11-20,2026-11-21,h,3,r1\n"
+    done = claims("import", "csv", file(text))
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"the same claim as a later line, which counts": 1})
+    (row,) = stored(lake)
+    assert (row["host_gpu_count"], row["gpu_count"], "end" in row) == (3, 3, True)
+
+
+def test_the_lake_knows_where_a_gpu_is(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
+    write(lake, schema.DEVICE, [device("GPU-a"), device("GPU-b")], "gn1.example")
+    text = "start,gpu,host\n2026-11-20,GPU-a,gn2\n2026-11-20,GPU-b,gn1\n2026-11-20,GPU-x,gn2\n"
+    done = claims("import", "csv", file(text))
+    assert {row["gpu"]: row["host"] for row in stored(lake)} == {
+        "GPU-a": "gn1.example", "GPU-b": "gn1.example", "GPU-x": "gn2",
+    }  # fmt: skip
+    assert done.json["files"][0]["notes"] == [
+        "1 line names another host than the lake has its GPU on, and the lake's counts: line 2 names gn2, it is on gn1.example"
+    ]

@@ -117,4 +117,21 @@ def test_a_job_that_runs_is_not_counted_up_to_its_time_limit(claims: Callable[..
         2.0,
         "2026-11-20T10:00:00Z",
     )
-    assert (over["end"], over["gpu_hours"]) == ("2026-11-20T03:00:00Z", 3.0)
+    assert (over["end"], round(over["gpu_hours"], 1)) == ("2026-11-20T03:00:00Z", 2.0)
+
+
+def test_a_claim_whose_end_is_to_come_is_counted_up_to_the_newest_sample(
+    claims: Callable[..., Outcome], lake: Lake
+) -> None:
+    write(lake, schema.GPU, samples("a", 0, 2 * HOUR, every_s=3600))
+    write(lake, schema.CLAIM, [claim("a", 0, 100 * HOUR), claim("b", 0, HOUR / 2, claim_id="j2"),
+                               claim("c", 50 * HOUR, 60 * HOUR, claim_id="j3")])  # fmt: skip
+    listed = claims("list").json["claims"]
+    assert {each["claim_id"]: each["gpu_hours"] for each in listed} == {"j1": 1.0, "j2": 0.5, "j3": 0.0}
+    assert listed[0]["end"] == "2026-11-24T04:00:00Z", "the end itself is known"
+    text = claims("list", as_json=False).out.splitlines()
+    assert text[:2] == [
+        "3 claims, 1.5 GPU-hours",
+        "2 of them end later than the newest sample: counted up to 2026-11-20 01:00 UTC (+)",
+    ]
+    assert [line.split()[5] for line in text[4:]] == ["1.0+", "0.5", "0.0+"]

@@ -34,6 +34,7 @@ PRINTED = f"""{HEAD}
 6|3_1|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|arr
 """
 AT = 1_795_235_624_000  # 04:33:44
+NAMED = "JobIDRaw|Start|End|NodeList|AllocTRES|JobName"
 
 
 def sacct(*jobs: str, head: str = "JobIDRaw|Start|End|NodeList|AllocTRES") -> str:
@@ -74,18 +75,18 @@ def test_what_slurm_prints_becomes_claims(
 @pytest.mark.parametrize(
     ("job", "kept"),
     [
-        ("7.batch|100000000|100000060|n1|gres/gpu=1", {}),
-        ("7.0|100000000|100000060|n1|gres/gpu=1", {}),
-        ("7|Unknown|100000060|None assigned|gres/gpu=1", {}),
+        ("7.batch|1000000000|1000000060|n1|gres/gpu=1", {}),
+        ("7.0|1000000000|1000000060|n1|gres/gpu=1", {}),
+        ("7|Unknown|1000000060|None assigned|gres/gpu=1", {}),
         ("7|None|None|None assigned|", {}),
-        ("7|100000000|100000000|n1|gres/gpu=1", {}),
-        ("7|100000000|100000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5", {}),
-        ("7|100000000|100000060|n1|gres/gpu:h100=8", {"n1": 8}),
-        ("7|100000000|100000060|n1|gres/gpu:h100=8,gres/gpu=8", {"n1": 8}),
-        ("7|100000000|100000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3", {"n1": 3}),
-        ("7|100000000|100000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1", {"n1": 3}),
-        ("7|100000000|100000060|gn[001-003,7]|gres/gpu=8", dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2)),
-        ("7|100000000|100000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
+        ("7|1000000000|1000000000|n1|gres/gpu=1", {}),
+        ("7|1000000000|1000000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5", {}),
+        ("7|1000000000|1000000060|n1|gres/gpu:h100=8", {"n1": 8}),
+        ("7|1000000000|1000000060|n1|gres/gpu:h100=8,gres/gpu=8", {"n1": 8}),
+        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3", {"n1": 3}),
+        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1", {"n1": 3}),
+        ("7|1000000000|1000000060|gn[001-003,7]|gres/gpu=8", dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2)),
+        ("7|1000000000|1000000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
     ],
 )
 def test_each_kind_of_line(
@@ -94,7 +95,7 @@ def test_each_kind_of_line(
     assert claims("import", "slurm", file(sacct(job))).code == 0
     found = stored(lake) if kept else []
     assert {row["host"]: row.get("host_gpu_count") for row in found} == kept
-    assert not kept or {row["time"] for row in found} == {100_000_000_000}
+    assert not kept or {row["time"] for row in found} == {1_000_000_000_000}
     assert bool(lake.all_files("claim")) == bool(kept)
 
 
@@ -118,9 +119,8 @@ def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(
 def test_a_name_with_a_line_end_where_it_stands_last(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
-    head = "JobIDRaw|Start|End|NodeList|AllocTRES|JobName"
-    jobs = ("7|100000000|100000060|n1|gres/gpu=1|two", "lines", "8|100000000|100000060|n1|gres/gpu=1|one")
-    claims("import", "slurm", file(sacct(*jobs, head=head)))
+    jobs = ("7|1000000000|1000000060|n1|gres/gpu=1|two", "lines", "42", "8|1000000000|1000000060|n1|gres/gpu=1|one")
+    claims("import", "slurm", file(sacct(*jobs, head=NAMED)))
     assert [row["name"] for row in stored(lake)] == ["two", "one"]
 
 
@@ -174,17 +174,22 @@ def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
         ("JobIDRaw|JobIDRaw|Start|End|NodeList|AllocTRES\n", "names a column twice"),
         (sacct("7|1|2"), "line 2: 3 fields where the header names 5"),
         (sacct("7|yesterday|Unknown|n1|gres/gpu=1"), "Start is no time, or one that UTC skips: line 2 ('yesterday')"),
-        (sacct("7|100000000|soon|n1|gres/gpu=1"), "End is no time"),
-        (sacct("7|100000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' counts nothing"),
-        (sacct("7|100000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is no list of hosts"),
-        (sacct("7|100000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is no range of numbers"),
-        (sacct("7|100000000|Unknown|None assigned|gres/gpu=1"), "line 2: the job has GPUs and no node"),
+        (sacct("7|1000000000|soon|n1|gres/gpu=1"), "End is no time"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' counts nothing"),
+        (sacct("7|1000000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is no list of hosts"),
+        (sacct("7|1000000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is no range of numbers"),
+        (sacct("7|1000000000|Unknown||gres/gpu=1"), "line 2: the job has GPUs and no node"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=9999999999"), "line 2: 'gres/gpu=9999999999' counts more GPUs than"),
+        (sacct("7|1900-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is not in the years 2000 to 9999: line 2 ('1900"),
+        (sacct("7|0001-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is not in the years 2000 to 9999: line 2 ('0001"),
+        (sacct("7|9999-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is after the year 5137: line 2 ('9999"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=1|x", "8", head=NAMED).rstrip("\n"), "line 3: 1 fields where"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_nothing_is_written(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, text: str, said: str
 ) -> None:
-    good = file(sacct("7|100000000|Unknown|n1|gres/gpu=1"), "good.txt")
+    good = file(sacct("7|1000000000|Unknown|n1|gres/gpu=1"), "good.txt")
     done = claims("import", "slurm", good, file(text))
     assert (done.code, done.out) == (1, "")
     assert said in done.err
@@ -216,22 +221,24 @@ def test_wrong_use(claims: Callable[..., Outcome], arguments: list[str], said: s
 def test_gzip_and_several_files_that_overlap(
     claims: Callable[..., Outcome], file: Callable[..., Path], tmp_path: Path, lake: Lake
 ) -> None:
-    older = file(sacct("7|100000000|Unknown|n1|gres/gpu=1", "8|100000000|Unknown|n1|gres/gpu=1"), "older.txt")
+    older = file(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000000|Unknown|n1|gres/gpu=1"), "older.txt")
     newer = tmp_path / "newer.txt.gz"
-    newer.write_bytes(gzip.compress(sacct("8|100000000|100000060|n1|gres/gpu=1").encode()))
+    newer.write_bytes(gzip.compress(sacct("8|1000000000|1000000060|n1|gres/gpu=1").encode()))
     for order in ((older, newer), (newer, older)):
         assert claims("import", "slurm", *order).code == 0
-        assert [row.get("end") for row in stored(lake)] == [None, 100_000_060_000]
+        assert [row.get("end") for row in stored(lake)] == [None, 1_000_000_060_000]
 
 
 def test_importing_again_replaces_and_never_doubles(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
     head = "JobIDRaw|Start|End|State|QOS|NodeList|AllocTRES"
-    running = file(sacct("7|100000000|Unknown|RUNNING|high|n[1-2]|gres/gpu=2", head=head), "a")
+    running = file(sacct("7|1000000000|Unknown|RUNNING|high|n[1-2]|gres/gpu=2", head=head), "a")
     over = file(
         sacct(
-            "7|100000000|100000060|FAILED||n[1-2]|gres/gpu=2", "9|100003600|Unknown|RUNNING||n1|gres/gpu=1", head=head
+            "7|1000000000|1000000060|FAILED||n[1-2]|gres/gpu=2",
+            "9|1000003600|Unknown|RUNNING||n1|gres/gpu=1",
+            head=head,
         ),
         "b",
     )
@@ -243,18 +250,20 @@ def test_importing_again_replaces_and_never_doubles(
     assert claims("import", "slurm", running).counts == (0, 2, 0)  # an older export knows nothing better
     assert [file.key for file in lake.all_files("claim")] == before
     assert [(row["host"], row["state"], row["qos"], row["end"]) for row in stored(lake)[:2]] == [
-        ("n1", "FAILED", "high", 100_000_060_000), ("n2", "FAILED", "high", 100_000_060_000),
+        ("n1", "FAILED", "high", 1_000_000_060_000), ("n2", "FAILED", "high", 1_000_000_060_000),
     ]  # fmt: skip
 
 
 def test_claims_of_an_agent_in_the_same_folder_stay(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
-    row = claim("GPU-a", 0, None, None, "ml/pod") | {"scheduler": "kubernetes", "time": 100_000_000_000}
+    row = claim("GPU-a", 0, None, None, "ml/pod") | {"scheduler": "kubernetes", "time": 1_000_000_000_000}
     data = parquet.encode(schema.CLAIM, parquet.table_from_rows(schema.CLAIM, [row]))
-    lake.put(LakeFile("claim", "1973-03-03", "n1", 10**15 + 5, 10**15 + 5), data)
-    for last in ("Unknown", "100000060"):
-        claims("import", "slurm", file(sacct(f"7|100000000|{last}|n1|gres/gpu=1", "8|100000500|Unknown|n1|gres/gpu=1")))
+    lake.put(LakeFile("claim", "2001-09-09", "n1", 10**15 + 5, 10**15 + 5), data)
+    for last in ("Unknown", "1000000060"):
+        claims(
+            "import", "slurm", file(sacct(f"7|1000000000|{last}|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1"))
+        )
         assert [each["claim_id"] for each in stored(lake)] == ["7", "8", "ml/pod"]
     assert len(lake.all_files("claim")) == 2
 
@@ -262,10 +271,10 @@ def test_claims_of_an_agent_in_the_same_folder_stay(
 def test_a_crash_between_the_new_file_and_the_end_of_the_old_one_doubles_nothing(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
-    claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|gres/gpu=1")))
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1")))
     (old,) = lake.files("claim")
     kept = parquet.encode(schema.CLAIM, parquet.read([old], schema.CLAIM).drop_columns(["host"]))
-    claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|gres/gpu=1", "8|100000500|Unknown|n1|gres/gpu=1")))
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1")))
     lake.put(LakeFile("claim", old.date, old.host, old.first_seq, old.last_seq), kept)
     assert [row["claim_id"] for row in stored(lake)] == ["7", "8"]
 
@@ -273,10 +282,10 @@ def test_a_crash_between_the_new_file_and_the_end_of_the_old_one_doubles_nothing
 def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
-    claims("import", "slurm", file(sacct("7|100000000|Unknown|n2|gres/gpu=1")))
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n2|gres/gpu=1")))
     (there,) = lake.files("claim")
     lake.put(there, b"PAR1 no longer")
-    done = claims("import", "slurm", file(sacct("7|100000000|Unknown|n[1-2]|gres/gpu=2")))
+    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n[1-2]|gres/gpu=2")))
     assert (done.code, "is not a whole Parquet file" in done.err) == (1, True)
     assert [each.host for each in lake.all_files("claim")] == ["n2"]
 
@@ -298,14 +307,14 @@ def test_nodes_are_the_lakes_hosts(
     for number, host in enumerate(hosts):
         write(lake, schema.DEVICE, [device(f"GPU-{number}")], host)
     flag = [f"--host-suffix={suffix}"] if suffix else []
-    write_text(sacct("7|100000000|Unknown|gn1|gres/gpu=1"), *flag)
+    write_text(sacct("7|1000000000|Unknown|gn1|gres/gpu=1"), *flag)
     assert [row["host"] for row in stored(lake)] == [named]
 
 
 def test_a_cluster_that_does_not_account_for_gpus_is_told_how(
     claims: Callable[..., Outcome], file: Callable[..., Path]
 ) -> None:
-    done = claims("import", "slurm", file(sacct("7|100000000|Unknown|n1|cpu=4")), as_json=False)
+    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")), as_json=False)
     assert (done.code, "AccountingStorageTRES" in done.out) == (0, True)
 
 
@@ -363,7 +372,7 @@ def test_a_plus_in_a_name_becomes_a_backslash(write_text: Callable[..., Outcome]
 
 
 def test_a_job_that_ends_before_it_starts_is_named(write_text: Callable[..., Outcome]) -> None:
-    done = write_text(sacct("7|100000060|100000000|n1|gres/gpu=1", "8|100000000|100000060|n1|gres/gpu=1"))
+    done = write_text(sacct("7|1000000060|1000000000|n1|gres/gpu=1", "8|1000000000|1000000060|n1|gres/gpu=1"))
     assert done.counts == (1, 0, 0)
     assert done.dropped == {"ends before it starts (line 2)": 1}
 
@@ -372,3 +381,48 @@ def test_an_unknown_zone_is_named_with_its_flag(write_text: Callable[..., Outcom
     done = write_text(PRINTED, "--time-zone", "Europe/Pari")
     assert done.code == 2
     assert done.err == "fallow: --time-zone: there is no time zone 'Europe/Pari'; did you mean Europe/Paris?\n"
+
+
+@pytest.mark.parametrize("nodes", ["None assigned", "None", "Unknown", "(null)"])
+@pytest.mark.parametrize("state", ["FAILED", "PENDING"])
+def test_a_job_that_never_had_a_node_is_counted_and_its_expected_start_is_not_the_time_of_the_export(
+    write_text: Callable[..., Outcome], nodes: str, state: str
+) -> None:
+    head = "JobIDRaw|State|Start|End|NodeList|AllocTRES"
+    end = "1000000900" if state == "FAILED" else "Unknown"
+    waits, runs = (
+        f"7|{state}|1000000900|{end}|{nodes}|gres/gpu=1", "8|RUNNING|1000000000|1000000060|n1|gres/gpu=1",
+    )  # fmt: skip
+    done = write_text(sacct(waits, runs, head=head))
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"never had a node": 1})
+    assert done.json["as_of"] == ("2001-09-09T02:01:40Z" if state == "FAILED" else "2001-09-09T01:47:40Z")
+
+
+@pytest.mark.parametrize(
+    ("state", "elapsed", "end"),
+    [
+        ("COMPLETED", "60", 60_000),
+        ("CANCELLED by 1000", "60", 60_000),
+        ("COMPLETED", "", None),
+        ("RUNNING", "60", None),
+        ("COMPLETING", "60", None),
+        ("SUSPENDED", "60", None),
+    ],
+)
+def test_a_job_that_is_over_and_has_no_end_ends_after_its_elapsed_time(
+    write_text: Callable[..., Outcome], lake: Lake, state: str, elapsed: str, end: int | None
+) -> None:
+    head = "JobIDRaw|State|Start|End|ElapsedRaw|NodeList|AllocTRES"
+    done = write_text(sacct(f"7|{state}|1000000000|Unknown|{elapsed}|n1|gres/gpu=1", head=head))
+    (row,) = stored(lake)
+    assert row.get("end") == (None if end is None else 1_000_000_000_000 + end)
+    said = "".join(done.json["files"][0]["notes"])
+    assert ("are over by their State and have no End" in said) == (state.startswith("C") and state != "COMPLETING")
+    assert ("1 of them have none" in said) == (state == "COMPLETED" and end is None)
+
+
+def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Callable[..., Outcome]) -> None:
+    shares = ("7|1000000000|1000000060|n1|cpu=4,gres/shard=2", "8|1000000000|1000000060|n1|gres/mps:a100=50")
+    done = write_text(sacct(*shares))
+    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2}
+    assert done.json["files"][0]["notes"] == []

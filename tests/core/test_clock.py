@@ -131,6 +131,12 @@ def test_a_window_that_ends_before_it_begins_is_refused(since: str, until: str) 
         parse_window(since, until)
 
 
+def test_years_have_four_digits() -> None:
+    first_ms = to_ms(datetime(1, 1, 1, tzinfo=UTC))
+    assert (format_ms(first_ms), utc_day(first_ms)) == ("0001-01-01T00:00:00Z", "0001-01-01")
+    assert format_ms(first_ms + 1) == "0001-01-01T00:00:00.001Z"
+
+
 @given(st.integers(0, LAST_MS))
 def test_milliseconds_survive_the_way_through_datetime_and_text(moment_ms: int) -> None:
     assert to_ms(from_ms(moment_ms)) == moment_ms

@@ -54,7 +54,19 @@ def test_tables_and_columns_have_names_of_their_own() -> None:
 
 
 def test_derived_tables_are_computed_and_the_others_observed() -> None:
-    observed = ["gpu", "process", "host", "device", "health", "serving", "event", "agent", "claim", "action", "delivery"]
+    observed = [
+        "gpu",
+        "process",
+        "host",
+        "device",
+        "health",
+        "serving",
+        "event",
+        "agent",
+        "claim",
+        "action",
+        "delivery",
+    ]
     assert [table.name for table in TABLES if not table.derived] == observed
 
 

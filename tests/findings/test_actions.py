@@ -63,6 +63,14 @@ def test_acknowledged(held: Lake, run: Callable[..., Run]) -> None:
     assert [note.partition(", ")[2] for note in finding["notes"]] == ["zoe: acknowledged: asking"]
 
 
+def test_an_id_is_taken_in_small_and_in_capital_letters(held: Lake, run: Callable[..., Run]) -> None:
+    finding_id = the_id(held)
+    for number, written in enumerate((finding_id.lower(), finding_id.upper(), finding_id), 1):
+        assert run("note", written, "--text", "hm", "--as", "zoe") == (0, f"noted on {finding_id} as zoe\n", "")
+        assert len(load_actions(held)[finding_id]) == number
+    assert run("history", finding_id.lower())[1].count("note: hm") == 3
+
+
 def test_suppressed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     code, out, _ = run("suppress", finding_id, "--as", "zoe", "--reason", "warm standby", "--for", "30d")

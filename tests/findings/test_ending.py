@@ -34,7 +34,8 @@ def lists(name: str, first_s: int, last_s: int, **values: Any) -> list[dict[str,
 
 
 def job(names: str, claim_id: str = "77", **values: Any) -> list[dict[str, Any]]:
-    return [claim(name, 0, None, user="ann", claim_id=claim_id) | SLURM | values for name in names]
+    user = "ann" if claim_id == "77" else "bob"
+    return [claim(name, 0, None, user=user, claim_id=claim_id) | SLURM | values for name in names]
 
 
 # --- work that the ledger knows elsewhere by a claim only ------------------------------------------------------------
@@ -42,7 +43,7 @@ def job(names: str, claim_id: str = "77", **values: Any) -> list[dict[str, Any]]
 ELSEWHERE = [
     ({"gpu_util_pct": 95.0} | UNLISTED, "77", False),  # works
     ({"gpu_util_pct": 0.0} | UNLISTED, "77", False),  # nobody lists what is there
-    ({"gpu_util_pct": 95.0} | UNLISTED, "78", True),  # another job
+    ({"gpu_util_pct": 95.0} | UNLISTED, "78", True),  # another job, of somebody else
     (FREE, "77", True),  # claimed, and seen to be empty
 ]
 

@@ -47,6 +47,7 @@ def test_less_than_half_of_the_quota(lake: Lake, owners: Callable[..., None], qu
         assert numbers["allocated_gpu_hours"] == pytest.approx(2 * 28 * 24)
         assert each.gpu_hours == 0  # nothing of what it has is idle
         assert each.next_command == "sacctmgr show assoc where user=ann format=Account,User,GrpTRES,MaxTRES"
+        assert each.sentence == "idle with a team whose quota is far above what it takes"
         assert each.confidence.failed == ()
 
 

@@ -25,6 +25,7 @@ def test_efficiency_rank_and_share(lake: Lake) -> None:
     assert (found.holder, found.subject, found.gpu_hours, found.energy_kwh) == ("ann", "ann", 72.0, pytest.approx(7.2))
     assert (numbers["gpu_util_mean_pct"], numbers["used_gpu_hours"]) == (pytest.approx(20), pytest.approx(14.4))
     assert (numbers["rank_among_holders"], numbers["share_of_held_hours"]) == ("2 of 2", 0.25)
+    assert (numbers["sm_active_mean_pct"], numbers["gpus_with_sm_activity"]) == (None, None)
     assert found.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-3 -s puc -c 30"
     assert not found.reclaimable
 

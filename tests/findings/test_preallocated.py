@@ -92,7 +92,7 @@ def test_the_cache_says_what_is_needed(lake: Lake) -> None:
     assert numbers["recommended_card"] == L40S.model
     assert "the weights are known from the model's name only" in each.confidence.failed
     assert any(
-        "need = (weights 14.9 GiB (2 bytes a parameter) + 10.0% of the other 55.9 GiB) x 1.15 = 23.6 GiB" in note
+        "need = (weights 14.9 GiB (2 bytes a parameter) + 10.0 % of the other 55.9 GiB) x 1.15 = 23.6 GiB" in note
         for note in each.notes
     )
     assert "vLLM takes less with --gpu-memory-utilization 0.30" in each.notes

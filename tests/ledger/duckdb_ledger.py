@@ -44,7 +44,10 @@ with plain as (
       and greatest(epoch_ms("time") + coalesce(offset_ms, 0), 0) // 86400000 <= epoch_ms("time") // 86400000
 ),
 distinct_start as (
-    select distinct on (gpu, start_ms) * from plain order by all nulls first
+    select distinct on (gpu, start_ms) * from plain
+    order by gpu, start_ms, util_pct desc nulls last, util_max_pct desc nulls last, sm_pct desc nulls last,
+             process_count desc nulls last, mem_used_bytes desc nulls last,
+             listed_ms, interval_ms, health, covered nulls first, power_w nulls first, epoch nulls first, energy_mj nulls first
 )
 select *,
        health in ('lost', 'reset_required', 'wedged', 'driver_down') as out_of_order,

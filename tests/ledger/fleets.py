@@ -66,6 +66,10 @@ def rows_of(draw: st.DrawFn, gpu: str, firsts_s: tuple[int, ...]) -> list[Row]:
                 | alike
                 | counted
             )
+            if draw(st.integers(0, 7)) == 0:  # a second agent, or an import beside an agent, saw something else
+                rows.append(
+                    rows[-1] | {"gpu_util_pct": draw(UTIL), "process_count": draw(COUNT), "health": draw(HEALTH)}
+                )
             energy = None if energy is None else energy + 90 * step
             at += step
     return rows

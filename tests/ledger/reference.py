@@ -22,6 +22,7 @@ Row = dict[str, Any]
 OUT_OF_ORDER = ("lost", "reset_required", "wedged", "driver_down")
 PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct")
 NEVER_NEGATIVE = ("mem_used_bytes", "power_w", "energy_mj")
+USE = (*PERCENTS, "process_count", "mem_used_bytes")
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,10 @@ def start_of(row: Row) -> int:
 def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings: LedgerSettings) -> list[Sample]:
     by_start: dict[int, Row] = {}
     for row in rows:
-        out = row["health"] in OUT_OF_ORDER
-        if out or row["health"] == "asleep" or row["gpu_util_pct"] is not None or row["process_count"] == 0:
-            by_start[start_of(row)] = row
+        start = start_of(row)
+        if start not in by_start or _most_used_first(row) < _most_used_first(by_start[start]):
+            by_start[start] = row
+    by_start = {start: row for start, row in by_start.items() if _tells(row)}
     found = []
     for start, row in sorted(by_start.items()):
         later = [each for each in by_start if each > start]
@@ -156,6 +158,17 @@ def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings:
         use = _use(start, row, named, claims, settings, out=out, busy=util is not None and not zero)
         found.append(Sample(start, end, use, zero, None if util is None else Fraction(util)))
     return found
+
+
+def _most_used_first(row: Row) -> tuple[list[float], str]:
+    """What makes a row count before another one of the same moment; where both saw the same use, the name of its health."""
+    return [1 if row.get(name) is None else -row[name] for name in USE], row["health"] or ""
+
+
+def _tells(row: Row) -> bool:
+    """Whether the row says anything about the state."""
+    out = row["health"] in (*OUT_OF_ORDER, "asleep")
+    return out or row["gpu_util_pct"] is not None or row["process_count"] == 0
 
 
 def _use(

@@ -268,3 +268,19 @@ def test_two_hosts_have_a_ledger_each(lake: Lake) -> None:
 def test_the_highest_utilization_is_that_of_the_peaks_and_of_the_means_where_there_are_none(lake: Lake) -> None:
     rows = samples("a", 0, 60, **BUSY) + samples("b", 0, 60, gpu_util_max_pct=97.0, **BUSY)
     assert load(fill(lake, rows)).stretches.sort("gpu")["gpu_util_max_pct"].to_list() == [90.0, 97.0]
+
+
+@pytest.mark.parametrize("busy_first", [True, False])
+@pytest.mark.parametrize("idle", [LOADED, {"gpu_util_pct": None, "process_count": None}, {"gpu_util_pct": 300.0}, {}])
+def test_of_two_rows_for_one_moment_the_one_with_the_most_use_counts(
+    lake: Lake, idle: dict[str, Any], *, busy_first: bool
+) -> None:
+    rows = [samples("a", 0, 600, **BUSY), samples("a", 0, 600, **idle)]
+    for some in rows if busy_first else reversed(rows):
+        fill(lake, some)
+    assert states(lake) == [("active", 0, 600)]
+
+
+def test_of_two_idle_rows_for_one_moment_the_one_with_processes_counts(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 600) + samples("a", 0, 600, **LOADED))
+    assert states(lake) == [("held", 0, 600)]

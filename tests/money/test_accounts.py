@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from fallow.schema import STATES
 from tests.money.fleet import MODELS, T0, accounts, book, owners, stretch
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from analytics.money.accounts import Account, Accounts
     from tests.money.fleet import Row
 
@@ -272,3 +271,14 @@ def test_cents_go_down_the_levels_and_every_figure_is_within_a_cent(amounts: dic
             off = sum(shared[key] for key in below) * MICROCENTS - sum(amounts[key] for key in below)
             assert abs(off) < MICROCENTS, prefix
     assert all(shared[key] == 0 for key, amount in amounts.items() if not amount), "nothing costs nothing"
+
+
+def test_the_highest_price_that_a_table_may_have_is_summed_exactly() -> None:
+    hourly = Decimal("999999999999.99")
+    rows = [stretch("a1", hour * 3600, (hour + 1) * 3600, "active", holder="ann+bob+eve") for hour in range(1000)]
+    found = accounts(rows, TEAMS, book({str(MODELS["a"]): hourly}))
+    exact = int(hourly * 100) * 1000
+    # a float has 16 digits: so many are right of each hour's amount, and what they leave is lost nowhere
+    assert abs(found.total.state_cents["active"] - exact) <= 1000
+    for group in GROUPS:
+        assert sum(row.state_cents["active"] for row in found.by(group)) == found.total.state_cents["active"]

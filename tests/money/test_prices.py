@@ -123,3 +123,29 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, said: st
     with pytest.raises(ConfigError) as caught:
         book(tmp_path, f"{header}\nNVIDIA A100-SXM4-80GB,,2,,,,,,\n{line}\n")
     assert f"prices.csv, {said}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "clear"),
+    [
+        ("31.500", "write 31500, or 31,5"),
+        ("100.000", "write 100000, or 100"),
+        ("1.250.000", "write 1250000"),
+    ],
+)
+def test_points_that_may_be_between_thousands_are_not_guessed_at(tmp_path: Path, number: str, clear: str) -> None:
+    table = "model;purchase;amortisation_years\nH100 SXM;{};4\n"
+    with pytest.raises(ConfigError) as caught:
+        book(tmp_path, table.format(number))
+    assert f"line 2: purchase '{number}' is not clear in a file with decimal commas" in str(caught.value)
+    assert caught.value.hint == clear
+    for meant in ("31500", "31500,00", "31.500,00", "31500.00"):
+        assert price(book(tmp_path, table.format(meant)), H100, None).hourly == Decimal(31500) / 4 / 8766
+    assert price(book(tmp_path, "model;hourly\nH100 SXM;0.125\n"), H100, None).hourly == Decimal("0.125")
+
+
+def test_a_price_that_no_gpu_can_have_is_a_mistake(tmp_path: Path) -> None:
+    table = "model,hourly,currency,exchange\nH100 SXM,{},EUR,\n,,EUR,2000000\n"
+    assert price(book(tmp_path, table.format("400000"), "IRR"), H100, None).hourly == 800_000_000_000
+    with pytest.raises(ConfigError, match="line 2: it comes to 2,000,000,000,000 IRR per GPU-hour"):
+        book(tmp_path, table.format("1000000"), "IRR")

@@ -243,6 +243,30 @@ def test_claims_without_telemetry(lake: Lake, remarks: Remarks) -> None:
     )
 
 
+def counted(first_s: float, last_s: float | None, count: int, claim_id: str = "7") -> dict[str, object]:
+    return claim(None, first_s, last_s, claim_id=claim_id) | {"scheduler": "slurm", "host_gpu_count": count}
+
+
+def test_claims_of_which_only_a_number_is_known(lake: Lake, remarks: Remarks) -> None:
+    claims = [counted(AGO, AGO + HOUR, 2), counted(AGO, AGO + HOUR / 2, 1, "8")]
+    fill(lake, hour("a", **FREE) + hour("b", **FREE) + hour("c", **FREE), claims=claims, devices=listed("a", "b", "c"))
+    assert one(remarks(lake)) == (
+        "claims_by_count",
+        (
+            "2 claims with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
+            "and the time counts as free where no process shows"
+        ),
+    )
+
+
+def test_a_number_that_is_the_whole_host_or_that_processes_show(lake: Lake, remarks: Remarks) -> None:
+    shown = processes("d", *(AGO + at for at in range(0, HOUR, 300)), every_s=300, slurm_job_id="8")
+    fill(lake, hour("a", **FREE) + hour("b", **FREE), claims=[counted(AGO, AGO + HOUR, 2)], devices=listed("a", "b"))
+    rows = hour("c", **FREE) + hour("d", **BUSY)
+    fill(lake, rows, shown, [counted(AGO, AGO + HOUR, 1, "8")], devices=listed("c", "d"), host="h2")
+    assert remarks(lake) == {}
+
+
 def test_telemetry_without_claims(lake: Lake, remarks: Remarks) -> None:
     lists = [row for gpu in "ab" for row in processes(gpu, *(AGO + at for at in range(0, HOUR, 300)), every_s=300)]
     claims = [claim("a", AGO, AGO + 1800), claim("b", AGO - 600, AGO + HOUR + 600, claim_id="j2")]

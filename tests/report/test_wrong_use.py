@@ -73,10 +73,10 @@ def test_out_to_a_pipe_or_device_writes_into_it_and_never_replaces_it(
 
 
 def test_an_unknown_format_is_wrong_use(small: Lake, report: Callable[..., Outcome]) -> None:
-    done = report(small, "--format", "pdf")
+    done = report(small, "--format", "docx")
     assert (done.code, done.out) == (2, "")
-    assert "invalid choice: 'pdf'" in done.err
-    assert all(name in done.err for name in ("text", "md", "json"))
+    assert "invalid choice: 'docx'" in done.err
+    assert all(name in done.err for name in ("text", "md", "html", "pdf", "json", "csv"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,7 +10,9 @@ import polars as pl
 from analytics.findings.base import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_number
 from analytics.findings.confidence import grade
 from analytics.findings.looking import on_host
+from analytics.findings.words import of_gpus
 from analytics.findings.work import AT_WORK
+from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS
@@ -31,7 +33,7 @@ class BlindSpot:
 
     name = "blind_spot"
     category = "coverage"
-    sentence = "not seen well enough"
+    sentence = of_gpus("not seen well enough")
     per_host = True
     thresholds: Mapping[str, str] = {
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
@@ -76,7 +78,7 @@ class BlindSpot:
                 energy_kwh=None,
                 cost=None,
                 currency=None,
-                notes=("where the host has been retired on purpose, suppress this finding",),
+                notes=(say("where the host has been retired on purpose, suppress this finding"),),
             )
 
     def _shares(

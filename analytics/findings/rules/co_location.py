@@ -22,18 +22,21 @@ from analytics.findings.sharing import (
     Group,
     groups,
 )
+from analytics.findings.words import of_gpus
 from analytics.findings.works import TOLD_FROM_GPU_MS, WORK_THRESHOLDS, linked, runs_of, seen_long_enough, works
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from analytics.findings.model import Context, Finding
+    from analytics.language.sentences import Sentence
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""
 
-_INTERFERENCE = (
+_INTERFERENCE = say(
     "NVML cannot see how works get in each other's way: it is a hypothesis to try, and the time per step decides"
 )
 
@@ -43,7 +46,7 @@ class CoLocation:
 
     name = "co_location"
     category = "right_size"
-    sentence = "might share one card, which has to be tried"
+    sentence = of_gpus("might share one card, which has to be tried")
     per_host = True
     thresholds: Mapping[str, str] = {
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
@@ -103,11 +106,11 @@ class CoLocation:
                 "saving": None if None in rates else spared * group.aligned_hours,
             },
             failed=[
-                ["interference cannot be measured: try it and compare the time per step"],
+                [say("interference cannot be measured: try it and compare the time per step")],
                 _failed_holders(own),
                 seen_long_enough(own),
                 _failed_priority(context, own),
-                [] if set(still_going(context, rows)) == set(gpus) else ["not all of them still run"],
+                [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them still run")],
             ],
             next_command=monitor_command(host, gpus),
             holder="+".join(holders) or None,
@@ -145,9 +148,9 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
 def _failed_holders(own: pl.DataFrame) -> list[str]:
     """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
     if own["holder"].null_count():
-        return ["the holder of one of them is not known"]
+        return [say("the holder of one of them is not known")]
     if own["holder"].n_unique() > 1:
-        return ["they belong to different holders, whom a shared card does not shield from each other's faults"]
+        return [say("they belong to different holders, whom a shared card does not shield from each other's faults")]
     return []
 
 
@@ -157,13 +160,13 @@ def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
     classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
     if any(_BEST_EFFORT.search(name) for name in classes):
         return []
-    return ["none of them is known to be best effort: each may slow the other down"]
+    return [say("none of them is known to be best effort: each may slow the other down")]
 
 
-def _how(own: pl.DataFrame, gpus: list[str]) -> str:
+def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:
     kind = job_kind(own["job"])
     if kind == "slurm":
-        return "to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job"
+        return say("to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job")
     if kind == "pod":
-        return "to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it"
-    return f"to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpus[0]}"
+        return say("to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it")
+    return say("to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])

@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
+from analytics.findings.words import of_gpus
 from analytics.findings.works import IDLE_MAX_PCT, NEARLY_IDLE, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ class ComputeOversized:
 
     name = "compute_oversized"
     category = "right_size"
-    sentence = "uses a fifth of the card's time or less, and a lesser or older card would do"
+    sentence = of_gpus(
+        "uses a fifth of the card's time or less, and a lesser or older card would do",
+        "use a fifth of the card's time or less, and a lesser or older card would do",
+    )
     per_host = False
     thresholds: Mapping[str, str] = {
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",

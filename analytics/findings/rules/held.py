@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.findings.alive import held_by_work
 from analytics.findings.base import SPAN, finding_of, on_host_ahead, still_going
-from analytics.findings.confidence import alone, known_holder
-from analytics.findings.ending import own_processes, works_elsewhere
-from analytics.findings.holders import look_command, release_command
+from analytics.findings.confidence import known_holder
+from analytics.findings.ending import ending_command, ties
 from analytics.findings.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.findings.sensitivity import THRESHOLDS_MIN, held_gpu_ms
+from analytics.findings.words import of_gpus
 from analytics.ledger.summary import ratio
 from fallow.clock import HOUR_MS, format_duration
 
@@ -30,7 +31,7 @@ class Held:
 
     name = "held"
     category = "reclaim"
-    sentence = "held without running a kernel"
+    sentence = of_gpus("held without running a kernel")
     per_host = True
     thresholds: Mapping[str, str] = {
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
@@ -59,7 +60,8 @@ class Held:
     ) -> Finding:
         current = tuple(facts["current"] or ())
         listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
-        others = {*listed, *works_elsewhere(context, current)}
+        bound = ties(context, current)
+        bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
         host, holder, source = facts["host"], facts["holder"], facts["source"]
         return finding_of(
             context,
@@ -71,10 +73,11 @@ class Held:
             failed=(
                 known_holder(source, holder),
                 lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
-                alone(len(others)),
+                bound.failed,
             ),
-            reclaimable_gpus=() if others else current,
-            next_command=_command(context, host, holder, current, alone=not others),
+            reclaimable_gpus=() if bound else current,
+            # nothing to take back where the holder has gone or works again
+            next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
         )
 
 
@@ -129,11 +132,3 @@ def _numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...
         "gpu_util_max_pct": facts["gpu_util_max_pct"],
         "commands": "+".join(sorted({process.command for process in processes if process.command})) or None,
     }
-
-
-def _command(context: Context, host: str, holder: str | None, current: tuple[str, ...], *, alone: bool) -> str:
-    if not current:
-        return ""  # nothing to take back: the holder has gone or works again
-    # what also works elsewhere must not be ended
-    processes = own_processes(context, current, holder) if alone else ()
-    return release_command(host, processes) if processes else look_command(host)

@@ -10,13 +10,18 @@ import polars as pl
 from analytics.capacity.at_once import hourly_most
 from analytics.findings.base import finding_of, gpu_ms_of, joined, whole_number
 from analytics.findings.holders import quote, watch_command
+from analytics.findings.words import agreeing, of_gpus
 from analytics.findings.work import OWNED
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
+    from analytics.language.sentences import Sentence
     from analytics.money.owners import Owner, Team
 
 HISTORY_DAYS = 28
@@ -25,6 +30,9 @@ QUANTILE = 0.95
 SHARE_MAX = 0.5
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50
+
+_QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
+_ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
 
 _WORKING = ("low", "active")
 _IDLE = ("held", "reserved")
@@ -35,7 +43,7 @@ class Hoarding:
 
     name = "hoarding"
     category = "demand"
-    sentence = "granted or taken far beyond what the team uses"
+    sentence = of_gpus("of a team whose quota, or what it takes of it, is far beyond what it uses")
     per_host = False
     thresholds: Mapping[str, str] = {
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
@@ -59,7 +67,7 @@ class Hoarding:
         had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
         for name, team in teams.items():
             mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-            numbers: dict[str, Number] = {
+            numbers: dict[str, Value] = {
                 "quota_gpus": team.quota_gpus,
                 "allocated_at_once_q95_gpus": had.get(name, 0.0),
                 "used_at_once_q95_gpus": used.get(name, 0.0),
@@ -74,13 +82,12 @@ class Hoarding:
                 yield self._finding(context, team, "allocation", rows, numbers)
 
     def _finding(
-        self, context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, Number]
+        self, context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, Value]
     ) -> Finding:
         idle = rows.filter(pl.col("state").is_in(_IDLE)).drop("team")
         # a team without a GPU of its own is judged by how well the fleet was watched
         about = context.inside.stretches if idle.is_empty() else idle
         days = float(numbers["history_days"] or 0)
-        short = days < HISTORY_DAYS - 1 / 24
         look = _quota_command if kind == "quota" else _work_command
         finding = finding_of(
             context,
@@ -88,18 +95,23 @@ class Hoarding:
             about,
             subject=f"{kind}: {team.name}",
             numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
-            failed=[[f"{days:.1f} days of demand, {HISTORY_DAYS} are wanted"] if short else []],
+            failed=[[_too_short(days)] if days < HISTORY_DAYS - 1 / 24 else []],
             holder=joined(idle, "holder"),
             next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
             host="",
-            notes=["GPU-hours are those that the team held or claimed without using them"],
+            notes=[say("GPU-hours are those that the team held or claimed without using them")],
         )
         if idle.is_empty():
             finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
-        return replace(finding, team=team.name)
+        about_what = _QUOTA if kind == "quota" else _ALLOCATION
+        return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
 
 
-def _takes_too_much(numbers: Mapping[str, Number]) -> bool:
+def _too_short(days: float) -> Sentence:
+    return say("{days} days of demand, {wanted} are wanted", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
+
+
+def _takes_too_much(numbers: Mapping[str, Value]) -> bool:
     had, used = (float(numbers[f"{name}_gpu_hours"] or 0) for name in ("allocated", "used"))
     had_at_once, used_at_once = (float(numbers[f"{name}_at_once_q95_gpus"] or 0) for name in ("allocated", "used"))
     return had > GPU_HOURS_MIN and used <= EFFICIENCY_MAX * had and used_at_once < SHARE_MAX * had_at_once

@@ -9,7 +9,9 @@ import polars as pl
 from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import program_runs, serving_gpus
+from analytics.findings.words import of_gpus
 from analytics.findings.work import newest_source, one_job, whole_hours, within_hours
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class Imbalance:
 
     name = "imbalance"
     category = "efficiency"
-    sentence = "did less than half the work of the busiest GPU of the same job"
+    sentence = of_gpus("did less than half the work of the busiest GPU of the same job")
     per_host = False
     thresholds: Mapping[str, str] = {
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
@@ -69,12 +71,12 @@ class Imbalance:
             failed=[
                 []
                 if measured
-                else ["SM activity is not measured on every GPU of the job: a spinning kernel counts as work"]
+                else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
             ],
             next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
             holder=joined(stretches, "holder"),
             since_ms=int(rows.select(pl.col("time").min()).item()),
-            notes=["uneven by design where ranks have different parts: parameter servers, actors and learners"],
+            notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
         )
 
 

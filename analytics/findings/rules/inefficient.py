@@ -10,13 +10,18 @@ from analytics.findings.base import finding_of, gpu_ms_of, joined
 from analytics.findings.confidence import known_holder
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import serving_gpus
+from analytics.findings.words import gpus_of, of_gpus
 from analytics.findings.work import newest_source, whole_hours, within_hours
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
+    from analytics.language.sentences import Sentence
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0
@@ -30,7 +35,7 @@ class Inefficient:
 
     name = "inefficient"
     category = "efficiency"
-    sentence = "busy, but with few SMs or little power"
+    sentence = of_gpus("busy, but with few SMs or little power")
     per_host = False
     thresholds: Mapping[str, str] = {
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
@@ -72,7 +77,9 @@ class Inefficient:
             holder=holder,
             since_ms=int(poor.select(pl.col("time").min()).item()),
             notes=[
-                "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+                say(
+                    "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+                )
             ],
         )
 
@@ -107,29 +114,38 @@ def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 def _unmeasured(hours: pl.DataFrame) -> list[str]:
     """Failures to have measured what would tell; some cards of a holder may have the counters and others not."""
-    failed = []
+    failed: list[str] = []
     if hours["sm_active_mean_pct"].null_count():
         failed.append(
-            f"SM activity is {_measured_on(hours, 'sm_active_mean_pct')}: power alone says that little is done"
+            say(
+                "SM activity is {not_measured}: power alone says that little is done",
+                not_measured=_measured_on(hours, "sm_active_mean_pct"),
+            )
         )
     if hours["dram_active_mean_pct"].null_count():
         on = _measured_on(hours, "dram_active_mean_pct")
-        failed.append(f"memory bandwidth is {on}: work that is bound by it looks the same")
+        failed.append(
+            say("memory bandwidth is {not_measured}: work that is bound by it looks the same", not_measured=on)
+        )
     return failed
 
 
-def _measured_on(hours: pl.DataFrame, column: str) -> str:
+def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
     measured, every = _gpus_with(hours, column), hours["gpu"].n_unique()
     if not measured:
-        return "not measured on this card" if every == 1 else "not measured on these cards"
-    return f"not measured in all of the hours, on {measured} of {every} GPUs in some of them"
+        return say("not measured on this card") if every == 1 else say("not measured on these cards")
+    return say(
+        "not measured in all of the hours, on {measured} of {gpus} in some of them",
+        measured=Number(measured),
+        gpus=gpus_of(every),
+    )
 
 
 def _gpus_with(hours: pl.DataFrame, column: str) -> int:
     return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
 
 
-def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str) -> dict[str, Number]:
+def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str) -> dict[str, Value]:
     means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
     limits = poor["limit_w"].drop_nulls()
     return {

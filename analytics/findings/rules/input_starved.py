@@ -9,15 +9,20 @@ import polars as pl
 
 from analytics.findings.base import finding_of, joined
 from analytics.findings.confidence import known_holder
+from analytics.findings.evidence_words import TOLD
 from analytics.findings.looking import on_host
 from analytics.findings.programs import serving_gpus
+from analytics.findings.words import of_gpus
 from analytics.findings.work import newest_source, whole_hours, within_hours
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0
@@ -65,7 +70,7 @@ class InputStarved:
 
     name = "input_starved"
     category = "efficiency"
-    sentence = "waited for input"
+    sentence = of_gpus("waited for input")
     per_host = True
     thresholds: Mapping[str, str] = {
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
@@ -101,7 +106,9 @@ class InputStarved:
             holder=holder,
             since_ms=int(starved.select(pl.col("time").min()).item()),
             notes=[
-                "CPU offload and data generation look alike: look at what the CPU does before adding loader workers"
+                say(
+                    "CPU offload and data generation look alike: look at what the CPU does before adding loader workers"
+                )
             ],
         )
 
@@ -201,19 +208,29 @@ def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
 
 
 def _doubts(context: Context, starved: pl.DataFrame, resource: Resource, gain_pct: float | None) -> list[str]:
-    failed = []
+    failed: list[str] = []
     if gain_pct is None:
-        failed.append(f"there is no hour in which {resource.words} were not at the limit, to compare with")
+        failed.append(
+            say(
+                "there is no hour in which {resource} were not at the limit, to compare with",
+                resource=say(TOLD[resource.words]),
+            )
+        )
     host = str(starved["host"][0])
     there = context.inside.stretches.filter(pl.col("host") == host)
     others = there.select(
         pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(("low", "active"))).n_unique()
     )
     if others.item() > 1:
-        failed.append("other work runs on the same host: the load may be its")
+        failed.append(say("other work runs on the same host: the load may be its"))
     cpu_pct = _known_max(starved, "process_cpu_pct")
     if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
-        failed.append(f"the GPU's own process uses {cpu_pct:,.0f} % CPU: it may generate its data, not load it")
+        failed.append(
+            say(
+                "the GPU's own process uses {cpu_pct} % CPU: it may generate its data, not load it",
+                cpu_pct=Number(cpu_pct),
+            )
+        )
     return failed
 
 
@@ -222,8 +239,8 @@ def _known_max(rows: pl.DataFrame, column: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Number]:
-    def mean(name: str) -> Number:
+def _numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Value]:
+    def mean(name: str) -> Value:
         return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
 
     clear = rows.filter(~pl.col(resource.name))

@@ -9,20 +9,23 @@ import polars as pl
 
 from analytics.findings.alive import alive, is_service, last_rows, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
-from analytics.findings.confidence import alone, known_holder
-from analytics.findings.ending import listed_now, own_processes, works_elsewhere
-from analytics.findings.holders import look_command, release_command
+from analytics.findings.confidence import known_holder
+from analytics.findings.ending import ending_command, listed_now, ties
+from analytics.findings.holders import look_command
 from analytics.findings.traffic import ANSWERED_MIN, QUIET_MS, SERVER, traffic
+from analytics.findings.words import of_gpus
 from analytics.findings.work import AT_WORK, cut
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from analytics.findings.ending import Ties
     from analytics.findings.model import Context, Finding
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
-_COMES_BACK = (
+_COMES_BACK = say(
     "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
 )
 
@@ -32,7 +35,7 @@ class LoadedNoTraffic:
 
     name = "loaded_no_traffic"
     category = "reclaim"
-    sentence = "loaded with a server that nobody asks anything"
+    sentence = of_gpus("loaded with a server that nobody asks anything")
     per_host = True
     thresholds: Mapping[str, str] = {
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
@@ -57,8 +60,8 @@ class LoadedNoTraffic:
         rows, processes = server.rows, server.processes
         last = rows.sort("time").row(-1, named=True)
         gpus = rows["gpu"].unique().sort().to_list()
-        others = works_elsewhere(context, gpus)
-        safe = server.answered is not None and not others and not server.replica and not server.shared
+        bound = ties(context, gpus)
+        safe = server.answered is not None and not server.replica and not server.shared
         holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
         return finding_of(
             context,
@@ -75,9 +78,9 @@ class LoadedNoTraffic:
                 "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
                 "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
             },
-            failed=[known_holder(last["holder_source"], holder), _doubts(server), alone(len(others))],
-            next_command=_command(context, server, holder, safe=safe),
-            reclaimable_gpus=() if others or server.replica or server.shared else gpus,
+            failed=[known_holder(last["holder_source"], holder), _doubts(server), bound.failed],
+            next_command=_command(context, server, holder, bound, safe=safe),
+            reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
             holder=holder,
             since_ms=server.since_ms,
             notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
@@ -147,20 +150,21 @@ def _by_utilization(
 def _doubts(server: _Server) -> list[str]:
     """What speaks against it."""
     if server.answered is None:
-        return ["no metrics of the server itself: that nobody asked is concluded from utilization alone"]
+        return [say("no metrics of the server itself: that nobody asked is concluded from utilization alone")]
     if server.replica:
-        return ["the same model has traffic elsewhere: this may be a replica that waits for more"]
+        return [say("the same model has traffic elsewhere: this may be a replica that waits for more")]
     if server.shared:
-        return ["other processes share the GPUs with the server"]
+        return [say("other processes share the GPUs with the server")]
     return []
 
 
-def _command(context: Context, server: _Server, holder: str | None, *, safe: bool) -> str:
+def _command(context: Context, server: _Server, holder: str | None, bound: Ties, *, safe: bool) -> str:
     """What ends the server, where that ends nothing else."""
     gpus = server.rows["gpu"].unique().sort().to_list()
-    if not safe or not own_processes(context, gpus, holder):
+    if not safe and not bound:
         return look_command(server.host)
-    return release_command(server.host, processes_of(context, server.processes))
+    ended = processes_of(context, server.processes)
+    return ending_command(context, server.host, gpus, holder, ended, bound=bound)
 
 
 def _alone(there: pl.DataFrame) -> pl.Series:

@@ -9,7 +9,10 @@ import polars as pl
 from analytics.findings.alive import is_service
 from analytics.findings.base import GPU_MS, finding_of
 from analytics.findings.looking import monitor_command
+from analytics.findings.words import of_gpus
 from analytics.findings.work import AT_WORK, SEVERAL, newest_source
+from analytics.language.quantities import Share
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ class LowEfficiency:
 
     name = "low_efficiency"
     category = "efficiency"
-    sentence = "at a mean utilization of 25 % or less, of one of the largest holders"
+    sentence = of_gpus("at a mean utilization of 25 % or less, of one of the largest holders")
     per_host = False
     thresholds: Mapping[str, str] = {
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
@@ -59,7 +62,15 @@ class LowEfficiency:
         holder, known = str(row["holder"]), float(row["known_share"])
         host = str(stretches["host"][0])
         failed = (
-            [f"utilization is known for {known:.0%} of it, {KNOWN_MIN:.0%} are wanted"] if known < KNOWN_MIN else []
+            [
+                say(
+                    "utilization is known for {share} of it, {wanted} are wanted",
+                    share=Share(known, 0),
+                    wanted=Share(KNOWN_MIN, 0),
+                )
+            ]
+            if known < KNOWN_MIN
+            else []
         )
         return finding_of(
             context,
@@ -72,13 +83,16 @@ class LowEfficiency:
                 "rank_among_holders": f"{row['rank']} of {holders}",
                 "share_of_held_hours": row["fleet_share"],
                 "sm_active_mean_pct": row["sm_pct"],
+                "gpus_with_sm_activity": row["sm_gpus"] or None,
                 "holder_source": newest_source(stretches),
             },
             failed=[failed],
             next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
             holder=holder,
             notes=[
-                "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+                say(
+                    "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+                )
             ],
         )
 
@@ -107,6 +121,7 @@ def _holders(owned: pl.DataFrame) -> pl.DataFrame:
             used_ms=used_ms,
             efficiency=pl.when(known_ms > 0).then((used_ms / known_ms).clip(0, 1)),
             known_share=known_ms / GPU_MS.sum(),
+            sm_gpus=pl.col("gpu").filter(pl.col("sm_active_mean_pct").is_not_null()).n_unique(),
             sm_pct=pl.when(sm_ms > 0).then((pl.col("sm_active_mean_pct") * GPU_MS).sum() / sm_ms),
         )
         .sort("gpu_ms", "holder", descending=(True, False))

@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.findings.memory import NEED_THRESHOLDS
 from analytics.findings.resize import resized
+from analytics.findings.words import of_gpus
 from analytics.findings.works import IDLE_MAX_PCT, NEARLY_IDLE, WORK_THRESHOLDS, with_demand, works, worth_telling
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ class MemoryOversized:
 
     name = "memory_oversized"
     category = "right_size"
-    sentence = "needs half of the card's memory or less, and a smaller card would do"
+    sentence = of_gpus(
+        "needs half of the card's memory or less, and a smaller card would do",
+        "need half of the card's memory or less, and a smaller card would do",
+    )
     per_host = False
     thresholds: Mapping[str, str] = {
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",

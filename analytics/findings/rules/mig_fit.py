@@ -11,6 +11,7 @@ from analytics.findings.confidence import known_holder
 from analytics.findings.memory import NEED_SHARE, NEED_THRESHOLDS
 from analytics.findings.mig import Fit, first_fit, fits, split_command, split_notes
 from analytics.findings.runs import stretches_of
+from analytics.findings.words import of_gpus
 from analytics.findings.works import (
     LINKED_BYTES_PER_S,
     TOLD_FROM_GPU_MS,
@@ -23,6 +24,8 @@ from analytics.findings.works import (
     works,
     worth_telling,
 )
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +40,7 @@ class MigFit:
 
     name = "mig_fit"
     category = "right_size"
-    sentence = "would fit into a MIG instance of the card"
+    sentence = of_gpus("would fit into a MIG instance of the card")
     per_host = True
     thresholds: Mapping[str, str] = {
         "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
@@ -103,7 +106,10 @@ class MigFit:
             holder=holder,
             notes=[
                 *split_notes(host, gpus, profile, group["job"]),
-                f"it fits by what it took over time; a step that fills the card would take {1 / fit.sm_share:.1f} times as long",
+                say(
+                    "it fits by what it took over time; a step that fills the card would take {factor} times as long",
+                    factor=Number(1 / fit.sm_share, 1),
+                ),
             ],
         )
 
@@ -123,4 +129,4 @@ def _fit(row: Mapping[str, Any]) -> Fit | None:
 def _measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
         return sm_activity_measured(group)
-    return ["SM activity was not measured, the time with any kernel stands for it: try it, then measure"]
+    return [say("SM activity was not measured, the time with any kernel stands for it: try it, then measure")]

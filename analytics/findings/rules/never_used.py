@@ -11,6 +11,8 @@ from analytics.findings.base import finding_of, joined, seen_lately, whole_numbe
 from analytics.findings.confidence import watched_holders
 from analytics.findings.holders import watch_command
 from analytics.findings.model import Context, Evidence, Finding
+from analytics.findings.untold import claimed_by_count, counted_gpus
+from analytics.findings.words import of_gpus
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from fallow.clock import HOUR_MS
 
@@ -26,7 +28,7 @@ class NeverUsed:
 
     name = "never_used"
     category = "reclaim"
-    sentence = "never used since first seen"
+    sentence = of_gpus("never used since first seen")
     per_host = True
     thresholds: Mapping[str, str] = {
         "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)",
@@ -37,13 +39,15 @@ class NeverUsed:
         never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
         if never.is_empty():
             return
-        unused = context.inside.stretches.filter(pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"]))
-        whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"]))
+        unused = context.inside.stretches.filter(
+            pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"].implode())
+        )
+        whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
         there = _still_there(context, never["gpu"])
         for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
-            stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"]))
+            stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
             if not stretches.is_empty():
-                history = whole.filter(pl.col("gpu").is_in(gpus["gpu"]))
+                history = whole.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
                 yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
 
     def _finding(
@@ -77,7 +81,7 @@ class NeverUsed:
                 "mem_used_max_bytes": history["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
                 "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
             },
-            failed=(watched_holders(unwatched=unwatched),),
+            failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
             reclaimable_gpus=() if unwatched else [gpu for gpu in gpus if gpu in there],
             next_command=watch_command(host),
         )
@@ -107,7 +111,9 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
 
 def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     """The GPUs that were in order at the end of the window: a lost or silent one is nothing to hand out."""
-    rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus))
+    rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus.implode()))
     last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
-    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context))
+    # which of a host's free GPUs a claim counts nobody can say
+    counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
+    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context) & ~counted)
     return frozenset(there["gpu"])

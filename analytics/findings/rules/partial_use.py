@@ -13,19 +13,26 @@ from analytics.findings.counted import KNOWN_MIN, unseen_gpus
 from analytics.findings.ending import ending_command
 from analytics.findings.holders import look_command, quote
 from analytics.findings.programs import program_stretches
+from analytics.findings.words import of_gpus
 from analytics.findings.work import by_job, cut, newest_source
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
+    from analytics.language.sentences import Sentence
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
-_COUNTED = "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
+_COUNTED = say(
+    "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
+)
 
 
 class PartialUse:
@@ -33,7 +40,7 @@ class PartialUse:
 
     name = "partial_use"
     category = "reclaim"
-    sentence = "never worked while other GPUs of the same job did"
+    sentence = of_gpus("never worked while other GPUs of the same job did")
     per_host = False
     thresholds: Mapping[str, str] = {
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
@@ -95,7 +102,7 @@ class PartialUse:
             },
             failed=[
                 known_holder(source, holder),
-                [f"{_COUNTED}, {unseen} of these {candidates}" if unseen < candidates else _COUNTED],
+                [_counted(unseen, candidates)],
             ],
             next_command=_command(context, work, own, seen.filter(~pl.col("unused")), ()),
             holder=holder,
@@ -108,7 +115,11 @@ class PartialUse:
             found,
             sentence=found.sentence
             if share == 1
-            else f"of which {unseen} never worked while other GPUs of the same job did",
+            else say_many(
+                "of which {number} never worked while other GPUs of the same job did",
+                "of which {number} never worked while other GPUs of the same job did",
+                unseen,
+            ),
             job=work,
             team=context.owners.team(holder, joined(own, "account")),
             gpu_ms=share * found.gpu_ms,
@@ -136,6 +147,12 @@ class PartialUse:
             holder=holder,
             notes=_notes(work, kept, bound=bool(now) and bound),
         )
+
+
+def _counted(unseen: int, candidates: int) -> Sentence:
+    if unseen >= candidates:
+        return _COUNTED
+    return say("{counted}, {part} of these {all}", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
 
 
 def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -170,7 +187,7 @@ def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, Number]:
+def _numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, Value]:
     busy = gpus.filter("used")
     reserved = rows.filter(pl.col("state") == "reserved")
     return {
@@ -223,11 +240,13 @@ def _request(hosts: pl.DataFrame) -> str:
 
 def _notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
     wanted = kept.height
-    notes = [f"resubmit with {wanted} of nvidia.com/gpu"] if work.startswith("pod:") else []
+    notes: list[str] = (
+        [say("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []
+    )
     if work.startswith("ray:"):
-        notes.append(f"start it again with num_gpus={wanted}")
+        notes.append(say("start it again with num_gpus={number}", number=wanted))
     if bound:
         notes.append(
-            "the unused GPUs cannot be taken without ending the work on the others: it is for the next submission"
+            say("the unused GPUs cannot be taken without ending the work on the others: it is for the next submission")
         )
     return notes

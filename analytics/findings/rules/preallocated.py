@@ -14,14 +14,18 @@ from analytics.findings.memory import NEED_MARGIN, NEED_THRESHOLDS
 from analytics.findings.resize import demand_of
 from analytics.findings.runs import stretches_of
 from analytics.findings.smaller import shelf
+from analytics.findings.words import gpus_of, of_gpus
 from analytics.findings.works import WORK_THRESHOLDS, runs_of, seen_long_enough, with_demand, works, worth_telling
-from fallow.units import format_bytes
+from analytics.language.quantities import Bytes, Number, Share
+from analytics.language.sentences import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
     from analytics.findings.smaller import Offer
+    from analytics.language.sentences import Sentence
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""
@@ -32,7 +36,7 @@ class Preallocated:
 
     name = "preallocated"
     category = "right_size"
-    sentence = "whose memory is reserved in advance, so that what the work needs is not known"
+    sentence = of_gpus("whose memory is reserved in advance, so that what the work needs is not known")
     per_host = False
     thresholds: Mapping[str, str] = {
         "preallocated": NEED_THRESHOLDS["preallocated"],
@@ -82,8 +86,8 @@ def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offe
     return None if demand is None else shelf(context).choose(group["model"][0], demand)
 
 
-def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None) -> dict[str, Number]:
-    numbers: dict[str, Number] = {
+def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None) -> dict[str, Value]:
+    numbers: dict[str, Value] = {
         "holder_source": group["holder_source"][0],
         "works": group.height,
         "model": group["model"][0],
@@ -102,10 +106,10 @@ def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offe
 
 def _unsure(use: CacheUse | None) -> list[str]:
     if use is None:
-        return ["the need is not known: no server says how much of its cache it uses"]
+        return [say("the need is not known: no server says how much of its cache it uses")]
     if use.need_bytes is None:
-        return [f"the need is not known: the name {use.model} does not say how large the weights are"]
-    return ["the weights are known from the model's name only"]
+        return [say("the need is not known: the name {model} does not say how large the weights are", model=use.model)]
+    return [say("the weights are known from the model's name only")]
 
 
 def _framework(share: float) -> tuple[str, str]:
@@ -130,25 +134,48 @@ def _notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer 
     if use is None:
         if _serves(runs) or 0.88 <= share < 0.95:
             return [
-                "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                say(
+                    "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                )
             ]
         framework, _ = _framework(share)
         return [
-            f"{framework} takes so much by default; start it once with that variable set and read what it really needs"
+            say(
+                "{framework} takes so much by default; start it once with that variable set and read what it really needs",
+                framework=framework,
+            )
         ]
-    used = f"{use.used_max_ratio:.1%} of the KV cache at most was in use in {use.hours} hours"
+    used = say(
+        "{share} of the KV cache at most was in use in {hours} hours",
+        share=Share(use.used_max_ratio),
+        hours=Number(use.hours),
+    )
     if use.need_bytes is None or use.weights_bytes is None:
         return [used]
-    width = f"{use.bytes_per_parameter:g} bytes a parameter" + (f" over {use.gpus} GPUs" if use.gpus > 1 else "")
-    rest = use.reserved_bytes - use.weights_bytes
     share_needed = use.need_bytes / (use.reserved_bytes / share)
-    arithmetic = f"weights {format_bytes(use.weights_bytes)} ({width}) + {use.used_max_ratio:.1%} of the other {format_bytes(rest)}"
-    notes = [
-        f"{used}; need = ({arithmetic}) x {NEED_MARGIN:g} = {format_bytes(use.need_bytes)}",
-        f"vLLM takes less with --gpu-memory-utilization {max(share_needed, 0.01):.2f}",
+    notes: list[str] = [
+        _arithmetic(used, use, use.weights_bytes, use.need_bytes),
+        say("vLLM takes less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
     ]
     if offer is not None:
-        notes.append(
-            f"{offer.model or offer.card.name} would hold that" + ("" if offer.model else "; this fleet has none")
-        )
+        card = offer.model or offer.card.name
+        held = say("{card} would hold that", card=card)
+        notes.append(held if offer.model else say("{card} would hold that; this fleet has none", card=card))
     return notes
+
+
+def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
+    """How the need follows from weights and cache."""
+    width = say("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
+    if use.gpus > 1:
+        width = say("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))
+    return say(
+        "{used}; need = (weights {weights} ({width}) + {share} of the other {rest}) x {margin} = {need}",
+        used=used,
+        weights=Bytes(weights_bytes),
+        width=width,
+        share=Share(use.used_max_ratio),
+        rest=Bytes(use.reserved_bytes - weights_bytes),
+        margin=Number(NEED_MARGIN, 2),
+        need=Bytes(need_bytes),
+    )

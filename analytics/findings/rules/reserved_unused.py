@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.findings.base import finding_of, gpu_ms_of, joined, still_going, whole_number
-from analytics.findings.confidence import alone, known_holder
-from analytics.findings.ending import works_elsewhere
-from analytics.findings.holders import quote, watch_command
+from analytics.findings.confidence import known_holder
+from analytics.findings.ending import ties
+from analytics.findings.holders import array_command, quote, watch_command
+from analytics.findings.words import of_gpus
 from analytics.findings.work import AT_WORK, by_job
+from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from analytics.findings.ending import Ties
     from analytics.findings.model import Context, Finding, Number
 
 THRESHOLDS_MIN = (30, 60, 120)
@@ -33,7 +37,7 @@ class ReservedUnused:
 
     name = "reserved_unused"
     category = "reclaim"
-    sentence = "claimed without a process on them"
+    sentence = of_gpus("claimed without a process on it", "claimed without a process on them")
     per_host = True
     thresholds: Mapping[str, str] = {
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
@@ -55,7 +59,7 @@ class ReservedUnused:
         first = rows.row(0, named=True)
         now = still_going(context, rows)
         current = rows.filter(pl.col("gpu").is_in(now))
-        works_on = _works_on(context, current)
+        bound = _bound(context, current)
         numbers: dict[str, Number] = {
             f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
                 all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
@@ -77,9 +81,9 @@ class ReservedUnused:
             rows.drop("whom"),
             subject=str(first["whom"]),
             numbers=numbers,
-            failed=[known_holder("claim", first["holder"]), _used_lately(context, current), alone(len(works_on))],
-            next_command=_command(context, str(first["host"]), current, works_on),
-            reclaimable_gpus=() if works_on else now,
+            failed=[known_holder("claim", first["holder"]), _used_lately(context, current), bound.failed],
+            next_command=_command(context, str(first["host"]), current, bound),
+            reclaimable_gpus=() if bound else now,
             holder=first["holder"],
             notes=_notes(current),
         )
@@ -93,8 +97,8 @@ def _of_a_job() -> pl.Expr:
     ) & ~standing
 
 
-def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
-    """GPUs on which the same jobs or pods have processes or work: giving the claim back would end them."""
+def _bound(context: Context, current: pl.DataFrame) -> Ties:
+    """What else would end with the claim: GPUs on which the same jobs or pods have processes or work among it."""
     jobs, claimed = set(by_job(current)["work"]), set(current["gpu"])
     listed = (
         gpu
@@ -105,7 +109,8 @@ def _works_on(context: Context, current: pl.DataFrame) -> list[str]:
             for each in processes
         )
     )
-    return sorted({*listed, *works_elsewhere(context, sorted(claimed))})
+    known = ties(context, sorted(claimed))
+    return replace(known, gpus=tuple(sorted({*listed, *known.gpus})))
 
 
 def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
@@ -121,16 +126,18 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     )
     if by_them.is_empty():
         return []
-    return ["the same holder had processes on them in the last 24 h: the claim may be between two pieces of work"]
+    return [say("the same holder had processes on them in the last 24 h: the claim may be between two pieces of work")]
 
 
-def _command(context: Context, host: str, current: pl.DataFrame, works_on: Sequence[str]) -> str:
+def _command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
     if current.is_empty():
         return ""  # the claim has ended, or its work has begun
     jobs = by_job(current)["work"].unique().sort().to_list()
     known = [job.partition(":") for job in jobs if job.startswith(_JOB)]
     # what a job claimed at the end of a past window may be at work by now
-    if not known or len(known) < len(jobs) or works_on or not context.latest:
+    if bound.tied and not bound.gpus:
+        return array_command(bound.slurm)
+    if not known or len(known) < len(jobs) or bound or not context.latest:
         return _look(host, jobs)
     slurm = [name for kind, _, name in known if kind == "slurm"]
     pods = [name.partition("/") for kind, _, name in known if kind == "pod"]
@@ -161,7 +168,12 @@ def _operands(names: Sequence[str]) -> str:
 def _notes(current: pl.DataFrame) -> list[str]:
     claims = sorted(job.removeprefix("claim:") for job in by_job(current)["work"].unique() if job.startswith("claim:"))
     return (
-        [f"release the reservation {', '.join(claims)} where it was made: fallow cannot name the command"]
+        [
+            say(
+                "release the reservation {claims} where it was made: fallow cannot name the command",
+                claims=", ".join(claims),
+            )
+        ]
         if claims
         else []
     )

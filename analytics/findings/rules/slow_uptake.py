@@ -8,6 +8,8 @@ import polars as pl
 
 from analytics.findings.base import SPAN, finding_of, still_going, whole_number
 from analytics.findings.holders import watch_command
+from analytics.findings.words import of_gpus
+from analytics.language.sentences import say
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class SlowUptake:
 
     name = "slow_uptake"
     category = "demand"
-    sentence = "slow to be used since they were added"
+    sentence = of_gpus("slow to be used since it was added", "slow to be used since they were added")
     per_host = True
     thresholds: Mapping[str, str] = {
         "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
@@ -72,7 +74,7 @@ class SlowUptake:
                 "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
                 "active_share_of_the_fleet": fleet,
             },
-            failed=[["no GPU was there before: half of the fleet's mean is not known"] if fleet is None else []],
+            failed=[[say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else []],
             next_command=watch_command(host),
             reclaimable_gpus=free,
             since_ms=whole_number(gpus, pl.col("first_seen").min()),

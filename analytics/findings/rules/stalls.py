@@ -11,7 +11,10 @@ import polars as pl
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined
 from analytics.findings.looking import monitor_command
 from analytics.findings.programs import program_stretches, serving_gpus
+from analytics.findings.words import of_gpus
 from analytics.findings.work import cut, newest_source, one_job, stays
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
 
 STALL_MIN_MS = 20 * SECOND_MS
 STALL_MAX_MS = 10 * MINUTE_MS
@@ -69,7 +73,9 @@ class Stalls:
 
     name = "stalls"
     category = "efficiency"
-    sentence = "stood still together at regular intervals inside their job"
+    sentence = of_gpus(
+        "stood still at regular intervals inside its job", "stood still together at regular intervals inside their job"
+    )
     per_host = False
     thresholds: Mapping[str, str] = {
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
@@ -107,7 +113,9 @@ class Stalls:
             holder=joined(stretches, "holder"),
             since_ms=int(series.start[0]),
             notes=[
-                "asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job"
+                say(
+                    "asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job"
+                )
             ],
         )
 
@@ -182,11 +190,12 @@ def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
     row_ms = stretches["util_ms"].sum() / rows if rows else STALL_MAX_MS
     length_ms = series.total_ms / len(series.start)
     if row_ms * 2 > length_ms:
-        return [f"rows of {row_ms / SECOND_MS:,.0f} s are coarse for stalls of {length_ms / SECOND_MS:,.0f} s"]
+        rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
+        return [say("rows of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
     return []
 
 
-def _numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, Number]:
+def _numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, Value]:
     stalled_ms = float(stalled.select(GPU_MS.sum()).item())
     all_ms = float(stretches.select(GPU_MS.sum()).item())
     return {

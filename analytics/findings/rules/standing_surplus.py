@@ -21,15 +21,20 @@ from analytics.findings.surplus import (
     demand,
     estimate,
 )
+from analytics.findings.untold import claimed_by_count, counted_gpus
+from analytics.findings.words import of_gpus
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.ledger.text import count
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from analytics.findings.model import Context, Finding, Number
+    from analytics.findings.model import Context, Finding
+    from analytics.findings.model import Number as Value
     from analytics.findings.surplus import Backtest, Surplus
+    from analytics.language.sentences import Sentence
 
 POOL_MIN_GPUS = 8
 BLOCKS = (8, 4, 2, 1)
@@ -43,7 +48,7 @@ class StandingSurplus:
 
     name = "standing_surplus"
     category = "reclaim"
-    sentence = "beyond what the pool needed at once"
+    sentence = of_gpus("beyond what the pool needed at once")
     per_host = False
     thresholds: Mapping[str, str] = {
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
@@ -89,11 +94,14 @@ class StandingSurplus:
         if rows.is_empty():
             return
         watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
-        free = named.filter((pl.col("state") == "free") & watched)
+        # which of a host's free GPUs a claim counts nobody can say
+        counted = pl.col("host").is_in(list(counted_gpus(context)))
+        free = named.filter((pl.col("state") == "free") & watched & ~counted)
+        doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
         per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
         hosts = dict(per_host.iter_rows())
         whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
-        numbers: dict[str, Number] = {
+        numbers: dict[str, Value] = {
             "pool": of[0],
             "model": of[1],
             "pool_gpus": surplus.gpus,
@@ -118,18 +126,34 @@ class StandingSurplus:
             subject=": ".join(of),
             numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
             failed=[
-                [f"counting what was not seen as needed, only {low} of {point} remain"]
+                [
+                    say(
+                        "counting what was not seen as needed, only {low} of {point} remain",
+                        low=Number(low),
+                        point=Number(point),
+                    )
+                ]
                 if low < (point + 1) // 2
                 else [],
                 tested.failed if tested else [],
+                claimed_by_count(context, doubtful),
             ],
             next_command=watch_command(next(iter(hosts))),
             reclaimable_gpus=free["gpu"].sort().to_list(),
             since_ms=since_ms,
             gpus=named["gpu"].sort().to_list(),
             host="",
-            notes=[f"{count(len(whole), 'host')} could go as a whole: {', '.join(whole)}"] if whole else [],
+            notes=[_whole_hosts(whole)] if whole else [],
         )
+
+
+def _whole_hosts(hosts: Sequence[str]) -> Sentence:
+    return say_many(
+        "{number} host could go as a whole: {hosts}",
+        "{number} hosts could go as a whole: {hosts}",
+        len(hosts),
+        hosts=", ".join(hosts),
+    )
 
 
 def _in_order(context: Context) -> pl.DataFrame:

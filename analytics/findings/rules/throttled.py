@@ -10,7 +10,9 @@ import polars as pl
 from analytics.findings.base import finding_of, joined
 from analytics.findings.confidence import measured_enough
 from analytics.findings.looking import throttle_command
+from analytics.findings.words import of_gpus
 from analytics.findings.work import newest_source, whole_hours, within_hours
+from analytics.language.sentences import say
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ class Cause:
 
 
 CAUSES = (
-    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, "look at fans, air flow and inlet temperature of the host"),
+    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("look at fans, air flow and inlet temperature of the host")),
     Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
-          "power is held back from outside the GPU: a power brake, a weak supply or a rack limit"),
+          say("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
     Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
-          "a power cap at full load is normal; this one costs more than a quarter of the clock"),
+          say("a power cap at full load is normal; this one costs more than a quarter of the clock")),
     Cause("sync", "another GPU of the boost group", "throttled_sync_ms", SHARE_MIN,
-          "the slowest GPU of the group sets the clock of all"),
+          say("the slowest GPU of the group sets the clock of all")),
 )  # fmt: skip
 
 
@@ -53,7 +55,7 @@ class Throttled:
 
     name = "throttled"
     category = "efficiency"
-    sentence = "slowed down while they worked"
+    sentence = of_gpus("slowed down while it worked", "slowed down while they worked")
     per_host = True
     thresholds: Mapping[str, str] = {
         "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
@@ -140,14 +142,14 @@ def _fires(cause: Cause) -> pl.Expr:
 def _counted(active: pl.DataFrame) -> list[str]:
     """Failure of the counters to have been read in nearly all of the active hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
-    return measured_enough(known_ms, observed_ms, "why clocks were held down")
+    return measured_enough(known_ms, observed_ms, say("why clocks were held down"))
 
 
 def _guesses(cause: Cause) -> list[str]:
     if cause.name == "brake":
-        return ["cap and brake are not kept apart: that it is no cap follows from the low draw"]
+        return [say("cap and brake are not kept apart: that it is no cap follows from the low draw")]
     if cause.name == "cap":
-        return ["a power cap at full load is normal on many cards, and the site may have set it"]
+        return [say("a power cap at full load is normal on many cards, and the site may have set it")]
     return []
 
 

@@ -26,7 +26,9 @@ from analytics.findings.fading import (
     split_holders,
 )
 from analytics.findings.holders import look_command, quote
+from analytics.findings.words import of_gpus
 from analytics.findings.work import OWNED, cut
+from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
@@ -47,7 +49,7 @@ class WindDown:
 
     name = "wind_down"
     category = "demand"
-    sentence = "still with a holder whose work winds down"
+    sentence = of_gpus("still with a holder whose work winds down")
     per_host = False
     thresholds: Mapping[str, str] = {
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
@@ -85,7 +87,7 @@ class WindDown:
                 "days_since_a_process_began": _days(row["no_start_ms"]),
             }
             unknown = row["no_start_ms"] is None and not row["by_gap"]
-            failed = ["when processes began is not known"] if unknown else []
+            failed = [say("when processes began is not known")] if unknown else []
             about = cut(late, pl.max_horizontal("time", since_ms), pl.col("end"))
             yield self._finding(context, who, who, about, numbers, failed=failed)
 
@@ -157,8 +159,6 @@ class WindDown:
             next_command=_look(rows, holder),
             reclaimable_gpus=sorted(free),
             holder=holder,
-            host="",
-            notes=[f"on {joined(rows, 'host')}"],
         )
 
 

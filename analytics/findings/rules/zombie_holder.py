@@ -9,18 +9,21 @@ import polars as pl
 from analytics.findings.alive import alive, is_service, processes_of
 from analytics.findings.base import finding_of, joined, whole_number
 from analytics.findings.claims import claims
-from analytics.findings.confidence import alone, known_holder
-from analytics.findings.ending import listed_now, own_processes, works_elsewhere
-from analytics.findings.holders import look_command, release_command
+from analytics.findings.confidence import known_holder
+from analytics.findings.ending import ending_command, listed_now, own_processes, ties
+from analytics.findings.holders import look_command
 from analytics.findings.looking import on_host
 from analytics.findings.persistence import lasting
 from analytics.findings.traffic import SERVER
+from analytics.findings.words import of_gpus
 from analytics.findings.work import cut
+from analytics.language.sentences import say
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from analytics.findings.ending import Ties
     from analytics.findings.model import Context, Finding
 
 ORPHAN_IDLE_MS = DAY_MS
@@ -41,7 +44,7 @@ class ZombieHolder:
 
     name = "zombie_holder"
     category = "reclaim"
-    sentence = "held by processes that have outlived what they were started for"
+    sentence = of_gpus("held by processes that have outlived what they were started for")
     per_host = True
     thresholds: Mapping[str, str] = {
         ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
@@ -75,7 +78,8 @@ class ZombieHolder:
         if rows.is_empty():
             return
         first = processes.row(0, named=True)
-        working = works_elsewhere(context, gpus)
+        # what a job left behind when it ended is ended by pid
+        bound = ties(context, gpus, as_jobs=why != ENDED)
         shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
         born = why == PARENT_GONE and not processes["had_parent"].all()
         ageless = why == ENDED and processes["started"].null_count() > 0
@@ -97,26 +101,32 @@ class ZombieHolder:
             failed=[
                 known_holder(first["holder_source"], first["holder"]),
                 lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
-                ["no other parent was seen before: it may be a service of its own"] if born else [],
-                ["when the processes began is not known: they may be of a later run of the job"] if ageless else [],
-                alone(len(working)),
+                [say("no other parent was seen before: it may be a service of its own")] if born else [],
+                [say("when the processes began is not known: they may be of a later run of the job")]
+                if ageless
+                else [],
+                bound.failed,
             ],
-            next_command=_command(context, host, why, processes, sure=not (working or born or ageless)),
-            reclaimable_gpus=() if working or ageless else gpus,
+            next_command=_command(context, host, why, processes, bound, sure=not (born or ageless)),
+            reclaimable_gpus=() if bound or ageless else gpus,
             holder=first["holder"],
             since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-            notes=["unsaved results of a notebook end with its kernel: ask first"] if why == NOTEBOOK else [],
+            notes=[say("unsaved results of a notebook end with its kernel: ask first")] if why == NOTEBOOK else [],
         )
 
 
-def _command(context: Context, host: str, why: str, processes: pl.DataFrame, *, sure: bool) -> str:
+def _command(context: Context, host: str, why: str, processes: pl.DataFrame, bound: Ties, *, sure: bool) -> str:
     if not context.latest:
         return look_command(host)  # a pid at the end of a past window may be somebody else's by now
     gpus = processes["gpu"].unique().sort().to_list()
-    if not sure or not own_processes(context, gpus, processes["holder"][0]):
+    if bound and bound.slurm and not bound.gpus:
+        return bound.look(host)
+    holder = processes["holder"][0]
+    if bound or not sure or not own_processes(context, gpus, holder):
         pids = ",".join(map(str, processes["pid"].unique().sort()))
         return on_host(host, "ps", "-o", "pid,ppid,lstart,user,args", "-p", pids)
-    return release_command(host, processes_of(context, processes, bare=why == ENDED))
+    ended = processes_of(context, processes, bare=why == ENDED)
+    return ending_command(context, host, gpus, holder, ended, bound=bound)
 
 
 def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:

@@ -25,6 +25,7 @@ CHECKS: tuple[Check, ...] = (
     claims.overlapping,
     claims.contradicting,
     claims.without_telemetry,
+    claims.by_count,
     claims.without_claims,
     inventory.unlisted,
     inventory.unpriced,

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.claims.spans import FOREVER_MS, flatten, known_claims, overlapping_claims
-from analytics.ledger.text import count, hours
+from analytics.claims.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
+from analytics.language.quantities import GpuHours
+from analytics.language.sentences import say, say_many
+from analytics.quality.counted import claims_of, gpus_of
 from analytics.quality.model import Remark, named
 
 if TYPE_CHECKING:
@@ -25,11 +27,15 @@ def overlapping(data: Data) -> Iterator[Remark]:
         worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
             0, named=True
         )
-        gpus, span_ms = count(found["gpu"].n_unique(), "GPU"), int((found["end"] - found["time"]).sum())
-        example = f"{worst['gpu']}: {named(worst['claims'].split('+'), 'claim')}"
-        sentence = (
-            f"{gpus} named by several claims at once, for {hours(span_ms)} GPU-hours (such as {example}): the time counts once, "
-            "and everybody who claims is its holder"
+        example = say("{gpu}: {claims}", gpu=worst["gpu"], claims=named(worst["claims"].split("+"), "claim"))
+        sentence = say_many(
+            "{number} GPU named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
+            "and everybody who claims is its holder",
+            "{number} GPUs named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
+            "and everybody who claims is its holder",
+            found["gpu"].n_unique(),
+            hours=GpuHours(int((found["end"] - found["time"]).sum())),
+            example=example,
         )
         yield Remark("overlapping_claims", sentence, len(found), example)
 
@@ -39,7 +45,12 @@ def contradicting(data: Data) -> Iterator[Remark]:
     backward = data.claims.filter(pl.col("end") < pl.col("time")).sort("time", "claim_id")
     if len(backward):
         example = _name(backward.row(0, named=True))
-        sentence = f"{count(len(backward), 'claim')} with an end before the start (such as {example}): left out"
+        sentence = say_many(
+            "{number} claim with an end before the start (such as {example}): left out",
+            "{number} claims with an end before the start (such as {example}): left out",
+            len(backward),
+            example=example,
+        )
         yield Remark("backward_claims", sentence, len(backward), example)
 
 
@@ -55,12 +66,38 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
     if len(silent):
         gpu_ms = int(((silent["end"] - silent["start"]) * silent["claimed"]).sum())
         worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
-        example = f"{_name(worst)} on {worst['gpu'] or worst['host']}"
-        sentence = (
-            f"{count(silent['job'].n_unique(), 'claim')} with {hours(gpu_ms)} GPU-hours on GPUs that nothing was recorded of (such as "
-            f"{example}): in no sum; run the agent there, or check the claims' GPU and host names"
+        example = say("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
+        sentence = say(
+            "{claims} with {hours} GPU-hours on GPUs that nothing was recorded of (such as {example}): in no sum; run the agent "
+            "there, or check the claims' GPU and host names",
+            claims=claims_of(silent["job"].n_unique()),
+            hours=GpuHours(gpu_ms),
+            example=example,
         )
         yield Remark("claims_without_telemetry", sentence, silent["job"].n_unique(), example)
+
+
+def by_count(data: Data) -> Iterator[Remark]:
+    """Claims of which only a number of GPUs is known, on hosts where nobody saw which."""
+    gpus = data.stretches.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique())
+    since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
+    shown = data.stretches.select("gpu", "host", "time", "end", "job").drop_nulls("job")
+    found = claim_spans(data.claims, dict(gpus.iter_rows()), shown, since_ms=since_ms, until_ms=until_ms).unplaced
+    # what is claimed where nothing was recorded is a remark of its own
+    counted = found.filter(pl.col("host").is_in(gpus["host"].implode())).with_columns(
+        gpu_ms=(pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host").fill_null(1)
+    )
+    if len(counted):
+        worst = counted.sort("gpu_ms", "claim_id", descending=[True, False]).row(0, named=True)
+        example = say("{name} on {place}", name=worst["claim_id"], place=worst["host"])
+        sentence = say(
+            "{claims} with {hours} GPU-hours known by a number of GPUs alone (such as {example}): which GPUs they had nobody can "
+            "say, and the time counts as free where no process shows",
+            claims=claims_of(counted["claim_id"].n_unique()),
+            hours=GpuHours(int(counted["gpu_ms"].sum())),
+            example=example,
+        )
+        yield Remark("claims_by_count", sentence, counted["claim_id"].n_unique(), example)
 
 
 def without_claims(data: Data) -> Iterator[Remark]:
@@ -77,11 +114,20 @@ def without_claims(data: Data) -> Iterator[Remark]:
     if len(outside):
         by_gpu = outside.group_by("gpu", "host").agg(pl.col("outside_ms").sum(), pl.col("holder").drop_nulls().first())
         worst = by_gpu.sort("outside_ms", "gpu", descending=[True, False]).row(0, named=True)
-        example = f"{worst['gpu']} on {worst['host']}, {hours(worst['outside_ms'])} hours"
-        example += f" by {worst['holder']}" if worst["holder"] else ""
-        sentence = (
-            f"{hours(int(outside['outside_ms'].sum()))} GPU-hours of use on {count(len(by_gpu), 'GPU')} that no claim covers, on hosts "
-            f"that have claims (such as {example}): counted as use all the same"
+        example = say(
+            "{gpu} on {host}, {hours} hours",
+            gpu=worst["gpu"],
+            host=worst["host"],
+            hours=GpuHours(worst["outside_ms"]),
+        )
+        if worst["holder"]:
+            example = say("{example} by {holder}", example=example, holder=worst["holder"])
+        sentence = say(
+            "{hours} GPU-hours of use on {gpus} that no claim covers, on hosts that have claims (such as {example}): counted as "
+            "use all the same",
+            hours=GpuHours(int(outside["outside_ms"].sum())),
+            gpus=gpus_of(len(by_gpu)),
+            example=example,
         )
         yield Remark("telemetry_without_claims", sentence, len(by_gpu), example)
 

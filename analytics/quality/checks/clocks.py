@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.text import count, moment
+from analytics.language.sentences import say, say_many
+from analytics.quality.counted import gpus_of, rows_of
 from analytics.quality.model import MOST_NAMED, Remark, named
+from analytics.quality.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +22,20 @@ def ahead(data: Data) -> Iterator[Remark]:
     seen = data.seen
     ordered = sorted(seen.ahead, key=lambda host: (-seen.ahead[host], host))
     for host in ordered[:MOST_NAMED]:
-        sentence = (
-            f"the clock of {host} is ahead: its rows go up to {moment(seen.ahead[host])}, beyond {seen.ahead_of}; findings end "
-            f"with the other hosts, at {moment(seen.until_ms)}, and nothing of {host} is taken back as of now until its clock is set "
-            "(chronyc tracking, timedatectl)"
+        sentence = say(
+            "the clock of {host} is ahead: its rows go up to {last}, beyond {ahead_of}; findings end with the other hosts, at "
+            "{until}, and nothing of {host} is taken back as of now until its clock is set (chronyc tracking, timedatectl)",
+            host=host,
+            last=Stamp(seen.ahead[host]),
+            ahead_of=say(seen.ahead_of),
+            until=Stamp(seen.until_ms),
         )
         yield Remark("clock_ahead", sentence, 1, host)
     if (more := len(ordered) - MOST_NAMED) > 0:
-        yield Remark("clock_ahead", f"the clocks of {count(more, 'more host')} are ahead too", more)
+        sentence = say_many(
+            "the clocks of {number} more host are ahead too", "the clocks of {number} more hosts are ahead too", more
+        )
+        yield Remark("clock_ahead", sentence, more)
 
 
 def stepped(data: Data) -> Iterator[Remark]:
@@ -39,9 +47,14 @@ def stepped(data: Data) -> Iterator[Remark]:
             .sort("len", "host", descending=[True, False])
         )
         last = data.steps.sort("time").row(-1, named=True)
-        sentence = (
-            f"the clock of {named(list(hosts['host']), 'host')} jumped, {count(len(data.steps), 'time')} in all, last at "
-            f"{moment(last['time'])}: time that was passed twice counts once, time that was left out is unknown"
+        sentence = say_many(
+            "the clock of {hosts} jumped, {number} time in all, last at {last}: time that was passed twice counts once, time that "
+            "was left out is unknown",
+            "the clock of {hosts} jumped, {number} times in all, last at {last}: time that was passed twice counts once, time that "
+            "was left out is unknown",
+            len(data.steps),
+            hosts=named(list(hosts["host"]), "host"),
+            last=Stamp(last["time"]),
         )
         yield Remark("clock_stepped", sentence, len(data.steps), f"{last['host']}: {last['detail'] or 'no detail'}")
 
@@ -53,8 +66,12 @@ def overlapping(data: Data) -> Iterator[Remark]:
         total, worst = int(rows["count"].sum()), rows.row(0, named=True)
         where = worst["gpu"] or worst["host"]
         example = f"{where}: {worst['example']}" if worst["example"] else where
-        sentence = (
-            f"{count(total, 'row')} of {count(rows['gpu'].n_unique(), 'GPU')} on {named(list(rows['host'].unique(maintain_order=True)), 'host')} "
-            f"begin before the row before them has ended: each moment counts once, by the later row (such as {example})"
+        sentence = say(
+            "{rows} of {gpus} on {hosts} begin before the row before them has ended: each moment counts once, by the later row "
+            "(such as {example})",
+            rows=rows_of(total),
+            gpus=gpus_of(rows["gpu"].n_unique()),
+            hosts=named(list(rows["host"].unique(maintain_order=True)), "host"),
+            example=example,
         )
         yield Remark("overlapping_rows", sentence, total, example)

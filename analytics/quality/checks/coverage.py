@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import GpuHours, Share
+from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.ledger.text import count, hours, moment, percent
+from analytics.quality.counted import gpus_of, hosts_of
 from analytics.quality.model import MOST_NAMED, Remark
+from analytics.quality.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.quality.model import Data
 
-_LEFT_OUT = "time after that is not in any sum"
+_LEFT_OUT = say("time after that is not in any sum")
 
 
 def unobserved(data: Data) -> Iterator[Remark]:
@@ -29,12 +32,22 @@ def unobserved(data: Data) -> Iterator[Remark]:
         .sort("unknown_ms", "host", descending=[True, False])
     )
     for row in hosts.head(MOST_NAMED).iter_rows(named=True):
-        share = percent(row["unknown_ms"] / row["total_ms"])
-        sentence = f"{row['host']}: nobody looked for {hours(row['unknown_ms'])} GPU-hours ({share} of its time)"
+        sentence = say(
+            "{host}: nobody looked for {hours} GPU-hours ({share} of its time)",
+            host=row["host"],
+            hours=GpuHours(row["unknown_ms"]),
+            share=Share(row["unknown_ms"] / row["total_ms"]),
+        )
         yield Remark("unobserved", sentence, row["gpus"], row["host"])
     if len(hosts) > MOST_NAMED:
         rest, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
-        yield Remark("unobserved", f"{count(more, 'more host')}: nobody looked for {hours(rest)} GPU-hours", more)
+        sentence = say_many(
+            "{number} more host: nobody looked for {hours} GPU-hours",
+            "{number} more hosts: nobody looked for {hours} GPU-hours",
+            more,
+            hours=GpuHours(rest),
+        )
+        yield Remark("unobserved", sentence, more)
 
 
 def silent(data: Data) -> Iterator[Remark]:
@@ -45,13 +58,24 @@ def silent(data: Data) -> Iterator[Remark]:
     hosts = gpus.group_by("host").agg(last=pl.col("last").max(), gpus=pl.len()).sort("last", "host")
     quiet = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
     for row in quiet.head(MOST_NAMED).iter_rows(named=True):
-        since = moment(row["last"])
-        yield Remark("silent", f"{row['host']}: silent since {since}; {_LEFT_OUT}", row["gpus"], row["host"])
+        since = Stamp(row["last"])
+        sentence = say("{host}: silent since {since}; {left_out}", host=row["host"], since=since, left_out=_LEFT_OUT)
+        yield Remark("silent", sentence, row["gpus"], row["host"])
     if (more := len(quiet) - MOST_NAMED) > 0:
-        yield Remark("silent", f"{count(more, 'more host')} silent at the end of the window; {_LEFT_OUT}", more)
+        sentence = say_many(
+            "{number} more host silent at the end of the window; {left_out}",
+            "{number} more hosts silent at the end of the window; {left_out}",
+            more,
+            left_out=_LEFT_OUT,
+        )
+        yield Remark("silent", sentence, more)
     alone = gpus.join(hosts.select("host", host_last="last"), on="host")
     gone = alone.filter(pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS).sort("last", "gpu")
     if len(gone):
-        where = count(gone["host"].n_unique(), "host")
-        sentence = f"{count(len(gone), 'GPU')} on {where} stopped reporting before the host did; {_LEFT_OUT}"
+        sentence = say(
+            "{gpus} on {hosts} stopped reporting before the host did; {left_out}",
+            gpus=gpus_of(len(gone)),
+            hosts=hosts_of(gone["host"].n_unique()),
+            left_out=_LEFT_OUT,
+        )
         yield Remark("gone", sentence, len(gone), gone["gpu"][0])

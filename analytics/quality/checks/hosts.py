@@ -6,18 +6,29 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.text import count, hours
-from analytics.quality.model import MOST_NAMED, Remark, named
+from analytics.language.quantities import GpuHours
+from analytics.language.sentences import Listed, say, say_many
+from analytics.quality.model import MOST_NAMED, Remark
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from analytics.language.sentences import Sentence
     from analytics.quality.model import Data
 
 _OVERLAP_MIN_MS = HOUR_MS
 """A card that was swapped has gone before the next one is seen; two machines go on beside each other."""
 
+
+_AT_ONCE = (
+    "{number} GPU reported by several hosts at once: {gpus}; that time counts once, for the host that saw it last",
+    "{number} GPUs reported by several hosts at once: {gpus}; that time counts once, for the host that saw it last",
+)
+_MOVED = (
+    "{number} GPU moved between hosts: {gpus}; each host has the time that it saw",
+    "{number} GPUs moved between hosts: {gpus}; each host has the time that it saw",
+)
 
 _SPILL_MS = HOUR_MS // 4
 """An hour's last row may reach over its end: by three intervals, five minutes each at most."""
@@ -36,26 +47,29 @@ def several_hosts(data: Data) -> Iterator[Remark]:
         twice_ms=(pl.col("observed_ms") - HOUR_MS).sum()
     )  # fmt: skip
     at_once = moved.join(twice, on="gpu").sort("twice_ms", "gpu", descending=[True, False])
-    yield from _remark(
-        at_once,
-        "gpu_on_two_hosts",
-        "reported by several hosts at once",
-        "that time counts once, for the host that saw it last",
-    )
-    yield from _remark(
-        moved.join(twice, on="gpu", how="anti"),
-        "gpu_moved",
-        "moved between hosts",
-        "each host has the time that it saw",
-    )
+    yield from _remark(at_once, "gpu_on_two_hosts", _AT_ONCE)
+    yield from _remark(moved.join(twice, on="gpu", how="anti"), "gpu_moved", _MOVED)
 
 
-def _remark(gpus: pl.DataFrame, kind: str, what: str, made_of_it: str) -> Iterator[Remark]:
+def _remark(gpus: pl.DataFrame, kind: str, forms: tuple[str, str]) -> Iterator[Remark]:
     if len(gpus):
-        each = [f"{gpu} ({' and '.join(hosts)})" for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
-        more = [""] * (len(gpus) - len(each))
-        sentence = f"{count(len(gpus), 'GPU')} {what}: {named([*each, *more], 'GPU')}; {made_of_it}"
-        yield Remark(kind, sentence, len(gpus), each[0])
+        each = [_seen_on(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
+        yield Remark(kind, say_many(*forms, len(gpus), gpus=_listed(each, len(gpus))), len(gpus), each[0])
+
+
+def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
+    where: str = hosts[0]
+    for host in hosts[1:]:
+        where = say("{name} and {other}", name=where, other=host)
+    return say("{gpu} ({hosts})", gpu=gpu, hosts=where)
+
+
+def _listed(shown: list[Sentence], number: int) -> str:
+    """Those that are shown, and how many more there are."""
+    rest = number - len(shown)
+    last = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else shown[-1]
+    before = shown if rest else shown[:-1]
+    return say("{names} and {last}", names=Listed(before, ", "), last=last) if before else last
 
 
 def shared_names(data: Data) -> Iterator[Remark]:
@@ -74,10 +88,15 @@ def shared_names(data: Data) -> Iterator[Remark]:
     for (host,), rows in both.group_by("host", maintain_order=True):
         first = rows.row(0, named=True)
         overlap_ms = min(first["until"], first["last"]) - first["first"]
-        example = f"{first['before']} and {first['gpu']} at {first['pci_bus_id']}"
-        sentence = (
-            f"{host}: two machines seem to write under this name, for {count(rows['pci_bus_id'].n_unique(), 'slot')} held "
-            f"two GPUs at once ({example}, {hours(overlap_ms)} hours); every GPU is counted, but holders and host figures "
-            "are mixed: give each machine a name of its own in agent.host"
+        example = say("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
+        sentence = say_many(
+            "{host}: two machines seem to write under this name, for {number} slot held two GPUs at once ({example}, {hours} "
+            "hours); every GPU is counted, but holders and host figures are mixed: give each machine a name of its own in agent.host",
+            "{host}: two machines seem to write under this name, for {number} slots held two GPUs at once ({example}, {hours} "
+            "hours); every GPU is counted, but holders and host figures are mixed: give each machine a name of its own in agent.host",
+            rows["pci_bus_id"].n_unique(),
+            host=str(host),
+            example=example,
+            hours=GpuHours(overlap_ms),
         )
         yield Remark("shared_host_name", sentence, len(rows), example)

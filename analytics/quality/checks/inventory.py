@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import count
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from analytics.quality.model import Remark, named
 
 if TYPE_CHECKING:
@@ -19,11 +20,19 @@ def unlisted(data: Data) -> Iterator[Remark]:
     gpus = data.stretches["gpu"].unique().sort()
     absent = [gpu for gpu in gpus if gpu not in data.inventory.devices]
     if absent:
-        sentence = f"{count(len(absent), 'GPU')} without an inventory entry: model, memory and pool are unknown"
+        sentence = say_many(
+            "{number} GPU without an inventory entry: model, memory and pool are unknown",
+            "{number} GPUs without an inventory entry: model, memory and pool are unknown",
+            len(absent),
+        )
         yield Remark("no_inventory", sentence, len(absent), absent[0])
     nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
-        sentence = f"{count(len(nameless), 'GPU')} without a model's name: what it costs and whether a smaller card would do is not told"
+        sentence = say_many(
+            "{number} GPU without a model's name: what it costs and whether a smaller card would do is not told",
+            "{number} GPUs without a model's name: what it costs and whether a smaller card would do is not told",
+            len(nameless),
+        )
         yield Remark("no_model", sentence, len(nameless), nameless[0])
 
 
@@ -35,9 +44,13 @@ def unpriced(data: Data) -> Iterator[Remark]:
     )
     if models:
         ranked = sorted(models, key=lambda name: (-models[name], name))
-        sentence = (
-            f"{count(models.total(), 'GPU')} without a price: {named(ranked, 'model')}; every cost that they are part of is left "
-            "out, name their price in the file of money.prices"
+        sentence = say_many(
+            "{number} GPU without a price: {models}; every cost that they are part of is left out, name their price in the file "
+            "of money.prices",
+            "{number} GPUs without a price: {models}; every cost that they are part of is left out, name their price in the file "
+            "of money.prices",
+            models.total(),
+            models=named(ranked, "model"),
         )
         yield Remark("no_price", sentence, models.total(), ranked[0])
 
@@ -52,8 +65,15 @@ def simulated(data: Data) -> Iterator[Remark]:
     gpus = data.stretches["gpu"].unique().sort()
     unreal = [gpu for gpu in gpus if data.inventory.simulated(gpu)]
     if unreal:
-        real = "" if len(unreal) == len(gpus) else f" of {len(gpus)}"
-        sentence = (
-            f"{len(unreal)}{real} GPU{'' if len(gpus) == 1 else 's'} simulated: their figures are no measurements"
+        sentence = say_many(
+            "{number} GPU simulated: their figures are no measurements",
+            "{number} GPUs simulated: their figures are no measurements",
+            len(unreal),
         )
+        if len(unreal) < len(gpus):
+            sentence = say(
+                "{part} of {all} GPUs simulated: their figures are no measurements",
+                part=Number(len(unreal)),
+                all=Number(len(gpus)),
+            )
         yield Remark("simulated", sentence, len(unreal), unreal[0])

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import GpuHours
+from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.ledger.text import count, hours
 from analytics.quality.model import Remark
 
 if TYPE_CHECKING:
@@ -16,14 +17,25 @@ if TYPE_CHECKING:
     from analytics.quality.model import Data
 
 
+_BY_MEMORY = "{hours} GPU-hours count as in use because memory was allocated; no process list says by whom"
+_UNWATCHED = (
+    "{hours} GPU-hours count as free or only claimed because utilization was 0; neither processes nor memory were read, so "
+    "that somebody may have held the GPU"
+)
+_POINT_SAMPLES = "{hours} GPU-hours rest on point samples that do not say how much of their interval they watched"
+
+
 def unmeasured(data: Data) -> Iterator[Remark]:
     """GPUs without any utilization."""
     whole = pl.col("gpu_share") == 1  # of a split GPU, its instances tell
     sums = data.stretches.group_by("gpu").agg(pl.col("util_ms").sum(), whole=whole.all())
     never = sums.filter("whole", pl.col("util_ms") == 0).sort("gpu")
     if len(never):
-        use = "its use is" if len(never) == 1 else "their use is"
-        sentence = f"{count(len(never), 'GPU')} never gave a utilization: {use} unknown, not zero"
+        sentence = say_many(
+            "{number} GPU never gave a utilization: its use is unknown, not zero",
+            "{number} GPUs never gave a utilization: their use is unknown, not zero",
+            len(never),
+        )
         yield Remark("unmeasured", sentence, len(never), never["gpu"][0])
 
 
@@ -33,7 +45,7 @@ def holder_by_memory(data: Data) -> Iterator[Remark]:
         data,
         pl.col("holder_source") == "memory",
         "memory_holder",
-        "GPU-hours count as in use because memory was allocated; no process list says by whom",
+        _BY_MEMORY,
     )
 
 
@@ -44,8 +56,7 @@ def holder_unwatched(data: Data) -> Iterator[Remark]:
         data,
         pl.col("holder_source").is_in(NOBODY_LOOKED) & ~split,
         "unwatched_holder",
-        "GPU-hours count as free or only claimed because utilization was 0; neither processes nor memory were read, so "
-        "that somebody may have held the GPU",
+        _UNWATCHED,
     )
 
 
@@ -55,7 +66,7 @@ def point_samples(data: Data) -> Iterator[Remark]:
         data,
         (pl.col("util_ms") > 0) & pl.col("coverage_ratio").is_null(),
         "point_samples",
-        "GPU-hours rest on point samples that do not say how much of their interval they watched",
+        _POINT_SAMPLES,
     )
 
 
@@ -65,4 +76,4 @@ def _time_of(data: Data, which: pl.Expr, kind: str, meaning: str) -> Iterator[Re
     if len(found):
         span_ms = int((found["end"] - found["time"]).sum())
         gpus = found["gpu"].unique().sort()
-        yield Remark(kind, f"{hours(span_ms)} {meaning}", len(gpus), gpus[0])
+        yield Remark(kind, say(meaning, hours=GpuHours(span_ms)), len(gpus), gpus[0])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.text import count
+from analytics.language.sentences import say
+from analytics.quality.counted import gpus_of, rows_of
 from analytics.quality.model import Remark
 
 if TYPE_CHECKING:
@@ -38,8 +39,14 @@ def impossible(data: Data) -> Iterator[Remark]:
     )
     for (kind,), rows in by_gpu.group_by("kind", maintain_order=True):
         worst = rows.row(0, named=True)
-        total, gpus = int(rows["count"].sum()), count(rows["gpu"].n_unique(), "GPU")
+        total = int(rows["count"].sum())
         where = worst["gpu"] or worst["host"]
         example = f"{where}: {worst['example']}" if worst["example"] else where
-        sentence = f"{count(total, 'row')} of {gpus} with {SENTENCES[str(kind)]} (such as {example})"
+        sentence = say(
+            "{rows} of {gpus} with {what} (such as {example})",
+            rows=rows_of(total),
+            gpus=gpus_of(rows["gpu"].n_unique()),
+            what=say(SENTENCES[str(kind)]),
+            example=example,
+        )
         yield Remark(str(kind), sentence, total, example)

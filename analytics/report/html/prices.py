@@ -12,6 +12,7 @@ from analytics.money.energy import KNOWN_MIN
 from analytics.money.text import price_source
 from analytics.report.html.cells import bdi
 from analytics.report.html.chart import Table
+from analytics.report.wording import placed
 
 if TYPE_CHECKING:
     from datetime import date
@@ -39,7 +40,7 @@ def price_table(money: Money, language: Language) -> Table | None:
 
 
 def _row(each: Basis, money: Money, language: Language) -> tuple[str | Markup, ...]:
-    named = Markup("{}, {}").format(bdi(each.model), bdi(each.pool))
+    named = Markup("{}, {}").format(bdi(placed(each.model, language)), bdi(placed(each.pool, language)))
     if each.price is None:
         return named, language.number(each.gpus), language.say("unknown"), "", language.say("no price is known")
     price = f"{language.number(each.price.hourly, 4)}{language.space}{money.currency}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.findings.scenarios.suite import KNOWN_ERRORS, RULE_NAMES, errors, findings, registered, scenarios, score
+from tests.language.said import unsaid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +23,12 @@ SITUATIONS_MIN = 3
 
 @pytest.mark.parametrize("scenario", EVERY, ids=lambda each: each.name)
 def test_rules_say_what_is_so(scenario: Scenario, tmp_path: Path) -> None:
-    wrong = errors(scenario, (each.rule for each in findings(scenario, tmp_path)))
+    found = findings(scenario, tmp_path)
+    wrong = errors(scenario, (each.rule for each in found))
 
     known = {rule for name, rule in KNOWN_ERRORS if name == scenario.name}
     assert wrong.keys() == known, f"{wrong}; known: {sorted(known)}"
+    assert unsaid(found) == [], "these stay English in other languages"
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)

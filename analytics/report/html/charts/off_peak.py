@@ -12,6 +12,7 @@ from analytics.language.sentences import say
 from analytics.report.html import svg
 from analytics.report.html.cells import bdi
 from analytics.report.html.chart import Chart, Table
+from analytics.report.wording import placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +94,7 @@ def _by_day(window: OffPeak) -> Iterator[tuple[int, int, int]]:
 
 def _row(each: OffPeak, language: Language) -> tuple[str | Markup, ...]:
     return (
-        bdi(each.pool),
+        bdi(placed(each.pool, language)),
         _hour(each.weekday, each.from_hour, language),
         _hour(each.weekday, each.until_hour, language),
         language.number(each.gpus),

@@ -11,6 +11,7 @@ from analytics.language.sentences import say, say_many
 from analytics.report.html import svg
 from analytics.report.html.cells import bdi
 from analytics.report.html.chart import Chart, Table
+from analytics.report.wording import placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +80,7 @@ def _rows(found: Sequence[Reclaimable], language: Language) -> Iterator[Markup]:
     for place, each in enumerate(found):
         y = place * _ROW
         scale = (_RIGHT - _LEFT) / most
-        yield svg.text(0, y + 12, svg.name(f"{each.pool}, {each.model}", 46))
+        yield svg.text(0, y + 12, svg.name(f"{placed(each.pool, language)}, {placed(each.model, language)}", 46))
         yield svg.rect(_LEFT, y + 20, each.gpus * scale, 10, {"fill": "#7d889c", "fill-opacity": ".34"})
         yield svg.rect(_LEFT + each.low * scale, y + 20, (each.high - each.low) * scale, 10, {"fill": "#2470c4", "fill-opacity": ".42"})  # fmt: skip
         yield svg.rect(_LEFT + each.point * scale - 2, y + 16, 4, 18, {"fill": "#2470c4"})
@@ -98,7 +99,7 @@ def _blocks(each: Reclaimable, language: Language) -> str:
 
 def _row(each: Reclaimable, language: Language) -> tuple[str | Markup, ...]:
     return (
-        Markup("{}, {}").format(bdi(each.pool), bdi(each.model)),
+        Markup("{}, {}").format(bdi(placed(each.pool, language)), bdi(placed(each.model, language))),
         language.number(each.gpus),
         *(language.number(value) for value in (each.low, each.point, each.high)),
         *(language.number(each.blocks.get(size)) for size in _BLOCKS),

@@ -1,0 +1,156 @@
+"""Sentences are English strings that other languages can say: numbers and dates their way, names as they are."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+
+from analytics.findings.words import agreeing, of_gpus
+from analytics.language.languages import ENGLISH, Language, language
+from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
+from analytics.language.sentences import Listed, Sentence, say, say_many
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
+from fallow.errors import UsageError
+
+AT_MS = parse_day_ms("2026-11-20") + 23 * HOUR_MS + 30 * MINUTE_MS
+NBSP, NARROW = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
+
+
+@pytest.fixture(scope="module")
+def french() -> Language:
+    return language("fr", "Europe/Paris")
+
+
+@pytest.mark.parametrize(
+    ("number", "english", "said"),
+    [(0, "0 hosts", "0 hôte"), (1, "1 host", "1 hôte"), (2, "2 hosts", "2 hôtes"), (1234, "1,234 hosts", f"1{NARROW}234 hôtes")],
+    ids=str,
+)  # fmt: skip
+def test_the_number_decides_the_form(french: Language, number: int, english: str, said: str) -> None:
+    text = say_many("{number} host", "{number} hosts", number)
+    assert text == english
+    assert ENGLISH.say(text) == english
+    assert french.say(text) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "english", "said"),
+    [
+        (Number(1234.5, 1), "1,234.5", f"1{NARROW}234,5"),
+        (Number(Decimal("0.25"), 2), "0.25", "0,25"),
+        (Number(None), "unknown", "inconnu"),
+        (Share(0.123), "12.3 %", f"12,3{NBSP}%"),
+        (Share(None), "unknown", "inconnu"),
+        (GpuHours(1.5 * HOUR_MS), "1.5", "1,5"),
+        (Amount(Decimal("1234.5"), "EUR"), "1,234.50 EUR", f"1{NARROW}234,50{NBSP}EUR"),
+        (Amount(None, "EUR"), "unknown", "inconnu"),
+        (Span(DAY_MS + 90 * MINUTE_MS), "1d 1h 30min", "1j 1h 30min"),
+        (Bytes(1.5 * 2**30), "1.5 GiB", f"1,5{NBSP}GiB"),
+        (Day(AT_MS), "20 Nov 2026", "21 nov. 2026"),
+        (Moment(AT_MS), "20 Nov 2026, 23:30 UTC", "21 nov. 2026, 00:30 CET"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
+)
+def test_each_language_writes_quantities_its_own_way(
+    french: Language, value: Quantity, english: str, said: str
+) -> None:
+    text = say("{value}", value=value)
+    assert text == english
+    assert ENGLISH.say(text) == english
+    assert french.say(text) == said
+
+
+@pytest.mark.parametrize("name", ["{x}", "unknown", "{value}", "high", "%s", "{0.__class__}", "heat", "{"])
+def test_a_name_is_neither_translated_nor_filled_in(french: Language, name: str) -> None:
+    text = say("model {value}", value=name)
+    assert text == f"model {name}"
+    assert french.say(text) == f"modèle {name}"
+    nested = say("{said}: {reason}", said=text, reason=name)
+    assert nested == f"model {name}: {name}"
+    assert french.say(nested) == f"modèle {name} : {name}".replace(" :", f"{NBSP}:")
+
+
+def test_sentences_stand_in_sentences(french: Language) -> None:
+    inner = say("{grade} {wrong} of {judged}", grade=say("high"), wrong=Number(1), judged=Number(2000))
+    text = say(
+        "{name} and {other}",
+        name=inner,
+        other=Listed([say("heat"), say_many("{number} row", "{number} rows", 3)], ", "),
+    )
+    assert text == "high 1 of 2,000 and heat, 3 rows"
+    assert french.say(text) == f"confiance élevée 1 sur 2{NARROW}000 et la chaleur, 3 lignes"
+
+
+def test_a_list_is_said_part_by_part(french: Language) -> None:
+    text = Listed([say("no"), say("model {value}", value="no")])
+    assert text == "no; model no"
+    assert french.say(text) == "non; modèle no"
+    assert Listed([]) == ""
+    assert french.say(Listed([])) == ""
+
+
+def test_what_has_no_translation_stays_english(french: Language) -> None:
+    assert french.say("nobody ever said this") == "nobody ever said this"
+    assert french.say(say("nobody ever said {value}", value=Number(1.5, 1))) == "nobody ever said 1,5"
+    assert french.say(say_many("{number} gnu", "{number} gnus", 0)) == "0 gnus"
+
+
+def test_to_everything_else_it_is_the_english_text() -> None:
+    text = say_many("{number} GPU", "{number} GPUs", 2)
+    assert text == "2 GPUs"
+    assert hash(text) == hash("2 GPUs")
+    assert {text: 1}["2 GPUs"] == 1
+    again = pickle.loads(pickle.dumps(Listed([text])))  # noqa: S301  # our own
+    assert again == "2 GPUs"
+    assert type(again) is str
+    assert type(pickle.loads(pickle.dumps(text))) is str  # noqa: S301
+
+
+@pytest.mark.parametrize(("gpus", "english", "said"), [
+    (0, "need half of the card's memory or less, and a smaller card would do", "n'a besoin"),
+    (1, "needs half of the card's memory or less, and a smaller card would do", "n'a besoin"),
+    (2, "need half of the card's memory or less, and a smaller card would do", "n'ont besoin"),
+])  # fmt: skip
+def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, english: str, said: str) -> None:
+    rule = of_gpus(
+        "needs half of the card's memory or less, and a smaller card would do",
+        "need half of the card's memory or less, and a smaller card would do",
+    )
+    found = agreeing(rule, gpus)
+    assert found == english
+    assert french.say(found).startswith(said)
+
+
+def test_a_sentence_without_a_number_agrees_with_any() -> None:
+    assert agreeing("as it is", 1) == "as it is"
+    assert agreeing(say("as it is"), 1) == "as it is"
+    assert isinstance(agreeing(of_gpus("held without running a kernel"), 1), Sentence)
+
+
+@pytest.mark.parametrize("code", ["", "de", "FR", "fr_FR"])
+def test_other_languages_are_refused(code: str) -> None:
+    with pytest.raises(UsageError, match="no catalogue for the language"):
+        language(code)
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/At_all", "../etc/passwd", "/etc/localtime"])
+def test_other_time_zones_are_refused(zone: str) -> None:
+    with pytest.raises(UsageError, match="is not a time zone"):
+        language("en", zone)
+
+
+def test_english_loads_no_library_for_languages() -> None:
+    code = (
+        "import sys, analytics.findings.find, analytics.findings.text, analytics.quality.look\n"
+        "from analytics.language.sentences import say_many\n"
+        "assert say_many('{number} GPU', '{number} GPUs', 2) == '2 GPUs'\n"
+        "print('babel' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,176 @@
+"""The parts of the text and Markdown reports beyond the ledger: what they show, how wide, and in which words where there is nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from analytics.capacity.off_peak import OffPeak
+from analytics.findings.actions import record
+from analytics.language.languages import language
+from analytics.report.formats.columns import columns
+from analytics.report.formats.markdown import MarkdownFormat
+from analytics.report.formats.text import TextFormat
+from analytics.report.parts import BackTest, Person, Reclaimable
+from analytics.scope import Scope
+from fallow.clock import HOUR_MS
+from fallow.lake import Lake
+from tests.ledger.rows import T0, fill, samples
+from tests.report.conftest import BACK_S, BUSY, DAY, FREE, everything
+from tests.report.html.reports import report_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from analytics.report.model import Report
+    from tests.report.conftest import Outcome
+
+LONG = "n" * 200
+SPARE = Reclaimable(
+    "train", "NVIDIA H100 80GB HBM3", 64, 5, 12, 15, {1: 12, 2: 10, 4: 8, 8: 8}, 28.0, BackTest(0, 1, 9, 168, 3)
+)
+NEW = Reclaimable(LONG, LONG, 1_000, 0, 1, 1_000, {1: 1, 2: 0, 4: 0, 8: 0}, 15.0, None)
+NIGHT = OffPeak("train", 4, 20, 32, 24, 6)
+
+
+def person(name: str | None, hours: float, rank: int | None, team: str | None = None) -> Person:
+    """Somebody who used half of what they were given."""
+    given = hours * HOUR_MS
+    label = name or "(holder not known)"
+    return Person(name, label, team, given, given, given / 4, given / 4, 123_456, 0.5, rank, rank, 40)
+
+
+def text_of(report: Report, code: str = "en", zone: str | None = None) -> str:
+    return TextFormat().render(report, language(code, zone)).decode()
+
+
+def part(text: str, title: str) -> list[str]:
+    """The lines under a heading of the text report, without their indent."""
+    block = next(block for block in text.split("\n\n") if block.startswith(title))
+    return [line.strip() for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def week(full: Lake) -> Report:
+    return report_of(full, "2026-W40")
+
+
+def test_the_title_names_week_and_scope(full: Lake, report: Callable[..., Outcome]) -> None:
+    flags = ("--week", "2026-W40", "--pool", "train", "--holder", "ann")
+    for lang, title in (
+        ("en", "GPU waste report, 2026-W40, pool train, holder ann"),
+        ("fr", "Rapport sur le gaspillage de GPU, 2026-W40, pool train, détenteur ann"),
+    ):
+        assert report(full, *flags, "--lang", lang).out.startswith(f"{title} (fallow ")
+        assert report(full, *flags, "--lang", lang, "--format", "md").out.startswith(f"# {title}\n")
+
+
+def test_a_week_stands_beside_those_before_it(week: Report) -> None:
+    rows = part(text_of(week), "AGAINST LAST WEEK")
+    assert "unused share               55.4 %     33.3 %  +22.1 points      not known" in rows
+    assert "active, GPU-hours            72.0      336.0       -78.6 %      not known" in rows
+    assert "held, GPU-hours             138.0        0.0             -      not known" in rows
+    assert "AGAINST LAST WEEK" not in text_of(replace(week, week=None, trends=()))
+
+
+def test_the_steps_lead_from_paid_to_useful(week: Report) -> None:
+    rows = [row.split() for row in part(text_of(week), "FROM PAID TO USEFUL")[1:]]
+    assert rows[0] == ["step", "GPU-hours", "of", "all", "USD", "left"]
+    assert rows[1] == ["paid", "555.0", "3,556.85"]
+    assert rows[-1][:3] == ["active:", "useful", "72.0"]
+    left = [float(row[-2]) for row in rows[2:-1]]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 13.0
+    assert rows[-1][3:] == ["13.0", "%", "495.36"]
+
+
+def test_what_can_be_given_away_has_its_interval_blocks_and_back_test(week: Report) -> None:
+    rows = part(text_of(replace(week, reclaimable=(SPARE, NEW))), "GPUS BEYOND")
+    assert rows[1].split()[-9:] == ["by", "1", "by", "2", "by", "4", "by", "8", "back-test"]
+    assert " ".join(rows[2].split()).endswith(" 64 [5, 12, 15] 12 10 8 8 3 of 168 h")
+    assert " ".join(rows[3].split()).endswith("… 1,000 [0, 1, 1,000] 1 0 0 0 not known")
+
+
+def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
+    paris = replace(week, off_peak=(NIGHT,), zone=ZoneInfo("Europe/Paris"))
+    rows = part(text_of(paris, zone="Europe/Paris"), "OFF-PEAK HOURS")
+    assert rows[0] == "OFF-PEAK HOURS (local time, Europe/Paris; GPUs not needed in nine weeks of ten)"
+    assert rows[2].split() == ["train", "Fri", "20:00", "Sat", "08:00", "24", "6"]
+    assert part(text_of(paris, "fr", "Europe/Paris"), "HEURES CREUSES")[2].split()[1:5] == [
+        "ven.",
+        "20:00",
+        "sam.",
+        "08:00",
+    ]
+
+
+def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
+    people = tuple(person(f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
+    rows = part(text_of(replace(week, holders=people, teams=(person("vision", 100, 2),))), "WHAT HOLDERS WERE GIVEN")
+    assert rows[2].split() == ["user0", "vision", "100.0", "25.0", "25.0", "50.0", "%", "1/40", "1,234.56"]
+    assert rows[-1] == "and 3 more with 261.0 GPU-hours"
+    assert "WHAT TEAMS WERE GIVEN" not in text_of(replace(week, teams=(person(None, 1, None),)))
+
+
+def test_a_personal_edition_says_nothing_of_capacity(full: Lake) -> None:
+    text = text_of(report_of(full, "2026-W40", scope=Scope(holder="ann")))
+    assert "GPUS BEYOND" not in text
+    assert "OFF-PEAK" not in text
+
+
+def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None:
+    lake = everything(Lake.at(str(tmp_path / "lake")))
+    first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
+    fill(lake, samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE), host="train-01")
+    ids = [finding.finding_id for finding in report_of(lake, "2026-W41").findings]
+    record(lake, "suppress", ids, "ops", now_ms=T0 - BACK_S * 1000, reason="a reserve", expires_ms=T0 + DAY * 1000)
+    text = text_of(report_of(lake, "2026-W41"))
+    assert any(line.endswith(": a reserve (ops, until 2026-11-21)") for line in one_line(part(text, "SUPPRESSED")))
+    gone = one_line(part(text, "CLOSED AND REVERSED"))
+    assert any(": reversed: last week's was wrong" in line for line in gone)
+    assert any(line.endswith(": closed") for line in gone)
+    assert gone.index(next(line for line in gone if "reversed:" in line)) < gone.index(
+        next(line for line in gone if line.endswith(": closed"))
+    )
+
+
+def one_line(lines: list[str]) -> list[str]:
+    """Items of a list, each on a line of its own."""
+    return [each.strip() for each in " ".join(lines[1:]).split("- F-")]
+
+
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_the_text_stays_within_100_columns_whatever_the_names(week: Report, code: str) -> None:
+    people = tuple(person(f"{number}{LONG}", 100_000 - number, number + 1, LONG) for number in range(15))
+    wide = replace(
+        week,
+        scope=Scope(pool=LONG),
+        holders=people,
+        teams=people,
+        reclaimable=(NEW, SPARE),
+        off_peak=tuple(replace(NIGHT, pool=LONG, weekday=day) for day in range(7)),
+    )
+    lines = text_of(wide, code).splitlines()
+    assert [line for line in lines if len(line) > 100 and " ssh " not in line] == []
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert any(line.startswith("  0nnn") for line in lines)
+
+
+def test_markdown_tables_are_whole_and_names_are_no_markup(week: Report) -> None:
+    evil = "a|b](http://x)<script>\n# c"
+    hurt = replace(week, holders=(person(evil, 10, 1, evil),), reclaimable=(replace(SPARE, pool=evil),))
+    text = MarkdownFormat().render(hurt, language("en")).decode()
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    rows = [line for line in text.splitlines() if "script" in line]
+    assert len(rows) == 2
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [9, 9]
+
+
+def test_columns_cut_words_and_never_figures() -> None:
+    lines = columns(("name", "n"), (("abcdefghijklmnop", "1,234,567.8"),), {0}, 25)
+    assert lines == ["  name                  n", "  abcdefghi…  1,234,567.8"]
