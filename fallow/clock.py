@@ -149,7 +149,8 @@ def from_ms(moment_ms: int) -> datetime:
 
 def format_ms(moment_ms: int) -> str:
     """RFC 3339 in UTC with `Z`, milliseconds only where there are some."""
-    shown = from_ms(moment_ms).replace(tzinfo=None)  # isoformat, unlike strftime, writes years below 1000 with four digits
+    # isoformat, unlike strftime, writes years below 1000 with four digits
+    shown = from_ms(moment_ms).replace(tzinfo=None)
     return shown.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds") + "Z"
 
 

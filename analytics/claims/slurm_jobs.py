@@ -147,7 +147,7 @@ def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     shared = pl.col("gpu_count").is_null() & pl.Series(shares, dtype=pl.Boolean)
     counted = _drop(counted, shared, "shares of a GPU (gres/shard, gres/mps) and no whole one", tally)
     kept = _drop(counted, pl.col("gpu_count").is_null(), "no GPU", tally)
-    if counted.height and not kept.height:
+    if jobs.height and not kept.height and not any(shares):
         tally.notes.append(
             "no job has gres/gpu among its TRES: AccountingStorageTRES of slurm.conf has to name gres/gpu for that"
         )

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from analytics.findings.action_command import no_finding
+from analytics.findings.action_command import as_listed, no_finding
 from analytics.findings.find import review
 from analytics.findings.review_text import beside
 from analytics.findings.text import block
@@ -25,7 +25,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
         allow_abbrev=False,
     )
-    verb.add_argument("ids", nargs="+", metavar="ID", help="id of a finding: F-0123456789")
+    verb.add_argument("ids", nargs="+", type=as_listed, metavar="ID", help="id of a finding: F-0123456789")
     # what was given before the verb stays
     verb.add_argument("--lake", metavar="DIR", default=argparse.SUPPRESS, help="the lake")
     verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")

@@ -423,6 +423,6 @@ def test_a_job_that_is_over_and_has_no_end_ends_after_its_elapsed_time(
 
 def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Callable[..., Outcome]) -> None:
     shares = ("7|1000000000|1000000060|n1|cpu=4,gres/shard=2", "8|1000000000|1000000060|n1|gres/mps:a100=50")
-    done = write_text(sacct(*shares))
-    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2}
+    done = write_text(sacct(*shares, "9|1000000000|1000000060|n1|cpu=4"))
+    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2, "no GPU": 1}
     assert done.json["files"][0]["notes"] == []

@@ -10,7 +10,7 @@ import polars as pl
 from analytics.findings.base import GPU_MS, SPAN, finding_of, joined, still_going
 from analytics.findings.confidence import known_holder
 from analytics.findings.counted import KNOWN_MIN, unseen_gpus
-from analytics.findings.ending import ending_command
+from analytics.findings.ending import ending_command, ties
 from analytics.findings.holders import look_command, quote
 from analytics.findings.programs import program_stretches
 from analytics.findings.words import of_gpus
@@ -209,7 +209,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
     processes = context.holders.of(idle)
     if not processes or any(gpu not in {process.gpu for process in processes} for gpu in idle):
         return True
-    return not set(busy).isdisjoint(context.holders.beyond(idle))
+    return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
 
 
 def _command(context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.findings.base import SPAN, finding_of, still_going, whole_number
 from analytics.findings.holders import watch_command
+from analytics.findings.untold import claimed_by_count, counted_gpus
 from analytics.findings.words import of_gpus
 from analytics.language.sentences import say
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
@@ -57,7 +58,9 @@ class SlowUptake:
 
     def _finding(self, context: Context, host: str, day_ms: int, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
         unused = gpus.filter(pl.col("first_use").is_null())
-        free = still_going(context, rows.filter((pl.col("state") == "free") & (pl.col("holder_source").is_null())))
+        # which of a host's free GPUs a claim counts nobody can say
+        nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
+        free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
         fleet = gpus["fleet_mean"][0]
         return finding_of(
             context,
@@ -74,7 +77,10 @@ class SlowUptake:
                 "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
                 "active_share_of_the_fleet": fleet,
             },
-            failed=[[say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else []],
+            failed=[
+                [say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
+                claimed_by_count(context, [host]),
+            ],
             next_command=watch_command(host),
             reclaimable_gpus=free,
             since_ms=whole_number(gpus, pl.col("first_seen").min()),

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.findings.alive import last_rows
 from analytics.findings.base import finding_of, joined
-from analytics.findings.ending import works_elsewhere
+from analytics.findings.ending import ties
 from analytics.findings.fading import (
     FALL_MAX,
     GAP_MIN_MS,
@@ -143,7 +143,7 @@ class WindDown:
         shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
         unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))
         kept = {*shared["gpu"], *unwatched["gpu"]}
-        free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not works_elsewhere(context, [gpu])}
+        free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not ties(context, [gpu])}
         return finding_of(
             context,
             self,
