@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.claims.spans import FOREVER_MS, known_claims
-from analytics.ledger.text import PAGE_COLUMNS, count, moment, plain
+from analytics.ledger.text import PAGE_COLUMNS, count, folded, moment, plain
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int, widt
     if to_come:
         verb = "ends" if to_come == 1 else "end"
         lines.append(f"{to_come:,} of them {verb} later than the newest sample: counted up to {moment(until_ms)} (+)")
-    return "\n".join([*lines, "", *_table(table, measured_ms, width)])
+    return "\n".join([folded("\n".join(lines), width), "", *_table(table, measured_ms, width)])
 
 
 def _is_to_come(claim: ListedClaim, measured_ms: int) -> bool:
