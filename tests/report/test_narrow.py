@@ -102,10 +102,10 @@ def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, 
 
 
 def test_claims_of_two_years_show_their_days(wide: Lake) -> None:
-    write(wide, schema.CLAIM, [claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "later")], "h9")
+    write(wide, schema.CLAIM, [claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year")], "h9")
     lines = on_terminal(80, "claims", "list", "--lake", wide.root).splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line.split()[:1] for line in lines if " later " in line] == [["2027-02-18"]]
+    assert [line.split()[:1] for line in lines if " next-year " in line] == [["2027-02-18"]]
     assert not any("times of" in line for line in lines)
 
 
