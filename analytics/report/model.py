@@ -17,13 +17,13 @@ from analytics.money.pieces import placed
 from analytics.money.window import Money, open_money
 from analytics.quality.look import data_quality
 from analytics.report import people
+from analytics.report.days import by_day
 from analytics.report.film import film
 from analytics.report.parts import Film, Person, Reclaimable, Step, Trend
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, trends, weeks_before
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
-from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -118,7 +118,7 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
         held_min_ms=inputs.settings.integer("findings.held_min"),
         summary=part.summary,
         money=money,
-        sections=_sections(spans, money, inventory),
+        sections=_sections(spans, money, inventory, asked.zone),
         review=found,
         quality=data_quality(inputs, ledger, inventory),
         week=asked.week,
@@ -159,11 +159,11 @@ def _off_peak(ledger: WindowLedger, asked: Asked, inventory: Inventory) -> tuple
     return off_peak(ledger.whole.stretches, pools, ledger.summary.until_ms, asked.zone)
 
 
-def _sections(spans: pl.DataFrame, money: Money, inventory: Inventory) -> tuple[Section, ...]:
+def _sections(spans: pl.DataFrame, money: Money, inventory: Inventory, zone: tzinfo) -> tuple[Section, ...]:
     named = placed(spans, money.costs, inventory)
     return (
         Section("pool", totals_by(named, "pool")),
         Section("model", totals_by(named, "model")),
-        Section("day", totals_by(named, f'epoch_ms("time" // {DAY_MS} * {DAY_MS})::DATE')),
+        Section("day", totals_by(by_day(named, zone), "day")),
         Section("holder", totals_by(named.filter(pl.col("holder").is_not_null()), "holder")),
     )

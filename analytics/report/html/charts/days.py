@@ -50,7 +50,12 @@ def days(report: Report, language: Language) -> Chart:
         drawing=svg.drawing(_BOTTOM + 24, parts, f"{title}: {finding}"),
         table=Table(head, rows),
         legend=tuple(state for state in ORDER if any(each.state_ms[state] for each in shown.values())),
-        note=language.say("GPU-hours; days are those of UTC. Unused is free, reserved and held, of the observed time."),
+        note=language.say(
+            say(
+                "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
+                zone=str(report.zone),
+            )
+        ),
     )
 
 
