@@ -153,7 +153,9 @@ def _basis_line(basis: Basis, width: int, language: Language) -> str:
     )
     day = "" if price.date is None else price.date.isoformat()
     start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day:<10}  "
-    return start + plain(price_source(price), width - len(start))
+    room, whole = width - len(start), price_source(price)
+    # half of how a price was stated says nothing: `fallow prices` has it all
+    return start + (whole if len(plain(whole, room + 1)) <= room else plain(price.source, room))
 
 
 def _state_kwh(money: Money, state: str) -> float | None:

@@ -106,7 +106,7 @@ def _states(report: Report, language: Language) -> list[str]:
 def _money(report: Report, language: Language) -> list[str]:
     """The lines of `fallow ledger`, two columns in."""
     remarks = [language.say(remark) for remark in report.money.remarks]
-    lines = [*basis_lines(report.money, _WIDTH, language), *energy_lines(report.money, language), *remarks]
+    lines = [*basis_lines(report.money, _WIDTH - 2, language), *energy_lines(report.money, language), *remarks]
     return [
         each
         for line in lines
