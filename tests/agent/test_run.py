@@ -183,7 +183,10 @@ def test_the_ledger_of_the_run_equals_the_scenario(minute: tuple[Scenario, FakeH
     for row, _, begin, end in truths(scenario, [row for row in host.rows("gpu") if row["gpu"] == changes.uuid]):
         in_use = changes.util.mean(begin, end) > 0 or row["process_count"] > 0
         expected["active" if in_use else "free"] += INTERVAL_S * 1000
-    assert by_gpu["GPU-changes"] == dict.fromkeys(by_gpu["GPU-busy"], 0) | expected
+    # a row that caught the first moments of work alone is `low`
+    found = by_gpu["GPU-changes"]
+    merged = found | {"active": found["active"] + found["low"], "low": 0}
+    assert merged == dict.fromkeys(found, 0) | expected
 
 
 def test_an_unusable_interval_is_wrong_use(fake_host: Callable[[Scenario], FakeHost]) -> None:
