@@ -17,6 +17,8 @@ from fallow.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import polars as pl
+
     from analytics.devices import Inventory
     from analytics.findings.model import Context, Finding, Rule
     from analytics.inputs import Inputs, WindowLedger
@@ -43,9 +45,19 @@ class Review:
         """The findings that nobody has suppressed."""
         return tuple(finding for finding in self.findings if finding.status != "suppressed")
 
-    def about(self, chosen: Callable[[Finding], bool]) -> Review:
-        """The findings that are chosen, those that are gone included; how last week's fared stays that of all."""
-        return replace(self, findings=tuple(filter(chosen, self.findings)), gone=tuple(filter(chosen, self.gone)))
+    def about(self, chosen: Callable[[Finding], bool], stretches: pl.DataFrame) -> Review:
+        """The findings that are chosen and the sensitivity of these ledger rows.
+
+        How often last week's findings were wrong stays the rate of all of them; which they were is told of the chosen ones.
+        """
+        rates = self.reversals
+        return replace(
+            self,
+            findings=tuple(filter(chosen, self.findings)),
+            gone=tuple(filter(chosen, self.gone)),
+            reversals=rates and replace(rates, findings=tuple(each for each in rates.findings if chosen(each.finding))),
+            sensitivity=held_gpu_hours(stretches),
+        )
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:

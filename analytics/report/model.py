@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ class Report:
     """One window of one lake, or what a scope leaves of it.
 
     `week` is None where the window is no week; then there are no trends. `teams` and `holders` are those of the scope, their
-    ranks those among everybody. `quality` is always about the whole lake.
+    ranks those among everybody. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     """
 
     lake: str
@@ -104,11 +104,13 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
     whole = open_money(inputs, ledger.inside, inventory)
     part = narrow(ledger, asked.scope, whole.costs, inventory, whole.owners)
     money = whole if asked.scope.is_all else whole.of(part.inside, inventory)
+    if asked.scope.is_personal:
+        money = replace(money, remarks=())  # they name anybody
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
     found = review(inputs, ledger, inventory)
     if not asked.scope.is_all:
-        found = found.about(lambda each: asked.scope.has(each, inventory))
+        found = found.about(lambda each: asked.scope.has(each, inventory), spans)
     return Report(
         lake=inputs.lake.root,
         version=__version__,
@@ -120,7 +122,7 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
         money=money,
         sections=_sections(spans, money, inventory, asked.zone),
         review=found,
-        quality=data_quality(inputs, ledger, inventory),
+        quality=() if asked.scope.is_personal else data_quality(inputs, ledger, inventory),
         week=asked.week,
         scope=asked.scope,
         zone=asked.zone,

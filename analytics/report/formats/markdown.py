@@ -82,8 +82,7 @@ class MarkdownFormat:
             *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
             *_shown(capacity.off_peak(report, said)),
             *(part for make in (lists.gone, lists.suppressed) for part in _shown(make(report, said))),
-            f"## {say_it('Data quality')}",
-            _listed(say_it(remark.sentence) for remark in report.quality) or say_it("Nothing to remark."),
+            *_quality(report, said),
             f"## {say_it('How each figure is made')}",
             "\n".join(f"- {say_it(line)}" for line in how_made(report)),
             f"fallow {report.version}",
@@ -171,6 +170,14 @@ def _section(section: Section, language: Language) -> list[str]:
         )
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", as_sentence(language.say(rest))] if rest else lines
+
+
+def _quality(report: Report, language: Language) -> list[str]:
+    """Nothing in an edition for people, which has no data quality."""
+    if report.scope.is_personal:
+        return []
+    remarks = _listed(language.say(remark.sentence) for remark in report.quality)
+    return [f"## {language.say('Data quality')}", remarks or language.say("Nothing to remark.")]
 
 
 def _finding(finding: Finding, language: Language) -> str:

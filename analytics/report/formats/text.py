@@ -69,7 +69,7 @@ class TextFormat:
             *(_shown(make(report, said)) for make in (lists.inefficient, lists.winding_down)),
             _shown(capacity.off_peak(report, said)),
             *(_shown(make(report, said)) for make in (lists.gone, lists.suppressed)),
-            _titled(said.say("Data quality"), _remarks(report, said)),
+            "" if report.scope.is_personal else _titled(said.say("Data quality"), _remarks(report, said)),
             _titled(said.say("How each figure is made"), [
                 line for each in how_made(report) for line in wrap(said.say(each), _WIDTH, "  ", "    ")
             ]),

@@ -62,6 +62,7 @@ def page(report: Report, language: Language) -> str:
         prices=prices.price_table(report.money, language),
         price_remarks=[say(line) for line in prices.price_remarks(report.money)],
         quality=[say(remark.sentence) for remark in report.quality],
+        personal=report.scope.is_personal,
         made=[say(line) for line in how_made(report)],
     )  # fmt: skip
 

@@ -1,0 +1,67 @@
+"""An edition for people says nothing of anybody else: not in findings, data quality, remarks on prices, nor last week's outcome."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ledger.rows import claim, device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.report.conftest import Outcome
+
+IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
+DAY_S = 24 * 3600
+OTHERS = ("zelda", "GPU-z", "the-other-job", "nobody-here", "speech")
+
+
+@pytest.fixture
+def config(lake: Lake, tmp_path: Path) -> Path:
+    """Ann and zelda each hold a GPU without a kernel for nine days; a claim of zelda's names a GPU that is not there."""
+    rows = [*samples("GPU-a", 0, 9 * DAY_S, every_s=300, **IDLE), *samples("GPU-z", 0, 9 * DAY_S, every_s=300, **IDLE)]
+    lists = [
+        *processes("GPU-a", *range(0, 9 * DAY_S, 300), user="ann", every_s=300),
+        *processes("GPU-z", *range(0, 9 * DAY_S, 300), user="zelda", every_s=300),
+    ]
+    claims = [claim("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
+    fill(lake, rows, lists, claims, devices=[device("GPU-a"), device("GPU-z", pool="other")])
+    (tmp_path / "owners.csv").write_text(
+        "kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n"
+    )
+    config = tmp_path / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{tmp_path}/owners.csv"\n')
+    return config
+
+
+ANN, VISION = ("--holder", "ann"), ("--team", "vision")
+CASES = [("text", ANN), ("md", ANN), ("html", ANN), ("json", ANN), ("html", VISION), ("csv", VISION)]
+
+
+@pytest.mark.parametrize(("form", "scope"), CASES)
+def test_nothing_of_others(
+    lake: Lake, config: Path, report: Callable[..., Outcome], form: str, scope: tuple[str, str]
+) -> None:
+    window = ("--since", "2026-11-27", "--until", "2026-11-28")
+    own = report(lake, "--config", str(config), *window, *scope, "--format", form)
+    assert own.code == 0, own.err
+    assert "ann" in own.out
+    assert [name for name in OTHERS if name in own.out] == []
+
+
+def test_the_whole_names_everybody(lake: Lake, config: Path, report: Callable[..., Outcome]) -> None:
+    whole = report(lake, "--config", str(config), "--format", "html").out
+    assert all(name in whole for name in ("ann", "zelda", "vision", "speech", "GPU-z"))
+
+
+def test_an_edition_counts_its_own_idle_hours(lake: Lake, config: Path, report: Callable[..., Outcome]) -> None:
+    shown = [
+        json.loads(report(lake, "--config", str(config), *scope, "--format", "json").out)["sensitivity"]["30min"]
+        for scope in ((), ("--holder", "ann"))
+    ]
+    assert shown[0] == 2 * shown[1] == 2 * 9 * 24
