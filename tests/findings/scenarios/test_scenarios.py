@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from tests.findings.scenarios.model import Scenario
 
 EVERY = [each for those in scenarios().values() for each in those]
+TRIED = [
+    each for place, each in enumerate(EVERY) if each.fires or place % 3 == 0 or "FALLOW_ALL_SCENARIOS" in os.environ
+]
+"""In every test run; all of them take four minutes, with FALLOW_ALL_SCENARIOS or by `python -m tests.findings.scenarios`."""
 PRECISION_MIN = 0.95
 SITUATIONS_MIN = 3
 """In which a rule must fire, and in which it must not though it looks as if it should."""
 
 
-@pytest.mark.parametrize("scenario", EVERY, ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", TRIED, ids=lambda each: each.name)
 def test_rules_say_what_is_so(scenario: Scenario, tmp_path: Path) -> None:
     found = findings(scenario, tmp_path)
     wrong = errors(scenario, (each.rule for each in found))
@@ -35,7 +40,7 @@ def test_rules_say_what_is_so(scenario: Scenario, tmp_path: Path) -> None:
 def test_rule_is_precise(rule: str) -> None:
     assert rule in registered(), f"{rule} is not among analytics.findings.rules.RULES"
 
-    # test_rules_say_what_is_so holds every other situation to its label
+    # test_rules_say_what_is_so holds the situations to their labels
     scored = score(rule, EVERY, KNOWN_ERRORS)
 
     assert scored.must_fire >= SITUATIONS_MIN
