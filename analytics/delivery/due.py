@@ -8,6 +8,7 @@ from analytics.delivery.journal import Delivery
 from analytics.delivery.model import FAILED, SENT
 from analytics.report.weeks import parse_week
 from fallow.clock import HOUR_MS
+from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -23,8 +24,14 @@ BACK = 4
 
 
 def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
-    """The week of --week; `last` is the newest that is closed. Raises UsageError."""
-    return parse_week(text, zone, now_ms - CLOSES_AFTER_MS)
+    """The week of --week; `last` is the newest that is closed. Raises UsageError, also for a week that is not closed yet."""
+    week = parse_week(text, zone, now_ms - CLOSES_AFTER_MS)
+    if week.until_ms + CLOSES_AFTER_MS > now_ms:
+        raise UsageError(
+            f"{week.label} is not over: it closes on Monday, {week.before(-1).monday.isoformat()}, at 06:00",
+            "an edition is sent once, so it is sent when it is whole; `fallow report --week` shows it as it stands",
+        )
+    return week
 
 
 def missed(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:

@@ -71,6 +71,8 @@ def _answer(smtp: smtplib.SMTP) -> Outcome:
         return Outcome(UNKNOWN, "the connection ended after the whole message and before the mail server's answer")
     if 200 <= code < 300:
         return Outcome(SENT, said(code, text))
+    if not 400 <= code < 600:
+        return Outcome(UNKNOWN, f"the mail server's answer after the whole message says nothing: {said(code, text)}")
     return Outcome(FAILED, f"the mail server refused the message: {said(code, text)}")
 
 

@@ -27,8 +27,10 @@ WAIT_AT_MOST_S = 60.0
 """For all pauses of one delivery together; a receiver that asks for more is asked again in the next run."""
 
 _FIRST_PAUSE_S = 1.0
-_NOBODY_KNOWS = 504
-"""A gateway that has passed the request on and had no answer."""
+_NOBODY_KNOWS = frozenset({504, 520, 522, 524, 598, 599})
+"""Gateways and caches that have passed the request on and had no answer, or none that they understood."""
+
+_TRY_AGAIN = frozenset({429, 500, 501, 502, 503})
 
 _REMEDIES = {
     400: "check that the webhook is of this kind (docs/delivering.md)",
@@ -74,7 +76,7 @@ class WebhookChannel:
             return Outcome(step, f"{host}: {answer.reason}{doubt}", tries)
         if 200 <= answer.status < 300:
             return Outcome(SENT, str(answer.status), tries)
-        if answer.status == _NOBODY_KNOWS:
+        if answer.status in _NOBODY_KNOWS:
             return Outcome(UNKNOWN, f"{host} answered {answer.status}: a gateway on the way had no answer", tries)
         why = answer.reason or _REMEDIES.get(answer.status, "")
         if pause_s is not None and pause_s > WAIT_AT_MOST_S:
@@ -87,7 +89,7 @@ def _pause_s(answer: Answer, number: int, now_ms: int) -> float | None:
     backoff_s = _FIRST_PAUSE_S * 2 ** (number - 1)
     if answer.status is None:
         return None if answer.was_sent else backoff_s
-    if answer.status == _NOBODY_KNOWS or (answer.status != 429 and answer.status < 500):
+    if answer.status not in _TRY_AGAIN:
         return None
     asked_s = _retry_after_s(answer.headers.get("retry-after", ""), now_ms)
     return backoff_s if asked_s is None else max(asked_s, 0.1)

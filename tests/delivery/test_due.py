@@ -11,6 +11,7 @@ from analytics.delivery import due
 from analytics.delivery.journal import CLAIMED, SENDING, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
 from fallow.clock import parse_window
+from fallow.errors import UsageError
 from tests.delivery.hands import Hands, journal, parcel
 
 if TYPE_CHECKING:
@@ -39,7 +40,14 @@ def test_a_week_closes_on_monday_at_six(now: str, label: str) -> None:
 
 
 def week(label: str) -> Week:
-    return due.asked_week(label, PARIS, 0)
+    return due.asked_week(label, PARIS, at("2030-01-01"))
+
+
+def test_a_week_that_is_not_closed_is_not_sent() -> None:
+    monday = week("2026-W46").until_ms
+    assert due.asked_week("2026-W46", PARIS, monday + due.CLOSES_AFTER_MS).label == "2026-W46"
+    with pytest.raises(UsageError, match="2026-W46 is not over: it closes on Monday, 2026-11-16, at 06:00"):
+        due.asked_week("2026-W46", PARIS, monday + due.CLOSES_AFTER_MS - 1)
 
 
 def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
