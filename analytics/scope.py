@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.at_once import lasting_on
-from analytics.ledger.summary import summarise
+from analytics.ledger.summary import stopped_gpus, summarise
 from analytics.money.pieces import IDLE_OF_NOBODY, placed, whose
 from analytics.names import JOINER
 from fallow.errors import EmptyLakeError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from analytics.inputs import WindowLedger
     from analytics.ledger.build import Ledger
+    from analytics.ledger.summary import Summary
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
 
@@ -77,7 +78,14 @@ def narrow(ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventor
             f"nothing in this window is of {scope}",
             "the names are those of `fallow ledger --by pool`, `--by team` and `--by holder`",
         )
-    return replace(ledger, inside=inside, summary=summarise(inside))
+    return replace(ledger, inside=inside, summary=_summary(inside, ledger, scope))
+
+
+def _summary(inside: Ledger, ledger: WindowLedger, scope: Scope) -> Summary:
+    """The numbers of a part over the window of the whole: a GPU that left the part has not stopped reporting."""
+    since_ms, until_ms = ledger.summary.since_ms, ledger.summary.until_ms
+    stopped = 0 if scope.is_personal else stopped_gpus(ledger.inside.stretches, until_ms, inside.stretches["gpu"])
+    return replace(summarise(inside), since_ms=since_ms, until_ms=until_ms, stopped_gpus=stopped)
 
 
 def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners) -> Ledger:

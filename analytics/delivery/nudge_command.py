@@ -71,9 +71,10 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     journal = Journal(inputs.lake.require(), clock, who(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
     if args.send:
         _mend(inputs, journal)
-    past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms)
+    day = day_of(now_ms, speaks.zone)
+    past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
     chosen = choose(_findings(replace(inputs, window=window), args.holder, now_ms), contacts, past)
-    work = _Work(inputs, journal, speaks, day_of(now_ms, speaks.zone), window, clock)
+    work = _Work(inputs, journal, speaks, day, window, clock)
     if not args.send:
         return _dry_run(work, chosen, is_quiet=quiet.holds(now_ms))
     if quiet.holds(now_ms):

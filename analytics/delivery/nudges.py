@@ -52,6 +52,8 @@ class Past:
     actions: Mapping[str, Sequence[Action]]
     journal: Journal
     since_ms: int
+    again_on: str | None = None
+    """A day whose nudges that may have arrived, or not, count as not told: they are to go again."""
 
     def knows(self, finding_id: str, address: str, others: Collection[str]) -> bool:
         """Whether this address was told of the finding, or somebody who is none of the others was."""
@@ -62,16 +64,19 @@ class Past:
 
     @cached_property
     def _sent(self) -> frozenset[tuple[str, str]]:
-        """Findings and where they went, or may have gone."""
+        """Findings and where they went, or may have gone unless it is to go again."""
         return frozenset(
             (finding_id, entry.delivery.target)
             for entry in self.journal.entries
             if entry.delivery.purpose == "nudge"
             and entry.step in _TOLD
             and entry.time_ms > self.since_ms
-            and self.journal.standing(entry.delivery).step in _TOLD
+            and self.journal.standing(entry.delivery).step in self._told(entry.delivery.week)
             for finding_id in entry.finding_ids
         )
+
+    def _told(self, day: str) -> tuple[str, ...]:
+        return (SENT, SENDING) if day == self.again_on else _TOLD
 
 
 def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chosen:

@@ -50,7 +50,7 @@ def pack(
     Raises MissingExtraError where a format needs packages that are not installed.
     """
     html, picture = (None, None) if mail_body is None else mail_body(report, language)
-    name = f"fallow-{week.label}-{safe(edition_name(report.scope, language.code).replace('/', '-'))}"
+    name = f"fallow-{week.label}-{_file_part(report, language)}"
     summary = report.summary
     return Parcel(
         subject=f"{language.say(TITLE)} {week.label}{_scope(report, language)}: {language.say(headline(report))}",
@@ -72,6 +72,12 @@ def _part(form: Format, name: str, report: Report, language: Language) -> Part:
     suffix = form.suffix.lstrip(".")
     media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
     return Part(f"{name}.{suffix}", media_type, form.render(report, language))
+
+
+def _file_part(report: Report, language: Language) -> str:
+    """The edition as part of a file's name; two editions never share one."""
+    scope, _, code = edition_name(report.scope, language.code).rpartition("/")
+    return f"{safe(scope)}-{code}"
 
 
 def _scope(report: Report, language: Language) -> str:

@@ -143,11 +143,18 @@ def summarise(ledger: Ledger) -> Summary:
     """
     spans = ledger.stretches
     since_ms, until_ms = _as_int(spans["time"].min()), _as_int(spans["end"].max())
-    last = spans.group_by("gpu").agg(pl.col("end").max())
-    stopped = last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height
+    stopped = stopped_gpus(spans, until_ms)
     counted = spans.select("gpu", "state", "time", "end", "gpu_share")
     whole = totals_by(counted, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
     return Summary(since_ms, until_ms, whole, _idle(ledger.spells), stopped)
+
+
+def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None) -> int:
+    """How many GPUs (of some) were last seen more than an hour before the end."""
+    last = spans.group_by("gpu").agg(pl.col("end").max())
+    if of is not None:
+        last = last.filter(pl.col("gpu").is_in(of.unique().implode()))
+    return last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height
 
 
 def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:

@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser)
     add_edition_arguments(parser)
     names = [each.name for each in FORMATS]
-    parser.add_argument(
-        "--format", choices=names, default=names[0], help=f"one of {', '.join(names)} (default {names[0]})"
-    )
+    parser.add_argument("--format", choices=names, help=f"one of {', '.join(names)} (default {names[0]})")
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
     _add_verbs(parser)
 
@@ -76,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
     if args.verb is not None:
         from analytics.delivery import nudge_command, send_command  # noqa: PLC0415  # they make reports with this module
 
+        _refuse_unused(args)
         return send_command.run_send(args) if args.verb == "send" else nudge_command.run_nudge(args)
-    form = format_named(args.format)
+    form = format_named(args.format or FORMATS[0].name)
     edition = open_edition(args, SystemClock().now_ms())
     content = form.render(edition.report, edition.language)
     if args.out is not None:
@@ -89,6 +88,22 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(content.decode())
     return 0
+
+
+_UNUSED = {
+    "send": ("since", "until", "out", "format"),
+    "nudge": ("week", "pool", "team", "since", "until", "out", "format"),
+}
+"""Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
+
+
+def _refuse_unused(args: argparse.Namespace) -> None:
+    given = [f"--{name}" for name in _UNUSED[args.verb] if getattr(args, name) is not None]
+    if given:
+        raise UsageError(
+            f"`fallow report {args.verb}` has no use for {' and '.join(given)} before the verb",
+            f"leave it out, or see `fallow report {args.verb} --help` for what can be chosen",
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from analytics.ledger.summary import Totals, clip, totals_by
 from analytics.money.accounts import USED
 from analytics.report.parts import Trend
+from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 WASTED = ("free", "reserved", "held")
 WEEKS_BEFORE = 4
+_LATE_MS = HOUR_MS
+"""By which a lake may begin within a week that counts as seen from its start."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,9 @@ class Figures:
         return {
             "gpus": ("gpus", float(totals.gpus)),
             "observed": ("share", totals.coverage),
-            "total": ("gpu_hours", totals.total_ms / 3_600_000),
-            **{state: ("gpu_hours", totals.state_ms[state] / 3_600_000) for state in STATES},
-            "unused": ("gpu_hours", wasted_ms / 3_600_000),
+            "total": ("gpu_hours", totals.total_ms / HOUR_MS),
+            **{state: ("gpu_hours", totals.state_ms[state] / HOUR_MS) for state in STATES},
+            "unused": ("gpu_hours", wasted_ms / HOUR_MS),
             "unused_share": ("share", wasted_ms / totals.observed_ms if totals.observed_ms else None),
             **{f"{name}_money": ("money", amount) for name, amount in money.items()},
         }
@@ -79,9 +82,15 @@ def _beside(
 def weeks_before(
     whole: Ledger, week: Week, narrowed: Callable[[Ledger], Ledger], account: Callable[[Ledger], Account]
 ) -> list[Figures | None]:
-    """The figures of the four weeks before, the newest first; None for a week of which the ledger has nothing."""
+    """The figures of the four weeks before, the newest first; None for a week that the ledger does not have from end to end.
+
+    Two days of a lake that began on a Saturday are no week to be compared with.
+    """
+    first_ms = whole.stretches["time"].min()
     found: list[Figures | None] = []
     for number in range(1, WEEKS_BEFORE + 1):
-        inside = narrowed(clip(whole, week.before(number).window))
-        found.append(None if inside.stretches.is_empty() else figures(inside, account(inside)))
+        earlier = week.before(number)
+        inside = narrowed(clip(whole, earlier.window))
+        seen = isinstance(first_ms, int) and first_ms <= earlier.since_ms + _LATE_MS
+        found.append(figures(inside, account(inside)) if seen and not inside.stretches.is_empty() else None)
     return found

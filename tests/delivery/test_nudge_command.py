@@ -18,12 +18,14 @@ from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import FallowError, UsageError
 from fallow.lake import Lake
 from tests.delivery.hands import Hands
+from tests.delivery.mail_server import DROP
 from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
 from tests.report.conftest import EVERY, HELD
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import RunFallow
     from tests.delivery.mail_server import Mailbox
 
 NOON = ms(12 * 3600)
@@ -234,3 +236,33 @@ def test_only_one_holder(nudge: Nudger) -> None:
 def test_without_contacts_it_is_said(nudge: Nudger) -> None:
     with pytest.raises(UsageError, match=r"report\.contacts is missing; name a CSV file with kind,name,email"):
         nudge(REPORT_CONTACTS="")
+
+
+def test_what_may_have_arrived_goes_again_only_when_asked(nudge: Nudger) -> None:
+    nudge.contacts = "kind,name,email\nuser,ann,ann@example.org\n"
+    nudge.mailbox.to_message = [DROP]
+    assert nudge("--send").code == 1
+    assert len(nudge.mailbox.mails) == 1
+    nudge("--send")
+    assert len(nudge.mailbox.mails) == 1
+    assert nudge("--send", "--again").code == 0
+    assert len(nudge.mailbox.mails) == 2
+    nudge("--send", "--again")
+    assert len(nudge.mailbox.mails) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "verb"),
+    [
+        (("--team", "vision"), "nudge"),
+        (("--week", "2026-W46"), "nudge"),
+        (("--since", "7d"), "send"),
+        (("--format", "md"), "send"),
+    ],
+)
+def test_flags_that_say_nothing_to_a_verb_are_refused(
+    held: Lake, run_fallow: RunFallow, flags: tuple[str, str], verb: str
+) -> None:
+    done = run_fallow("report", "--lake", held.root, *flags, verb)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"has no use for {flags[0]} before the verb" in done.stderr

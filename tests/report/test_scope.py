@@ -107,3 +107,28 @@ def test_zero_time_of_a_holder_is_that_of_their_gpus(lake: Lake) -> None:
     assert ledger.summary.idle.zero_ms == 2 * HOUR_S * 1000
     assert part.summary.idle.zero_ms == HOUR_S * 1000
     assert part.inside.spells.select((pl.col("spell_end") - pl.col("spell_start")).max()).item() == HOUR_S * 1000
+
+
+def test_who_gave_a_gpu_back_has_not_stopped_reporting(lake: Lake) -> None:
+    """Ann holds the GPU for the first of five hours; an edition of hers is about the same window as everybody's."""
+    rows = samples("a", 0, HOUR_S, **BUSY) + samples("a", HOUR_S, 5 * HOUR_S)
+    fill(lake, rows, processes("a", *range(0, HOUR_S, 30), user="ann"))
+    whole, inventory = load(lake), load_inventory(lake)
+    ledger = WindowLedger(whole, whole, summarise(whole))
+    costs = Costs(PriceBook.load(None, "USD"), inventory)
+    part = narrow(ledger, Scope(holder="ann"), costs, inventory, OWNERS).summary
+    assert (part.since_ms, part.until_ms) == (ledger.summary.since_ms, ledger.summary.until_ms)
+    assert part.until_ms - part.since_ms == 5 * HOUR_S * 1000
+    assert part.stopped_gpus == 0
+
+
+def test_a_pool_counts_its_silent_gpus(lake: Lake) -> None:
+    rows = samples("a", 0, HOUR_S) + samples("b", 0, 5 * HOUR_S)
+    fill(lake, rows, devices=[device("a", pool="train"), device("b", pool="dev")])
+    whole, inventory = load(lake), load_inventory(lake)
+    ledger = WindowLedger(whole, whole, summarise(whole))
+    costs = Costs(PriceBook.load(None, "USD"), inventory)
+    stopped = [
+        narrow(ledger, Scope(pool=pool), costs, inventory, OWNERS).summary.stopped_gpus for pool in ("train", "dev")
+    ]
+    assert stopped == [1, 0]

@@ -69,3 +69,14 @@ def test_money_beside_the_hours() -> None:
     unused, used = found["unused_money"][0], found["used_money"][0]
     assert unused == used == pytest.approx(paid / 2, abs=0.01)
     assert 7 * DAY_MS == WEEK_S * 1000
+
+
+def test_two_days_are_no_week() -> None:
+    """The lake begins on the Saturday of last week."""
+    rows = [stretch("a0", MONDAY_S - 2 * 86_400, MONDAY_S, "free"), stretch("a0", MONDAY_S, MONDAY_S + WEEK_S, "free")]
+    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
+    costs = Costs(PriceBook.load(None, "USD"), devices)
+    before = weeks_before(
+        whole, week, lambda each: each, lambda inside: Accounts(inside, costs, devices, Owners.none()).total
+    )
+    assert before == [None] * 4
