@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -14,17 +15,12 @@ if TYPE_CHECKING:
     from analytics.language.languages import Language
 
 
-class Quantity(Protocol):
+class Quantity(ABC):
     """A value that is written differently from language to language."""
 
+    @abstractmethod
     def shown(self, language: Language) -> str:
         """As text in that language."""
-        ...
-
-
-class _English:
-    def shown(self, language: Language) -> str:
-        raise NotImplementedError
 
     def __str__(self) -> str:
         from analytics.language.languages import ENGLISH  # noqa: PLC0415  # languages know quantities
@@ -33,7 +29,7 @@ class _English:
 
 
 @dataclass(frozen=True)
-class Number(_English):
+class Number(Quantity):
     """A number with so many decimals; None is unknown."""
 
     value: float | Decimal | None
@@ -45,7 +41,7 @@ class Number(_English):
 
 
 @dataclass(frozen=True)
-class Share(_English):
+class Share(Quantity):
     """A ratio as percent; None is unknown."""
 
     ratio: float | None
@@ -57,7 +53,7 @@ class Share(_English):
 
 
 @dataclass(frozen=True)
-class GpuHours(_English):
+class GpuHours(Quantity):
     """GPU time in milliseconds, written as hours with one decimal."""
 
     milliseconds: float
@@ -68,7 +64,7 @@ class GpuHours(_English):
 
 
 @dataclass(frozen=True)
-class Amount(_English):
+class Amount(Quantity):
     """Money with its ISO 4217 currency, in cents."""
 
     value: float | Decimal | None
@@ -80,7 +76,7 @@ class Amount(_English):
 
 
 @dataclass(frozen=True)
-class Moment(_English):
+class Moment(Quantity):
     """A moment in milliseconds since the epoch, to the minute in the language's time zone."""
 
     moment_ms: int
@@ -91,7 +87,7 @@ class Moment(_English):
 
 
 @dataclass(frozen=True)
-class Day(_English):
+class Day(Quantity):
     """The day on which a moment lies in the language's time zone."""
 
     moment_ms: int
@@ -102,7 +98,7 @@ class Day(_English):
 
 
 @dataclass(frozen=True)
-class Span(_English):
+class Span(Quantity):
     """A duration in milliseconds."""
 
     milliseconds: int
@@ -113,7 +109,7 @@ class Span(_English):
 
 
 @dataclass(frozen=True)
-class Bytes(_English):
+class Bytes(Quantity):
     """A size in bytes."""
 
     size: float

@@ -66,7 +66,9 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             day=pl.col("time") // DAY_MS,
         )
     )
-    return _named(_per_holder(rows), owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
+    # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
+    whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
+    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
 
 
 def placed(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
