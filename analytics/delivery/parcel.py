@@ -9,6 +9,7 @@ from analytics.delivery.model import Brief, Line, Parcel, Part
 from analytics.language.quantities import GpuHours, Moment
 from analytics.language.sentences import say, say_many
 from analytics.ledger.text import plain
+from analytics.report.costliest import costliest
 from analytics.report.formats.text import TextFormat
 from analytics.report.wording import TITLE, headline, reclaimable
 
@@ -85,7 +86,8 @@ def _scope(report: Report, language: Language) -> str:
 
 
 def _brief(report: Report, week: Week, language: Language) -> Brief:
-    shown, rest = report.findings[:_TOP], len(report.findings) - _TOP
+    shown = costliest(report)[:_TOP]
+    rest = len(report.findings) - len(shown)
     more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
     return Brief(
         title=f"{language.say(TITLE)} {week.label}{_scope(report, language)}",

@@ -59,7 +59,7 @@ HEADINGS = [
     "## At zero utilization, whoever holds the GPU", "## GPUs beyond what was needed at once", "## By pool",
     "## By model", "## By day", "## By holder",
     "## What holders were given (efficiency: the used share of the time given, and its rank among all)",
-    "## Findings: what can be taken back first, then by GPU-hours",
+    "## Findings: what can be taken back first, then by cost",
 ]  # fmt: skip
 TAIL = [
     "## Busy but inefficient (not reclaimable: these GPUs work, but could do more)", "## Winding down", "## Off-peak hours",

@@ -9,9 +9,10 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.blocks.block import Block
+from analytics.report.costliest import busy_but_inefficient, by_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from analytics.findings.model import Finding
     from analytics.language.languages import Language
@@ -23,7 +24,7 @@ _REASON_MOST = 200
 
 def inefficient(report: Report, language: Language) -> Block:
     """Work that could use its GPUs better: nothing to take back."""
-    own = [_told(each) for each in _costliest(report.findings) if each.category == "efficiency"]
+    own = [_told(each) for each in busy_but_inefficient(report)]
     about = say("not reclaimable: these GPUs work, but could do more")
     return _listed(say("Busy but inefficient"), own, say("Nothing was found."), language, about)
 
@@ -37,7 +38,7 @@ def winding_down(report: Report, language: Language) -> Block:
 def gone(report: Report, language: Language) -> Block:
     """What was there last week and is not any more, the wrong ones first."""
     none = say("No finding has gone.") if report.review.reversals else say("There was no week before to compare with.")
-    ordered = sorted(_costliest(report.review.gone), key=lambda each: each.status != "reversed")
+    ordered = sorted(by_cost(report.review.gone), key=lambda each: each.status != "reversed")
     own = [say("{finding}: {what}", finding=_told(each), what=_became(each)) for each in ordered]
     return _listed(say("Closed and reversed since last week"), own, none, language)
 
@@ -60,10 +61,6 @@ def _listed(title: str, told: Sequence[str], none: str, language: Language, abou
         items=tuple(language.say(each) for each in told[:_MOST]),
         lines=(language.say(none),) if not told else (language.say(more),) if rest > 0 else (),
     )
-
-
-def _costliest(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
 
 
 def _told(finding: Finding) -> str:

@@ -76,7 +76,7 @@ class MarkdownFormat:
             ),
             *_shown(people.teams(report, said)),
             *_shown(people.holders(report, said)),
-            f"## {say_it('Findings: what can be taken back first, then by GPU-hours')}",
+            f"## {say_it('Findings: what can be taken back first, then by cost')}",
             *(_finding(finding, said) for finding in report.findings[:_TOP]),
             *_rest(report, said),
             *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),

@@ -63,7 +63,7 @@ class TextFormat:
             _shown(people.teams(report, said)),
             _shown(people.holders(report, said)),
             _titled(
-                said.say("Findings: what can be taken back first, then by GPU-hours"),
+                said.say("Findings: what can be taken back first, then by cost"),
                 _findings(report, said),
             ),
             *(_shown(make(report, said)) for make in (lists.inefficient, lists.winding_down)),

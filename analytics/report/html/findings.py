@@ -13,6 +13,7 @@ from analytics.language.quantities import Day, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
+from analytics.report.costliest import busy_but_inefficient, costliest
 from analytics.report.html.cells import bdi, said
 from analytics.report.html.chart import Table
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 MOST = 10
 _MOST_ROWS = 8
 _MOST_NAMED = 8
-_APART = ("efficiency",)
-"""Categories that have a table of their own."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,6 @@ class Card:
     command: str
     ended: str
     gpus: Markup
-
-
-def costliest(report: Report) -> list[Finding]:
-    """The findings that are about GPUs to take back or to change, the costliest first; those without a price by GPU time."""
-    own = [finding for finding in report.findings if finding.category not in _APART]
-    return sorted(own, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
 
 
 def cards(report: Report, language: Language) -> list[Card]:
@@ -151,9 +144,9 @@ def _notified(report: Report, finding: Finding) -> str:
 
 def inefficient(report: Report, language: Language) -> Table | None:
     """Work that could use its GPUs better: never GPUs to take back."""
-    own = [finding for finding in report.findings if finding.category in _APART]
-    ranked = sorted(own, key=lambda each: (-(each.cost or 0.0), -each.gpu_ms, each.finding_id))
-    return _listed(ranked, report, language, ("evidence", lambda each: language.say(evidence(each))))
+    return _listed(
+        busy_but_inefficient(report), report, language, ("evidence", lambda each: language.say(evidence(each)))
+    )
 
 
 def winding_down(report: Report, language: Language) -> Table | None:
