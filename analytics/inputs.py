@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analytics.ledger.build import Ledger, load_ledger
@@ -56,8 +56,8 @@ def open_inputs(args: argparse.Namespace) -> Inputs:
     return Inputs(lake, parse_window(args.since, args.until), settings)
 
 
-def load_window_ledger(inputs: Inputs) -> WindowLedger:
-    """The ledger of the window; EmptyLakeError where the lake has no rows in it."""
+def load_window_ledger(inputs: Inputs, *, or_empty: bool = False) -> WindowLedger:
+    """The ledger of the window; EmptyLakeError where the lake has no rows at all, and unless `or_empty` none in it."""
     with bar("ledger") as progress:
         workers = inputs.settings.integer("ledger.workers")
         whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress, workers=workers)
@@ -67,15 +67,23 @@ def load_window_ledger(inputs: Inputs) -> WindowLedger:
             "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
         )
     inside = clip(whole, inputs.window)
-    if inside.stretches.is_empty():
+    if inside.stretches.is_empty() and not or_empty:
         everything = summarise(whole)
         raise EmptyLakeError(
             f"the lake at {inputs.lake.root} holds nothing between {_end(inputs.window.since_ms, 'its beginning')} "
             f"and {_end(inputs.window.until_ms, 'its end')}",
             f"it has rows from {format_ms(everything.since_ms)} to {format_ms(everything.until_ms)}: "
-            "widen --since and --until",
+            "choose a window that has some of them",
         )
-    return WindowLedger(whole, inside, summarise(inside))
+    return WindowLedger(whole, inside, _summary(inside, inputs.window))
+
+
+def _summary(inside: Ledger, window: Window) -> Summary:
+    """That of a window in which nothing was seen is about the window itself."""
+    found = summarise(inside)
+    if not inside.stretches.is_empty():
+        return found
+    return replace(found, since_ms=window.since_ms or 0, until_ms=window.until_ms or 0)
 
 
 def _end(moment_ms: int | None, otherwise: str) -> str:

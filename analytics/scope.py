@@ -52,13 +52,22 @@ class Scope:
         """`pool a100, team vision`."""
         return ", ".join(f"{name} {value}" for name, value in vars(self).items() if value is not None)
 
-    def has(self, finding: Finding, inventory: Inventory) -> bool:
-        """Whether a finding is about it."""
+    def touches(self, finding: Finding, inventory: Inventory) -> bool:
+        """Whether a finding is about it, be it beside others."""
         return (
             (self.pool is None or any(inventory.pool(gpu) == self.pool for gpu in finding.gpus))
             and (self.team is None or self.team in (finding.team or "").split(JOINER))
             and (self.holder is None or self.holder in (finding.holder or "").split(JOINER))
         )
+
+    def names_others(self, finding: Finding, owners: Owners) -> bool:
+        """Whether a finding is also about people who are not asked for: its words and its command name them."""
+        names = (finding.holder or "").split(JOINER)
+        others = self.holder is not None and names != [self.holder]
+        if self.team is None:
+            return others
+        strangers = len(names) > 1 and any(owners.team(name, None) != self.team for name in names)
+        return others or strangers or finding.team != self.team
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,12 +77,18 @@ def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holder", metavar="NAME", help="of what this holder was given only")
 
 
-def narrow(ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners) -> WindowLedger:
-    """The ledger of a window with what the scope leaves of it; `whole` stays whole. Raises EmptyLakeError."""
+def narrow(
+    ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners, *, or_empty: bool = False
+) -> WindowLedger:
+    """The ledger of a window with what the scope leaves of it; `whole` stays whole.
+
+    Raises EmptyLakeError where that is nothing; with `or_empty` only for a name that nobody has in the whole ledger.
+    """
     if scope.is_all:
         return ledger
     inside = narrowed(ledger.inside, scope, costs, inventory, owners)
-    if inside.stretches.is_empty():
+    known = or_empty and not narrowed(ledger.whole, scope, costs, inventory, owners).stretches.is_empty()
+    if inside.stretches.is_empty() and not known:
         raise EmptyLakeError(
             f"nothing in this window is of {scope}",
             "the names are those of `fallow ledger --by pool`, `--by team` and `--by holder`",

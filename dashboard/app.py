@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
+from analytics.language.languages import ENGLISH
 from analytics.ledger.text import moment
-from analytics.report.wording import header
+from analytics.report.facts import facts
 from dashboard.pages import PAGES
 from dashboard.palette import palette
 from dashboard.protection import protect
@@ -94,8 +95,9 @@ def _frame() -> html.Div:
 
 
 def _heading(view: View) -> html.Div:
-    window, extent = header(view.report)
-    facts = {
+    told = dict(facts(view.report, ENGLISH))
+    window, extent = told["window"], f"{told['fleet']}, {told['observed']} observed"
+    shown = {
         "Window": window,
         "Fleet and coverage": extent,
         "Data as of": moment(view.as_of_ms),
@@ -104,7 +106,7 @@ def _heading(view: View) -> html.Div:
     return html.Div(
         [
             html.H1("Where the GPU time went"),
-            html.Dl([html.Div([html.Dt(name), html.Dd(fact)]) for name, fact in facts.items()], className="facts"),
+            html.Dl([html.Div([html.Dt(name), html.Dd(fact)]) for name, fact in shown.items()], className="facts"),
         ]
     )
 

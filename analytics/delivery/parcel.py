@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 from analytics.delivery.folder import safe
 from analytics.delivery.model import Brief, Line, Parcel, Part
 from analytics.language.quantities import GpuHours, Moment
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
-from analytics.report.costliest import costliest
 from analytics.report.formats.text import TextFormat
-from analytics.report.wording import TITLE, headline, reclaimable
+from analytics.report.listed import costliest
+from analytics.report.wording import TITLE, headline, reclaimable, scope_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from analytics.findings.model import Finding
     from analytics.language.languages import Language
+    from analytics.language.sentences import Sentence
     from analytics.report.formats import Format
     from analytics.report.model import Report
     from analytics.report.weeks import Week
     from analytics.scope import Scope
 
-    MailBody = Callable[[Report, Language], tuple[str, bytes]]
+    MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 
 _TOP = 5
 _MEDIA_TYPES = {
@@ -54,7 +55,7 @@ def pack(
     name = f"fallow-{week.label}-{_file_part(report, language)}"
     summary = report.summary
     return Parcel(
-        subject=f"{language.say(TITLE)} {week.label}{_scope(report, language)}: {language.say(headline(report))}",
+        subject=language.say(say("{title}: {headline}", title=_title(report, week), headline=headline(report))),
         language=language.code,
         text=TextFormat().render(report, language).decode(),
         html=html,
@@ -81,8 +82,11 @@ def _file_part(report: Report, language: Language) -> str:
     return f"{safe(scope)}-{code}"
 
 
-def _scope(report: Report, language: Language) -> str:
-    return "" if report.scope.is_all else f" ({plain(language.say(str(report.scope)))})"
+def _title(report: Report, week: Week) -> Sentence:
+    """`GPU waste report 2026-W46 (team vision)`."""
+    named = say("{title} {week}", title=TITLE, week=week.label)
+    scope = scope_parts(report.scope)
+    return say("{title} ({scope})", title=named, scope=Listed(scope, ", ")) if scope else named
 
 
 def _brief(report: Report, week: Week, language: Language) -> Brief:
@@ -90,7 +94,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     rest = len(report.findings) - len(shown)
     more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
     return Brief(
-        title=f"{language.say(TITLE)} {week.label}{_scope(report, language)}",
+        title=language.say(_title(report, week)),
         window=language.say(
             say("{since} to {until}", since=Moment(report.summary.since_ms), until=Moment(report.summary.until_ms))
         ),

@@ -44,9 +44,17 @@ class Beside:
 
 
 def block(
-    finding: Finding, beside: Beside | None = None, language: Language | None = None, *, whole: bool = False
+    finding: Finding,
+    beside: Beside | None = None,
+    language: Language | None = None,
+    *,
+    whole: bool = False,
+    told: str = "",
 ) -> str:
-    """One finding on a few lines, in the words of the commands where no language is given; `whole` shortens nothing."""
+    """One finding on a few lines, in the words of the commands where no language is given; `whole` shortens nothing.
+
+    `told` says how often its holder was told of it.
+    """
     said = str if language is None else language.say
     long = _WHOLE if whole else _INNER
     beside = beside or Beside()
@@ -58,6 +66,7 @@ def block(
         *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
         *_taken(finding, beside.inventory, said, whole=whole),
         *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
+        *(_labelled(said("notified"), said(told)) if told else []),
         *_labelled(said("confidence"), said(say("{grade}:", grade=grade)) if failed else grade),
         *(line for each in failed for line in wrap(said(each), _WIDTH, f"{'':15}- ", f"{'':17}")),
         *_labelled(said("evidence"), said(evidence(finding))),

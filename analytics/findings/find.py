@@ -41,6 +41,12 @@ class Review:
     actions: Mapping[str, Sequence[Action]]
 
     @property
+    def ended(self) -> tuple[Finding, ...]:
+        """What became of last week's findings: those that were wrong, found again or not, then those that are closed."""
+        wrong = () if self.reversals is None else tuple(map(lifecycle.reversed_by, self.reversals.findings))
+        return (*wrong, *(finding for finding in self.gone if finding.status != "reversed"))
+
+    @property
     def shown(self) -> tuple[Finding, ...]:
         """The findings that nobody has suppressed."""
         return tuple(finding for finding in self.findings if finding.status != "suppressed")
@@ -78,12 +84,15 @@ def review(
     """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
+    actions = load_actions(inputs.lake)
+    if ledger.inside.stretches.is_empty():
+        # whose work ended and whose was only not seen cannot be told apart
+        return Review(context, (), (), None, held_gpu_hours(context.inside.stretches), actions)
     found = run_rules(context)
     before = week_before(context)
     last_week = () if before is None else run_rules(before)
     outcome = reversals(context, before, last_week)
     wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
-    actions = load_actions(inputs.lake)
     end_ms = inputs.window.until_ms
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     return Review(

@@ -94,9 +94,15 @@ def gone(
 
 def _ended(finding: Finding, reversal: Reversal | None) -> Finding:
     """Nothing of it can be taken back, and there is nothing to type."""
-    notes = (*finding.notes, *([_again(reversal)] if reversal else []))
-    status = "reversed" if reversal else "closed"
-    return replace(finding, status=status, reclaimable_gpus=(), next_command="", notes=notes)
+    if reversal is not None:
+        return reversed_by(reversal)
+    return replace(finding, status="closed", reclaimable_gpus=(), next_command="")
+
+
+def reversed_by(reversal: Reversal) -> Finding:
+    """Last week's finding as one that was wrong: nothing of it can be taken back, and its last note says since when."""
+    finding, notes = reversal.finding, (*reversal.finding.notes, _again(reversal))
+    return replace(finding, status="reversed", reclaimable_gpus=(), next_command="", notes=notes)
 
 
 def _again(reversal: Reversal) -> Sentence:

@@ -64,8 +64,9 @@ class Translated(Language):
         return str(self._locale.days["stand-alone"]["abbreviated"][number])
 
     def duration(self, milliseconds: int) -> str:
-        """Symbols of units are the same everywhere, save that of a day."""
-        return re.sub(r"(?<=\d)d\b", self.say("d"), format_duration(milliseconds))
+        """Symbols of units are the same everywhere, save that of a day, and stand apart from their number."""
+        days = re.sub(r"(?<=\d)d\b", self.say("d"), format_duration(milliseconds))
+        return re.sub(r"(?<=\d)(?=[a-z])", self.space, days)
 
     @property
     def _locale(self) -> Locale:

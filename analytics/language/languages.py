@@ -5,13 +5,13 @@ Units are the SI's in every language, currencies their ISO 4217 codes: unlike `$
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from analytics.language.sentences import Listed, Sentence
-from fallow.clock import HOUR_MS, format_duration, from_ms
+from fallow.clock import HOUR_MS, format_duration, from_ms, to_ms
 from fallow.errors import UsageError
 from fallow.units import format_bytes
 
@@ -67,6 +67,10 @@ class Language:
         """The day on which a moment lies: `20 Nov 2026`."""
         local = from_ms(moment_ms).astimezone(self.zone)
         return f"{local.day} {local:%b %Y}"
+
+    def date(self, when: date) -> str:
+        """A day of the calendar, the same in every time zone, as `day` has it."""
+        return replace(self, zone=UTC).day(to_ms(datetime.combine(when, time.min, UTC)))
 
     def weekday(self, number: int) -> str:
         """The short name of a weekday, Monday being 0."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datetime import date
     from decimal import Decimal
 
     from analytics.language.languages import Language
@@ -95,6 +96,17 @@ class Day(Quantity):
     def shown(self, language: Language) -> str:
         """`20 Nov 2026`."""
         return language.day(self.moment_ms)
+
+
+@dataclass(frozen=True)
+class Date(Quantity):
+    """A day of the calendar, the same in every time zone."""
+
+    date: date
+
+    def shown(self, language: Language) -> str:
+        """`20 Nov 2026`."""
+        return language.date(self.date)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ def seen_until(ledger: WindowLedger, now_ms: int) -> SeenUntil:
     elif not ahead and max(ends.values()) < now_ms - SILENT_AFTER_MS:
         ahead, ahead_of = _ahead_of_most(ends), OTHER_HOSTS
     inside = _ends(ledger.inside.stretches)
-    until_ms = max((end for host, end in inside.items() if host not in ahead), default=max(inside.values()))
+    own = [end for host, end in inside.items() if host not in ahead] or list(inside.values())
+    until_ms = max(own, default=ledger.summary.until_ms)
     return SeenUntil(until_ms, ahead, ahead_of)
 
 

@@ -125,7 +125,7 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
             raise UsageError("--week says the whole window", "leave out --since and --until")
         week = parse_week(args.week, speaks.zone, now_ms)
         inputs = replace(inputs, window=week.window)
-    ledger = load_window_ledger(inputs)
+    ledger = load_window_ledger(inputs, or_empty=week is not None and week.since_ms <= now_ms)
     return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
 
 

@@ -24,6 +24,7 @@ from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, trends, weeks_before
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
+from fallow.clock import Window
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from analytics.inputs import Inputs, WindowLedger
     from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
+    from analytics.money.owners import Owners
     from analytics.quality.model import Remark
     from analytics.report.weeks import Week
 
@@ -52,7 +54,9 @@ class Report:
     """One window of one lake, or what a scope leaves of it.
 
     `week` is None where the window is no week; then there are no trends. `teams` and `holders` are those of the scope, their
-    ranks those among everybody. `quality` is about the whole lake, and nothing in an edition for people: it names others.
+    ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
+    `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window, `left_out` how many findings such an edition does not show because
+    they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -76,11 +80,19 @@ class Report:
     reclaimable: tuple[Reclaimable, ...]
     off_peak: tuple[OffPeak, ...]
     film: Film
+    known: Window
+    fleet_was_seen: bool
+    left_out: int
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings that nobody has suppressed."""
         return self.review.shown
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was seen in the window: no GPU, no time, and nothing that could be said of them."""
+        return not self.summary.totals.total_ms
 
     @property
     def simulated(self) -> str:
@@ -102,15 +114,14 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
     asked = asked or Asked()
     inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     whole = open_money(inputs, ledger.inside, inventory)
-    part = narrow(ledger, asked.scope, whole.costs, inventory, whole.owners)
+    part = narrow(ledger, asked.scope, whole.costs, inventory, whole.owners, or_empty=asked.week is not None)
     money = whole if asked.scope.is_all else whole.of(part.inside, inventory)
     if asked.scope.is_personal:
         money = replace(money, remarks=())  # they name anybody
+    everybody = _everybody(ledger, asked.scope, whole, money, inventory).accounts
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
-    found = review(inputs, ledger, inventory)
-    if not asked.scope.is_all:
-        found = found.about(lambda each: asked.scope.has(each, inventory), spans)
+    found, left_out = _part_of(review(inputs, ledger, inventory), asked.scope, spans, inventory, whole.owners)
     return Report(
         lake=inputs.lake.root,
         version=__version__,
@@ -128,12 +139,42 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
         zone=asked.zone,
         trends=_trends(asked, part, money, inventory),
         steps=_steps(part.summary, money),
-        teams=people.teams(whole.accounts, money.accounts),
-        holders=people.holders(whole.accounts, money.accounts, lambda name: whole.owners.team(name, None)),
+        teams=people.teams(everybody, money.accounts),
+        holders=people.holders(everybody, money.accounts, lambda name: whole.owners.team(name, None)),
         reclaimable=() if asked.scope.is_personal else reclaimable(found.findings),
         off_peak=() if asked.scope.is_personal else _off_peak(ledger, asked, inventory),
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
+        known=_known(ledger),
+        fleet_was_seen=not ledger.inside.stretches.is_empty(),
+        left_out=left_out,
     )
+
+
+def _part_of(
+    found: Review, scope: Scope, spans: pl.DataFrame, inventory: Inventory, owners: Owners
+) -> tuple[Review, int]:
+    """The findings of the scope, and how many of them are not shown since they name others."""
+    if scope.is_all:
+        return found, 0
+
+    def apart(finding: Finding) -> bool:
+        return scope.is_personal and scope.names_others(finding, owners)
+
+    part = found.about(lambda each: scope.touches(each, inventory) and not apart(each), spans)
+    return part, sum(scope.touches(each, inventory) and apart(each) for each in found.shown)
+
+
+def _known(ledger: WindowLedger) -> Window:
+    first_ms, last_ms = ledger.whole.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
+    return Window(first_ms, last_ms)
+
+
+def _everybody(ledger: WindowLedger, scope: Scope, whole: Money, part: Money, inventory: Inventory) -> Money:
+    """The money of all those among whom people rank: everybody, or everybody in the pool that is asked for."""
+    if scope.pool is None or not scope.is_personal:
+        return whole if scope.pool is None else part
+    pool = narrowed(ledger.inside, Scope(pool=scope.pool), whole.costs, inventory, whole.owners)
+    return whole.of(pool, inventory)
 
 
 def _trends(asked: Asked, part: WindowLedger, money: Money, inventory: Inventory) -> tuple[Trend, ...]:

@@ -13,19 +13,20 @@ if TYPE_CHECKING:
 
 
 def teams(everybody: Accounts, own: Accounts) -> tuple[Person, ...]:
-    """The teams of a part of the ledger, the most paid first; ranks are among everybody's."""
+    """The teams of a part of the ledger, the most paid first, with their ranks among everybody."""
     return _people(everybody.by("team"), own.by("team"), lambda _: None)
 
 
 def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[Person, ...]:
-    """The holders of a part of the ledger, the most paid first; ranks are among everybody's."""
+    """The holders of a part of the ledger, the most paid first, with their ranks among everybody."""
     return _people(everybody.by("holder"), own.by("holder"), team_of)
 
 
 def _people(
     everybody: Sequence[Account], own: Sequence[Account], team_of: Callable[[str], str | None]
 ) -> tuple[Person, ...]:
-    ranks = {row.label: (row.rank_gpu_time, row.rank_efficiency) for row in everybody}
+    # a rank goes with the figures that it was given for: who has more outside the part has none beside those of the part
+    ranks = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.rank_efficiency) for row in everybody}
     ranked = sum(row.rank_gpu_time is not None for row in everybody)
     return tuple(
         Person(
@@ -38,8 +39,8 @@ def _people(
             reserved_ms=row.state_ms["reserved"],
             cents=row.paid_cents,
             efficiency=row.efficiency,
-            rank_gpu_time=ranks.get(row.label, (None, None))[0],
-            rank_efficiency=ranks.get(row.label, (None, None))[1],
+            rank_gpu_time=ranks.get((row.label, round(row.allocated_ms)), (None, None))[0],
+            rank_efficiency=ranks.get((row.label, round(row.allocated_ms)), (None, None))[1],
             ranked=ranked,
         )
         for row in own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 from analytics.devices import NO_POOL, UNKNOWN_MODEL
@@ -12,12 +12,14 @@ from analytics.findings.sensitivity import in_words
 from analytics.language.languages import Language
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import Listed, say, say_many
-from analytics.ledger.text import plain, stopped_lines
-from fallow.clock import from_ms, to_ms
+from analytics.ledger.text import plain
+from fallow.clock import from_ms
 
 if TYPE_CHECKING:
+    from analytics.language.sentences import Sentence
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report, Section
+    from analytics.scope import Scope
 
 TITLE = say("GPU waste report")
 BY = {"pool": say("By pool"), "model": say("By model"), "day": say("By day"), "holder": say("By holder")}
@@ -47,31 +49,15 @@ def for_text(language: Language) -> Language:
 
 def title(report: Report) -> Listed:
     """What it is, the week, and what it is narrowed to: `GPU waste report, 2026-W46, pool train`."""
-    scope = report.scope
-    return Listed(
-        [
-            TITLE,
-            *([report.week.label] if report.week else []),
-            *([say("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
-            *([say("team {name}", name=plain(scope.team))] if scope.team is not None else []),
-            *([say("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
-        ],
-        ", ",
-    )
+    return Listed([TITLE, *([report.week.label] if report.week else []), *scope_parts(report.scope)], ", ")
 
 
-def header(report: Report) -> list[str]:
-    """Window, extent and coverage."""
-    summary, totals = report.summary, report.summary.totals
+def scope_parts(scope: Scope) -> list[Sentence]:
+    """What a report is narrowed to; nothing for the whole fleet."""
     return [
-        say("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
-        say(
-            "{gpus} on {hosts}, {coverage} of their time observed",
-            gpus=say_many("{number} GPU", "{number} GPUs", totals.gpus),
-            hosts=say_many("{number} host", "{number} hosts", report.hosts),
-            coverage=Share(totals.coverage),
-        ),
-        *stopped_lines(summary),
+        *([say("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
+        *([say("team {name}", name=plain(scope.team))] if scope.team is not None else []),
+        *([say("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
     ]
 
 
@@ -79,6 +65,14 @@ def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
     totals = report.summary.totals
     wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
+    if report.is_empty:
+        known = report.known
+        if report.fleet_was_seen:
+            return say("Nothing in this window is of {scope}.", scope=Listed(scope_parts(report.scope), ", "))
+        return say(
+            "Nothing was observed in this window. The lake has rows from {since} to {until}.",
+            since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
+        )  # fmt: skip
     if not totals.observed_ms:
         return say("Nothing was observed in this window.")
     return say(
@@ -89,7 +83,9 @@ def headline(report: Report) -> str:
 
 
 def reclaimable(report: Report) -> str:
-    """What the findings add up to. A GPU in two findings counts once."""
+    """What the findings add up to; a GPU in two findings counts once. Nothing where nothing was seen."""
+    if report.is_empty:
+        return ""
     now = {gpu for finding in report.findings for gpu in finding.reclaimable_gpus}
     sure = {
         gpu for finding in report.findings if finding.confidence.grade == "high" for gpu in finding.reclaimable_gpus
@@ -109,9 +105,18 @@ def how_sure(report: Report, language: Language) -> list[str]:
     hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(found.suppressed))
     return [
         language.say(say("Held without a kernel: {held}.", held=in_words(found.sensitivity))),
-        *([as_sentence(language.say(reversals_text(found.reversals)))] if found.reversals else []),
+        *([as_sentence(language.say(reversals(report)))] if found.reversals else []),
         *([language.say(hidden)] if found.suppressed else []),
     ]
+
+
+def reversals(report: Report) -> str:
+    """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
+    found = report.review.reversals
+    if found is None:
+        return ""
+    rate = reversals_text(found)
+    return rate if report.scope.is_all else say("whole fleet, {rate}", rate=rate)
 
 
 def as_sentence(text: str) -> str:
@@ -150,8 +155,7 @@ def _shows(milliseconds: float) -> bool:
 def group_name(section: Section, name: str, language: Language) -> str:
     """A group's name on one line: days as the language writes them, and the words for what has no name."""
     if section.name == "day":
-        start = datetime.fromisoformat(name).replace(tzinfo=UTC)
-        return replace(language, zone=UTC).day(to_ms(start))
+        return language.date(date.fromisoformat(name))
     return placed(plain(name), language)
 
 

@@ -1,4 +1,4 @@
-"""A worker that dies costs its test one more try, never a silent pass."""
+"""A worker that dies costs its test another try, never a silent pass."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ import os, pathlib, signal
 def test_before(): pass
 
 def test_dies():
-    died = pathlib.Path(__file__).with_name("died")
-    if {again} or not died.exists():
-        died.touch()
+    deaths = pathlib.Path(__file__).with_name("deaths")
+    before = len(deaths.read_text()) if deaths.exists() else 0
+    if before < {deaths}:
+        deaths.write_text("x" * (before + 1))
         os.kill(os.getpid(), signal.SIGKILL)
     assert {holds}
 
@@ -31,8 +32,8 @@ def test_after(): pass
 """
 
 
-def _run(folder: Path, *, again: bool = False, holds: bool = True) -> subprocess.CompletedProcess[str]:
-    (folder / "test_it.py").write_text(_TEST.format(again=again, holds=holds))
+def _run(folder: Path, *, deaths: int = 1, holds: bool = True) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(_TEST.format(deaths=deaths, holds=holds))
     (folder / "pytest.ini").write_text("[pytest]\n")
     return subprocess.run(
         [
@@ -60,17 +61,23 @@ def _run(folder: Path, *, again: bool = False, holds: bool = True) -> subprocess
     )
 
 
-def test_a_test_whose_worker_died_runs_once_more_and_is_named(tmp_path: Path) -> None:
+def test_a_test_whose_worker_died_runs_again_and_is_named(tmp_path: Path) -> None:
     done = _run(tmp_path)
     assert done.returncode == 0, done.stdout
     assert "3 passed, 1 crashed" in done.stdout
     assert "test_it.py::test_dies: ran to its end in a new worker" in done.stdout
 
 
+def test_a_second_death_is_forgiven_too(tmp_path: Path) -> None:
+    done = _run(tmp_path, deaths=2)
+    assert done.returncode == 0, done.stdout
+    assert "test_it.py::test_dies: 2 times, ran to its end in a new worker" in done.stdout
+
+
 def test_a_test_that_kills_every_worker_fails(tmp_path: Path) -> None:
-    done = _run(tmp_path, again=True)
+    done = _run(tmp_path, deaths=1_000)
     assert done.returncode == 1, done.stdout
-    assert "test_it.py::test_dies: did not come back" in done.stdout
+    assert "test_it.py::test_dies: 5 times, did not come back" in done.stdout
 
 
 def test_a_test_that_fails_when_it_runs_again_fails(tmp_path: Path) -> None:

@@ -49,7 +49,11 @@ def test_the_number_decides_the_form(french: Language, number: int, english: str
         (GpuHours(1.5 * HOUR_MS), "1.5", "1,5"),
         (Amount(Decimal("1234.5"), "EUR"), "1,234.50 EUR", f"1{NARROW}234,50{NBSP}EUR"),
         (Amount(None, "EUR"), "unknown", "inconnu"),
-        (Span(DAY_MS + 90 * MINUTE_MS), "1d 1h 30min", "1j 1h 30min"),
+        (
+            Span(DAY_MS + 90 * MINUTE_MS),
+            "1d 1h 30min",
+            "1\N{NO-BREAK SPACE}j 1\N{NO-BREAK SPACE}h 30\N{NO-BREAK SPACE}min",
+        ),
         (Bytes(1.5 * 2**30), "1.5 GiB", f"1,5{NBSP}GiB"),
         (Day(AT_MS), "20 Nov 2026", "21 nov. 2026"),
         (Moment(AT_MS), "20 Nov 2026, 23:30 UTC", "21 nov. 2026, 00:30 CET"),

@@ -15,12 +15,13 @@ from analytics.language.languages import language
 from analytics.report.formats.columns import columns
 from analytics.report.formats.markdown import MarkdownFormat
 from analytics.report.formats.text import TextFormat
+from analytics.report.html.page import page
 from analytics.report.parts import BackTest, Person, Reclaimable
 from analytics.scope import Scope
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake
-from tests.ledger.rows import T0, fill, samples
-from tests.report.conftest import BACK_S, BUSY, DAY, FREE, everything
+from tests.ledger.rows import T0, fill, processes, samples
+from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HELD, everything
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_the_title_names_week_and_scope(full: Lake, report: Callable[..., Outcom
         ("en", "GPU waste report, 2026-W40, pool train, holder ann"),
         ("fr", "Rapport sur le gaspillage de GPU, 2026-W40, pool train, détenteur ann"),
     ):
-        assert report(full, *flags, "--lang", lang).out.startswith(f"{title} (fallow ")
+        assert report(full, *flags, "--lang", lang).out.splitlines()[0] == title
         assert report(full, *flags, "--lang", lang, "--format", "md").out.startswith(f"# {title}\n")
 
 
@@ -137,6 +138,36 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     assert gone.index(next(line for line in gone if "reversed:" in line)) < gone.index(
         next(line for line in gone if line.endswith(": closed"))
     )
+
+
+def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(tmp_path: Path) -> None:
+    """Ann's GPU stood for the end of one week, worked for two days, and stands again: the first finding was wrong."""
+    lake = everything(Lake.at(str(tmp_path / "lake")))
+    first_s, work_s, last_s = (day * DAY - BACK_S for day in (14, 16, 21))
+    fill(lake, samples("GPU-0", first_s, work_s, **BUSY) + samples("GPU-0", work_s, last_s, **HELD), host="train-01")
+    lists = processes("GPU-0", *range(first_s, last_s, 300), every_s=300, slurm_job_id="4711")
+    fill(lake, [], lists, host="train-01")
+    report = report_of(lake, "2026-W41")
+    wrong = {each.finding.finding_id for each in report.review.reversals.findings}  # type: ignore[union-attr]
+    again = wrong & {finding.finding_id for finding in report.findings}
+    assert again
+    lines = one_line(part(text_of(report), "CLOSED AND REVERSED"))
+    assert any(line.endswith("; found again this week") for line in lines)
+    assert "found again this week" in page(report, language("en", None))
+
+
+def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(full: Lake, tmp_path: Path) -> None:
+    lake = everything(Lake.at(str(tmp_path / "lake")))
+    first_s = 14 * DAY - BACK_S
+    fill(lake, samples("GPU-1", first_s, first_s + 2 * DAY, **FREE), host="train-01")
+    running = part(text_of(report_of(lake, "2026-W41")), "AGAINST LAST WEEK")
+    assert running[-1] == "2.0 of the week's 7 days were seen: sums of hours and money have no change."
+    changes = {line.split("  ")[0]: line for line in running[2:-1]}
+    assert "points" in changes["unused share"]
+    assert "%" not in changes["unused GPU-hours"]
+    whole = part(text_of(report_of(full, "2026-W40")), "AGAINST LAST WEEK")
+    assert not any("days were seen" in line for line in whole)
+    assert any("%" in line for line in whole if line.startswith("unused GPU-hours"))
 
 
 def one_line(lines: list[str]) -> list[str]:

@@ -65,3 +65,58 @@ def test_an_edition_counts_its_own_idle_hours(lake: Lake, config: Path, report: 
         for scope in ((), ("--holder", "ann"))
     ]
     assert shown[0] == 2 * shown[1] == 2 * 9 * 24
+
+
+@pytest.fixture
+def shared(lake: Lake, tmp_path: Path) -> Path:
+    """Ann and zelda, of two teams, hold one GPU together; ann has one of her own in each of two pools."""
+    rows = [*(row for gpu in ("GPU-a", "GPU-b", "GPU-s") for row in samples(gpu, 0, 9 * DAY_S, every_s=300, **IDLE))]
+    every = range(0, 9 * DAY_S, 300)
+    lists = [
+        *processes("GPU-a", *every, user="ann", every_s=300),
+        *processes("GPU-b", *every, user="ann", every_s=300),
+        *processes("GPU-s", *every, user="ann", pid=1, every_s=300),
+        *processes("GPU-s", *every, user="zelda", pid=2, every_s=300),
+    ]
+    fill(
+        lake,
+        rows,
+        lists,
+        devices=[device("GPU-a", pool="train"), device("GPU-b", pool="dev"), device("GPU-s", pool="dev")],
+    )
+    (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\n")
+    config = tmp_path / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{tmp_path}/owners.csv"\n')
+    return config
+
+
+@pytest.mark.parametrize("scope", [("--holder", "ann"), ("--team", "vision")])
+def test_what_others_hold_too_is_counted_and_not_shown(
+    lake: Lake, shared: Path, report: Callable[..., Outcome], scope: tuple[str, str]
+) -> None:
+    flags = ("--config", str(shared), *scope)
+    content = json.loads(report(lake, *flags, "--format", "json").out)
+    assert content["findings_left_out"] > 0
+    assert "zelda" not in json.dumps(content)
+    assert content["findings"]
+    assert (
+        "findings about GPUs that others hold as well" in report(lake, *flags).out or content["findings_left_out"] == 1
+    )
+    whole = json.loads(report(lake, "--config", str(shared), "--format", "json").out)
+    assert whole["findings_left_out"] == 0
+    assert any("zelda" in (each["holder"] or "") for each in whole["findings"])
+
+
+def test_ranks_go_with_the_figures_they_were_given_for(
+    lake: Lake, shared: Path, report: Callable[..., Outcome]
+) -> None:
+    """Ann has 2.5 GPUs of three, and of the pool dev 1.5 of two; in an edition of it she ranks among its people."""
+
+    def ranks(*scope: str) -> dict[str, tuple[float, int | None]]:
+        content = json.loads(report(lake, "--config", str(shared), *scope, "--format", "json").out)
+        return {each["name"]: (each["allocated_gpu_hours"] / 216, each["rank_gpu_time"]) for each in content["holders"]}
+
+    assert ranks() == {"ann": (2.5, 1), "zelda": (0.5, 2)}
+    assert ranks("--pool", "dev") == {"ann": (1.5, 1), "zelda": (0.5, 2)}
+    assert ranks("--team", "speech") == {"zelda": (0.5, 2)}
+    assert ranks("--pool", "train", "--team", "vision") == {"ann": (1.0, 1)}

@@ -77,7 +77,8 @@ def test_text_is_100_columns_wide_but_for_the_commands(full: Lake, report: Calla
 def test_a_single_busy_gpu_has_no_findings(lake: Lake, report: Callable[..., Outcome]) -> None:
     fill(lake, samples("GPU-0", 0, HOUR, **BUSY))
     text = report(lake).out
-    assert "1 GPU on 1 host, 100.0 % of their time observed" in text
+    assert "1 GPU on 1 host" in text
+    assert "100.0 % of the time" in text
     assert "No GPU could be taken back at the end of the window." in text
     assert "no findings: no GPU was held for long without a kernel, and none went unused" in text
     assert "No findings: no GPU was held" in report(lake, "--format", "md").out
@@ -96,7 +97,7 @@ def test_nothing_observed_is_said_not_divided(lake: Lake, report: Callable[..., 
 def test_a_window_that_ends_in_the_future_calls_nobody_silent(lake: Lake, report: Callable[..., Outcome]) -> None:
     now_s = time.time() - 1_795_132_800
     fill(lake, samples("GPU-0", now_s - 600, now_s, **BUSY | {"every_s": 10}))
-    assert "silent" not in report(lake, "--until", "2999-01-01").out
+    assert "  silent      none" in report(lake, "--until", "2999-01-01").out.splitlines()
 
 
 def test_simulated_fleets_say_so_first(lake: Lake, report: Callable[..., Outcome]) -> None:

@@ -74,7 +74,7 @@ def test_suppressed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, rep
     record(lake, "suppress", [each["finding_id"] for each in found], "ops", now_ms=T0 - BACK_S, reason="a reserve")
     content = told(report(lake, *week))
     assert content["suppressed"]
-    assert content["gone"]
+    assert content["ended"]
     assert faults(content) == []
 
 

@@ -9,7 +9,7 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.blocks.block import Block
-from analytics.report.costliest import busy_but_inefficient, by_cost
+from analytics.report.listed import became, busy_but_inefficient, ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +36,9 @@ def winding_down(report: Report, language: Language) -> Block:
 
 
 def gone(report: Report, language: Language) -> Block:
-    """What was there last week and is not any more, the wrong ones first."""
+    """What became of last week's findings, the wrong ones first."""
     none = say("No finding has gone.") if report.review.reversals else say("There was no week before to compare with.")
-    ordered = sorted(by_cost(report.review.gone), key=lambda each: each.status != "reversed")
-    own = [say("{finding}: {what}", finding=_told(each), what=_became(each)) for each in ordered]
+    own = [say("{finding}: {what}", finding=_told(each), what=became(report, each)) for each in ended(report)]
     return _listed(say("Closed and reversed since last week"), own, none, language)
 
 
@@ -80,12 +79,6 @@ def _told(finding: Finding) -> str:
         id=finding.finding_id, sums=sums, where=where, sentence=finding.sentence,
         holder=plain(finding.holder) if finding.holder else say(finding.without_holder),
     )  # fmt: skip
-
-
-def _became(finding: Finding) -> str:
-    if finding.status == "reversed" and finding.notes:
-        return say("{status}: {why}", status=say(finding.status), why=finding.notes[-1])
-    return say(finding.status)
 
 
 def _hidden(report: Report, finding: Finding) -> str:

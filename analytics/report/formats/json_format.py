@@ -41,6 +41,8 @@ def content(report: Report) -> dict[str, object]:
             for section in report.sections
         },
         "findings": [finding.as_json() for finding in report.findings],
+        "notified": _notified(report),
+        "findings_left_out": report.left_out,
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
@@ -54,10 +56,22 @@ def content(report: Report) -> dict[str, object]:
         "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
         "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
         "suppressed": [finding.as_json() for finding in report.review.suppressed],
-        "gone": [finding.as_json() for finding in report.review.gone],
+        "ended": [finding.as_json() for finding in report.review.ended],
         "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
         "reversals": report.review.reversals.as_json() if report.review.reversals else None,
         "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
+    }
+
+
+def _notified(report: Report) -> dict[str, list[str]]:
+    """When the holders of the findings were told, the earliest first, by finding."""
+    return {
+        each.finding_id: [
+            format_ms(action.time_ms)
+            for action in report.review.actions.get(each.finding_id, ())
+            if action.kind == "notify"
+        ]
+        for each in report.findings
     }
 
 

@@ -14,12 +14,13 @@ from analytics.ledger.summary import ratio
 from analytics.ledger.text import MEANING, plain
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.blocks import capacity, course, lists, people
+from analytics.report.facts import facts
+from analytics.report.listed import notified, to_act_on
 from analytics.report.wording import (
     BY,
     as_sentence,
     for_text,
     group_name,
-    header,
     headline,
     how_made,
     how_sure,
@@ -53,10 +54,10 @@ class MarkdownFormat:
         """The whole document."""
         said = for_text(language)
         say_it = said.say
-        facts = [say_it(line) for line in header(report)]
+        if report.is_empty:
+            return ("\n\n".join([*_head(report, said), say_it(headline(report))]) + "\n").encode()
         blocks = [
-            f"# {escape(say_it(title(report)))}",
-            "  \n".join(facts),
+            *_head(report, said),
             *([f"**{say_it(report.simulated)}**"] if report.simulated else []),
             f"**{say_it(headline(report))}** {say_it(reclaimable(report))}",
             _listed(how_sure(report, said)),
@@ -77,7 +78,7 @@ class MarkdownFormat:
             *_shown(people.teams(report, said)),
             *_shown(people.holders(report, said)),
             f"## {say_it('Findings: what can be taken back first, then by cost')}",
-            *(_finding(finding, said) for finding in report.findings[:_TOP]),
+            *(_finding(finding, report, said) for finding in to_act_on(report)[:_TOP]),
             *_rest(report, said),
             *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
             *_shown(capacity.off_peak(report, said)),
@@ -85,9 +86,13 @@ class MarkdownFormat:
             *_quality(report, said),
             f"## {say_it('How each figure is made')}",
             "\n".join(f"- {say_it(line)}" for line in how_made(report)),
-            f"fallow {report.version}",
         ]
         return ("\n\n".join(blocks) + "\n").encode()
+
+
+def _head(report: Report, language: Language) -> list[str]:
+    told = (say("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
+    return [f"# {escape(language.say(title(report)))}", _listed(map(language.say, told))]
 
 
 def _shown(block: Block | None) -> list[str]:
@@ -180,7 +185,7 @@ def _quality(report: Report, language: Language) -> list[str]:
     return [f"## {language.say('Data quality')}", remarks or language.say("Nothing to remark.")]
 
 
-def _finding(finding: Finding, language: Language) -> str:
+def _finding(finding: Finding, report: Report, language: Language) -> str:
     say_it = language.say
     gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
     where = say("{gpus} on {host}", gpus=gpus, host=_name(finding.host)) if finding.host else gpus
@@ -195,20 +200,24 @@ def _finding(finding: Finding, language: Language) -> str:
     rows = {
         "holder": say_it(holder),
         "confidence": say_it(finding.confidence.grade) + (f" ({failed})" if failed else ""),
+        "notified": say_it(notified(report, finding)),
         "evidence": escape(say_it(evidence(finding))),
         "next": code(finding.next_command) if finding.next_command else say_it(ENDED),
     }
     simulated = f" ({say_it('simulated')})" if finding.simulated else ""
-    lines = [f"### {finding.finding_id}: {say_it(what)}{simulated}", ""]
-    return "\n".join([*lines, *(f"- {say_it(label)}: {text}" for label, text in rows.items())])
+    heading = say("{label}: {value}", label=finding.finding_id, value=what)
+    lines = [f"### {say_it(heading)}{simulated}", ""]
+    labelled = (say("{label}: {value}", label=say(label), value=text) for label, text in rows.items())
+    return "\n".join([*lines, *(f"- {say_it(each)}" for each in labelled)])
 
 
 def _rest(report: Report, language: Language) -> list[str]:
-    rest = report.findings[_TOP:]
-    if not report.findings:
+    found = to_act_on(report)
+    rest = found[_TOP:]
+    if not found:
         return [language.say("No findings: no GPU was held for long without a kernel, and none went unused.")]
     if not rest:
         return []
-    further = len(to_take(report.findings) - to_take(report.findings[:_TOP]))
+    further = len(to_take(found) - to_take(found[:_TOP]))
     gpus = say_many("{number} further GPU", "{number} further GPUs", further)
     return [language.say(say("And {number} more, with {gpus} to take back.", number=Number(len(rest)), gpus=gpus))]

@@ -11,12 +11,13 @@ from analytics.ledger.summary import ratio
 from analytics.ledger.text import PAGE_COLUMNS, cost_lines, plain, state_lines, wrap
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.blocks import capacity, course, lists, people
+from analytics.report.facts import facts
 from analytics.report.formats.columns import columns
+from analytics.report.listed import notified, to_act_on
 from analytics.report.wording import (
     BY,
     for_text,
     group_name,
-    header,
     headline,
     how_made,
     how_sure,
@@ -45,6 +46,9 @@ class TextFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
+        if report.is_empty:
+            lines = wrap(said.say(headline(report)), _WIDTH)
+            return "\n".join([_head(report, said), "", *lines, ""]).encode()
         blocks = [
             _head(report, said),
             *(["\n".join(wrap(said.say(report.simulated), _WIDTH))] if report.simulated else []),
@@ -78,8 +82,12 @@ class TextFormat:
 
 
 def _head(report: Report, language: Language) -> str:
-    lines = [f"{language.say(title(report))} (fallow {report.version})", *map(language.say, header(report))]
-    return "\n".join(line for each in lines for line in wrap(each, _WIDTH))
+    told = facts(report, language)
+    widest = max(len(label) for label, _ in told)
+    lines = wrap(language.say(title(report)), _WIDTH)
+    for label, value in told:
+        lines += wrap(value, _WIDTH, f"  {label:<{widest}}  ", " " * (widest + 4))
+    return "\n".join(lines)
 
 
 def _titled(heading: str, lines: list[str], about: str = "") -> str:
@@ -147,8 +155,11 @@ def _section(section: Section, language: Language) -> str:
 
 
 def _findings(report: Report, language: Language) -> list[str]:
-    found, shown = report.findings, report.findings[:_TOP]
-    parts = [block(finding, language=language) for finding in shown] or [language.say(NONE)]
+    found = to_act_on(report)
+    shown = found[:_TOP]
+    parts = [block(finding, language=language, told=notified(report, finding)) for finding in shown] or [
+        language.say(NONE)
+    ]
     more = [language.say(left_out(found, shown))] if len(shown) < len(found) else []
     return textwrap.indent("\n\n".join([*parts, *more]), "  ").splitlines()
 

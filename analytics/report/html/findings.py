@@ -13,9 +13,9 @@ from analytics.language.quantities import Day, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
-from analytics.report.costliest import busy_but_inefficient, costliest
 from analytics.report.html.cells import bdi, said
 from analytics.report.html.chart import Table
+from analytics.report.listed import became, busy_but_inefficient, costliest, ended, notified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def _facts(report: Report, finding: Finding, language: Language) -> list[tuple[s
         *([("job", bdi(finding.job, 80))] if finding.job else []),
         ("to take back", language.say(_taken(finding))),
         ("first seen", language.day(finding.since_ms)),
-        ("notified", language.say(_notified(report, finding))),
+        ("notified", language.say(notified(report, finding))),
         ("status", language.say(finding.status)),
     ]
 
@@ -133,15 +133,6 @@ def _names(finding: Finding, language: Language) -> Markup:
     return Markup(", ").join(bdi(gpu, 60) for gpu in own[:_MOST_NAMED]) + more
 
 
-def _notified(report: Report, finding: Finding) -> str:
-    told = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
-    if not told:
-        return say("never")
-    return say_many(
-        "{number} time, last on {day}", "{number} times, last on {day}", len(told), day=Day(told[-1].time_ms)
-    )
-
-
 def inefficient(report: Report, language: Language) -> Table | None:
     """Work that could use its GPUs better: never GPUs to take back."""
     return _listed(
@@ -156,14 +147,10 @@ def winding_down(report: Report, language: Language) -> Table | None:
 
 
 def gone(report: Report, language: Language) -> Table | None:
-    """What was there last week and is not any more, the wrong ones first."""
-    own = sorted(report.review.gone, key=lambda each: (each.status != "reversed", -(each.cost or 0.0), each.finding_id))
-    return _listed(own, report, language, ("what became of it", lambda each: _became(each, language)))
-
-
-def _became(finding: Finding, language: Language) -> str:
-    status = language.say(finding.status)
-    return f"{status}: {language.say(finding.notes[-1])}" if finding.status == "reversed" and finding.notes else status
+    """What became of last week's findings, the wrong ones first."""
+    return _listed(
+        ended(report), report, language, ("what became of it", lambda each: language.say(became(report, each)))
+    )
 
 
 def suppressed(report: Report, language: Language) -> Table | None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.findings.totals import to_take
-from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, Span
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.ledger.text import stopped_lines
+from analytics.report.compared import HEADS, change, name, shown, unfinished
 from analytics.report.html.amounts import cents
 from analytics.report.html.cells import bdi
 from analytics.report.html.chart import Table
-from analytics.report.html.states import ORDER, WASTED
+from analytics.report.html.states import WASTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,45 +47,6 @@ def edition(report: Report, language: Language) -> list[tuple[str, Markup]]:
     """Whose edition it is: what the scope names, empty for the whole fleet."""
     parts = {"pool": report.scope.pool, "team": report.scope.team, "holder": report.scope.holder}
     return [(language.say(label), bdi(name)) for label, name in parts.items() if name is not None]
-
-
-def facts(report: Report, language: Language) -> list[tuple[str, str]]:
-    """Window, coverage, thresholds, prices and version, by label."""
-    summary, settings = report.summary, report.settings
-    gpus = say_many("{number} GPU", "{number} GPUs", summary.totals.gpus)
-    hosts = say_many("{number} host", "{number} hosts", report.hosts)
-    silent = stopped_lines(summary) or [say("none")]
-    found = {
-        "window": say("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
-        "time zone": str(report.zone),
-        "fleet": say("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
-        "observed": say("{share} of the time", share=Share(summary.totals.coverage)),
-        "silent": Listed(silent),
-        "thresholds": say(
-            "held from {held}, a finding from {finding}; low below {low} %",
-            held=Span(settings.idle_after_ms), finding=Span(report.held_min_ms),
-            low=Number(settings.low_below_pct),
-        ),
-        "prices": _prices(report),
-        "made by": f"fallow {report.version}",
-    }  # fmt: skip
-    return [(language.say(label), language.say(value)) for label, value in found.items()]
-
-
-def _prices(report: Report) -> str:
-    priced = [each.price for each in report.money.basis if each.price is not None]
-    dates = sorted(price.date.isoformat() for price in priced if price.date is not None)
-    if not priced:
-        return say("none known: nothing is said of money")
-    whose = (
-        say("public list prices, not what you pay")
-        if all(each.origin == "catalog" for each in priced)
-        else say("the site's own")
-    )
-    if not dates:
-        return say("{whose}, in {currency}", whose=whose, currency=report.money.currency)
-    span = dates[0] if dates[0] == dates[-1] else say("{first} to {last}", first=dates[0], last=dates[-1])
-    return say("{whose}, in {currency}, of {dates}", whose=whose, currency=report.money.currency, dates=span)
 
 
 def tiles(report: Report, language: Language) -> list[Tile]:
@@ -139,58 +100,21 @@ def _value(trend: Trend, value: float | None, currency: str) -> Value:
     return values.get(trend.unit, Number(value))
 
 
-_NAMES = {
-    "total": "all GPU-hours",
-    "unused": "unused GPU-hours",
-    "unused_share": "unused share",
-    "observed": "observed share",
-    "paid_money": "paid",
-    "used_money": "paid for use",
-    "unused_money": "paid for nothing",
-    "gpus": "GPUs",
-}
-_ROWS = ("unused_share", "unused_money", "unused", *ORDER, "total", "paid_money", "used_money", "gpus", "observed")
-
-
 def compared(report: Report, language: Language) -> Table | None:
     """The week beside last week and the four weeks before; None where there is no week."""
-    trends = {trend.name: trend for trend in report.trends}
-    rows = [_compared(trends[name], report.money.currency, language) for name in _ROWS if name in trends]
+    rows = [_compared(trend, report, language) for trend in shown(report)]
     if not rows:
         return None
-    head = ("figure", "this week", "last week", "change", "4-week median")
-    return Table(tuple(language.say(each) for each in head), tuple(rows))
+    return Table(tuple(language.say(each) for each in HEADS), tuple(rows), rest=language.say(unfinished(report)))
 
 
-def _compared(trend: Trend, currency: str, language: Language) -> tuple[str, ...]:
+def _compared(trend: Trend, report: Report, language: Language) -> tuple[str, ...]:
     """A row; the name has the unit of hours, so that the figures stay short."""
-    name = _NAMES.get(trend.name) or say("{state}, GPU-hours", state=say(trend.name))
 
-    def shown(value: float | None) -> str:
+    def figure(value: float | None) -> str:
         if trend.unit == "gpu_hours" and value is not None:
             return language.number(value, 1)
-        return language.say(say("{value}", value=_value(trend, value, currency)))
+        return language.say(say("{value}", value=_value(trend, value, report.money.currency)))
 
-    return (
-        language.say(name),
-        shown(trend.now),
-        shown(trend.last_week),
-        _change(trend, language),
-        shown(trend.median_4_weeks),
-    )
-
-
-def _change(trend: Trend, language: Language) -> str:
-    """In points for shares, else relative; empty where last week is not known or was nothing."""
-    if trend.now is None or trend.last_week is None:
-        return ""
-    if trend.unit == "share":
-        difference = 100 * (trend.now - trend.last_week)
-        return language.say(say("{sign}{points} points", sign=_sign(difference, 1), points=Number(abs(difference), 1)))
-    relative = ratio(trend.now - trend.last_week, trend.last_week)
-    return "" if relative is None else _sign(100 * relative, 1) + language.percent(abs(relative))
-
-
-def _sign(value: float, digits: int) -> str:
-    shown = round(value, digits)
-    return "+" if shown > 0 else "\N{MINUS SIGN}" if shown < 0 else "±"
+    now, last, middle = map(figure, (trend.now, trend.last_week, trend.median_4_weeks))
+    return language.say(name(trend)), now, last, change(trend, report, language), middle

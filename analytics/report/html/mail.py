@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from markupsafe import escape
 from PIL import Image, ImageDraw
 
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.report.html import findings, head
 from analytics.report.html.amounts import cents
+from analytics.report.html.cells import said
 from analytics.report.html.charts.days import shown_days
 from analytics.report.html.page import environment
 from analytics.report.html.states import LOOKS, ORDER
@@ -34,26 +36,33 @@ _SCALE = 2
 _WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
 
 
-def mail_body(report: Report, language: Language) -> tuple[str, bytes]:
-    """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID."""
+def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
+    """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
     body = environment().get_template("mail.html").render(
         say=language.say,
+        labelled=lambda label, value: said(language, "{label}: {value}", {"label": escape(label), "value": escape(value)}),
         language=language,
         report=report,
         title=head.title(report, language),
         edition=head.edition(report, language),
         headline=language.say(headline(report)),
         taken=language.say(reclaimable(report)),
-        tiles=head.tiles(report, language),
-        heads=_heads(report, language),
-        states=list(_states(report, language)),
-        cards=findings.cards(report, language)[:FINDINGS],
-        others=_others(report, language),
-        image_id=IMAGE_ID,
-        width=_WIDTH,
-        height=_height(report),
+        **({} if report.is_empty else _content(report, language)),
     )  # fmt: skip
-    return body, states_image(report)
+    return body, None if report.is_empty else states_image(report)
+
+
+def _content(report: Report, language: Language) -> dict[str, object]:
+    return {
+        "tiles": head.tiles(report, language),
+        "heads": _heads(report, language),
+        "states": list(_states(report, language)),
+        "cards": findings.cards(report, language)[:FINDINGS],
+        "others": _others(report, language),
+        "image_id": IMAGE_ID,
+        "width": _WIDTH,
+        "height": _height(report),
+    }
 
 
 def states_image(report: Report) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analytics.findings.review_text import reversals_text
+from analytics.report.facts import facts
 from analytics.report.html import findings, head, prices
 from analytics.report.html.charts.days import days
 from analytics.report.html.charts.idle import idle
@@ -20,7 +20,7 @@ from analytics.report.html.charts.owners import owners
 from analytics.report.html.charts.reclaim import reclaim
 from analytics.report.html.charts.waterfall import waterfall
 from analytics.report.html.film import film_strip
-from analytics.report.wording import headline, how_made, reclaimable
+from analytics.report.wording import headline, how_made, reclaimable, reversals
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
@@ -31,7 +31,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def page(report: Report, language: Language) -> str:
-    """The page; the same report gives the same bytes."""
+    """The page; the same report gives the same bytes. Of a window in which nothing was seen only its head."""
     style = minified((TEMPLATES / "style.css").read_text(encoding="utf-8"))
     say = language.say
     return environment().get_template("page.html").render(
@@ -42,29 +42,35 @@ def page(report: Report, language: Language) -> str:
         report=report,
         title=head.title(report, language),
         edition=head.edition(report, language),
-        facts=head.facts(report, language),
+        facts=facts(report, language),
         headline=say(headline(report)),
         taken=say(reclaimable(report)),
-        tiles=head.tiles(report, language),
-        compared=head.compared(report, language),
-        waterfall=waterfall(report, language),
-        days=days(report, language),
-        idle=idle(report, language),
-        reclaim=reclaim(report, language),
-        off_peak=off_peak(report, language),
-        film=film_strip(report, language),
-        owners=owners(report, language),
-        cards=findings.cards(report, language),
-        others=findings.others(report, language),
-        tables=_tables(report, language),
-        reversals=say(reversals_text(report.review.reversals)) if report.review.reversals else "",
-        energy=[say(line) for line in prices.energy(report.money)],
-        prices=prices.price_table(report.money, language),
-        price_remarks=[say(line) for line in prices.price_remarks(report.money)],
-        quality=[say(remark.sentence) for remark in report.quality],
-        personal=report.scope.is_personal,
-        made=[say(line) for line in how_made(report)],
+        **({} if report.is_empty else _content(report, language)),
     )  # fmt: skip
+
+
+def _content(report: Report, language: Language) -> dict[str, object]:
+    say = language.say
+    return {
+        "tiles": head.tiles(report, language),
+        "compared": head.compared(report, language),
+        "waterfall": waterfall(report, language),
+        "days": days(report, language),
+        "idle": idle(report, language),
+        "reclaim": reclaim(report, language),
+        "off_peak": off_peak(report, language),
+        "film": film_strip(report, language),
+        "owners": owners(report, language),
+        "cards": findings.cards(report, language),
+        "others": findings.others(report, language),
+        "tables": _tables(report, language),
+        "reversals": say(reversals(report)),
+        "energy": [say(line) for line in prices.energy(report.money)],
+        "prices": prices.price_table(report.money, language),
+        "price_remarks": [say(line) for line in prices.price_remarks(report.money)],
+        "quality": [say(remark.sentence) for remark in report.quality],
+        "made": [say(line) for line in how_made(report)],
+    }
 
 
 def _tables(report: Report, language: Language) -> dict[str, Table | None]:

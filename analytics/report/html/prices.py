@@ -15,8 +15,6 @@ from analytics.report.html.chart import Table
 from analytics.report.wording import placed
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from analytics.language.languages import Language
     from analytics.money.window import Basis, Money
 
@@ -44,12 +42,8 @@ def _row(each: Basis, money: Money, language: Language) -> tuple[str | Markup, .
     if each.price is None:
         return named, language.number(each.gpus), language.say("unknown"), "", language.say("no price is known")
     price = f"{language.number(each.price.hourly, 4)}{language.space}{money.currency}"
-    return named, language.number(each.gpus), price, _day(each.price.date), bdi(price_source(each.price))
-
-
-def _day(when: date | None) -> str:
-    """ISO, as in the file that it is from."""
-    return "" if when is None else when.isoformat()
+    as_of = "" if each.price.date is None else language.date(each.price.date)
+    return named, language.number(each.gpus), price, as_of, bdi(price_source(each.price))
 
 
 def price_remarks(money: Money) -> list[str]:

@@ -21,7 +21,9 @@ def report_of(lake: Lake, week: str | None = None, zone: str = "UTC", scope: Sco
     scope = scope or Scope()
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None))
     if week is None:
-        return build_report(inputs, load_window_ledger(inputs), Asked(zone=ZoneInfo(zone), scope=scope))
+        return build_report(inputs, load_window_ledger(inputs, or_empty=True), Asked(zone=ZoneInfo(zone), scope=scope))
     found = parse_week(week, ZoneInfo(zone), 0)
     inputs = replace(inputs, window=found.window)
-    return build_report(inputs, load_window_ledger(inputs), Asked(week=found, zone=ZoneInfo(zone), scope=scope))
+    return build_report(
+        inputs, load_window_ledger(inputs, or_empty=True), Asked(week=found, zone=ZoneInfo(zone), scope=scope)
+    )

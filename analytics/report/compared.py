@@ -1,0 +1,77 @@
+"""The week beside the weeks before, in words that every format shows: names, order, and how much a figure changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.ledger.summary import ratio
+from fallow.clock import DAY_MS, HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+    from analytics.report.parts import Trend
+
+HEADS = (say("figure"), say("this week"), say("last week"), say("change"), say("4-week median"))
+_NAMES = {
+    "unused_share": say("unused share"),
+    "unused_money": say("paid for nothing"),
+    "unused": say("unused GPU-hours"),
+    "total": say("all GPU-hours"),
+    "paid_money": say("paid"),
+    "used_money": say("paid for use"),
+    "gpus": say("GPUs"),
+    "observed": say("observed share"),
+}
+_ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
+         "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_SUMS = ("gpu_hours", "money")
+"""Units that grow with the time that was seen."""
+_LATE_MS = HOUR_MS
+
+
+def shown(report: Report) -> list[Trend]:
+    """The figures in the order in which they are shown; none where the window is no week."""
+    trends = {trend.name: trend for trend in report.trends}
+    return [trends[each] for each in _ROWS if each in trends]
+
+
+def name(trend: Trend) -> str:
+    """What the figure is called, with its unit where that is hours of a state."""
+    return _NAMES.get(trend.name) or say("{state}, GPU-hours", state=say(trend.name))
+
+
+def change(trend: Trend, report: Report, language: Language) -> str:
+    """From last week to this: in points for shares, else relative; empty where that is not known or would mislead.
+
+    Last week was nothing, or this week is not over and the figure a sum over its time.
+    """
+    if trend.now is None or trend.last_week is None:
+        return ""
+    if trend.unit == "share":
+        difference = 100 * (trend.now - trend.last_week)
+        return language.say(say("{sign}{points} points", sign=_sign(difference), points=Number(abs(difference), 1)))
+    if trend.unit in _SUMS and not _is_whole(report):
+        return ""
+    relative = ratio(trend.now - trend.last_week, trend.last_week)
+    return "" if relative is None else _sign(100 * relative) + language.percent(abs(relative))
+
+
+def unfinished(report: Report) -> str:
+    """That sums of a week that was not seen to its end are not set against those of a whole one; else nothing."""
+    if report.week is None or _is_whole(report):
+        return ""
+    days = Number((report.summary.until_ms - report.summary.since_ms) / DAY_MS, 1)
+    return say("{days} of the week's 7 days were seen: sums of hours and money have no change.", days=days)
+
+
+def _is_whole(report: Report) -> bool:
+    week, seen = report.week, report.summary
+    return week is not None and seen.since_ms <= week.since_ms + _LATE_MS and seen.until_ms >= week.until_ms - _LATE_MS
+
+
+def _sign(change: float) -> str:
+    rounded = round(change, 1)
+    return "+" if rounded > 0 else "\N{MINUS SIGN}" if rounded < 0 else "±"

@@ -1,0 +1,67 @@
+"""A week in which nothing was seen: that is said, and nothing is concluded from it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.language.languages import language
+from analytics.report.html.mail import mail_body
+from tests.report.html.reports import report_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.report.conftest import Outcome
+
+BEFORE, AFTER = "2020-W10", "2026-W42"
+CONCLUSIONS = ("No GPU could be taken back", "o findings", "Nothing is suppressed", "Nobody was given", "0.0")
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+@pytest.mark.parametrize("week", [BEFORE, AFTER])
+def test_it_says_where_the_rows_are_and_concludes_nothing(
+    full: Lake, report: Callable[..., Outcome], form: str, week: str
+) -> None:
+    done = report(full, "--week", week, "--format", form)
+    text = " ".join(done.out.replace("\N{NO-BREAK SPACE}", " ").split())
+    assert (done.code, done.err) == (0, "")
+    assert f"GPU waste report, {week}" in text
+    assert "Nothing was observed in this window. The lake has rows from " in text
+    assert [each for each in CONCLUSIONS if each in text] == []
+
+
+def test_figures_for_programs_are_unknown_and_not_zero(full: Lake, report: Callable[..., Outcome]) -> None:
+    content = json.loads(report(full, "--week", AFTER, "--format", "json").out)
+    assert content["ledger"]["coverage"] is None
+    assert content["ledger"]["window"] == {"since": "2026-10-12T00:00:00Z", "until": "2026-10-19T00:00:00Z"}
+    assert (content["findings"], content["ended"], content["reversals"]) == ([], [], None)
+
+
+def test_the_mail_has_no_picture_of_nothing(full: Lake) -> None:
+    body, picture = mail_body(report_of(full, BEFORE), language("en", "UTC"))
+    assert picture is None
+    assert "cid:" not in body
+    assert "Nothing was observed in this window." in body
+
+
+def test_who_had_nothing_in_a_week_has_an_edition_that_says_so(full: Lake, report: Callable[..., Outcome]) -> None:
+    dark, without = (report(full, "--week", week, "--holder", "svc") for week in (BEFORE, "2026-W39"))
+    assert (dark.code, without.code) == (0, 0)
+    assert "Nothing was observed in this window." in dark.out
+    assert "Nothing in this window is of holder svc." in without.out
+
+
+def test_a_name_that_nobody_has_is_refused(full: Lake, report: Callable[..., Outcome]) -> None:
+    done = report(full, "--week", "2026-W39", "--holder", "svcc")
+    assert done.code == 1
+    assert done.err.startswith("fallow: nothing in this window is of holder svcc; ")
+
+
+def test_a_week_that_has_not_begun_is_refused(full: Lake, report: Callable[..., Outcome]) -> None:
+    done = report(full, "--week", "2998-W01")
+    assert done.code == 1
+    assert "holds nothing between 2997-12-" in done.err or "holds nothing between 2998-01-" in done.err
