@@ -56,11 +56,19 @@ def open_inputs(args: argparse.Namespace) -> Inputs:
     return Inputs(lake, parse_window(args.since, args.until), settings)
 
 
-def load_window_ledger(inputs: Inputs, *, or_empty: bool = False) -> WindowLedger:
-    """The ledger of the window; EmptyLakeError where the lake has no rows at all, and unless `or_empty` none in it."""
+def load_whole(inputs: Inputs) -> Ledger:
+    """The ledger of all that the lake has; raises LakeError and its kinds."""
     with bar("ledger") as progress:
         workers = inputs.settings.integer("ledger.workers")
-        whole = load_ledger(inputs.lake, inputs.ledger_settings, progress=progress, workers=workers)
+        return load_ledger(inputs.lake, inputs.ledger_settings, progress=progress, workers=workers)
+
+
+def load_window_ledger(inputs: Inputs, *, or_empty: bool = False, whole: Ledger | None = None) -> WindowLedger:
+    """The ledger of the window, cut from the whole one where somebody has it already.
+
+    Raises EmptyLakeError where the lake has no rows at all, and unless `or_empty` none in the window.
+    """
+    whole = load_whole(inputs) if whole is None else whole
     if whole.stretches.is_empty():
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",

@@ -27,21 +27,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is asked for; None is everything. A pool is that of each GPU at the time, a team that of the owners file."""
+    """What is asked for; None is everything.
+
+    A pool is that of each GPU at the time, a model that of the card (of its GPU, for a MIG instance), a team that of the owners
+    file.
+    """
 
     pool: str | None = None
+    model: str | None = None
     team: str | None = None
     holder: str | None = None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Scope:
         """That of the command line."""
-        return cls(args.pool, args.team, args.holder)
+        return cls(args.pool, args.model, args.team, args.holder)
 
     @property
     def is_all(self) -> bool:
         """Whether it leaves everything."""
         return self == Scope()
+
+    @property
+    def of_gpus(self) -> Scope:
+        """What it says of GPUs alone, whoever has them."""
+        return Scope(self.pool, self.model)
+
+    def has_gpu(self, gpu: str, inventory: Inventory) -> bool:
+        """Whether a GPU is in the pool and of the model that are asked for, by what is known of it last."""
+        return (self.pool is None or inventory.pool(gpu) == self.pool) and (
+            self.model is None or inventory.model(gpu) == self.model
+        )
 
     @property
     def is_personal(self) -> bool:
@@ -55,7 +71,7 @@ class Scope:
     def touches(self, finding: Finding, inventory: Inventory) -> bool:
         """Whether a finding is about it, be it beside others."""
         return (
-            (self.pool is None or any(inventory.pool(gpu) == self.pool for gpu in finding.gpus))
+            (self.of_gpus.is_all or any(self.has_gpu(gpu, inventory) for gpu in finding.gpus))
             and (self.team is None or self.team in (finding.team or "").split(JOINER))
             and (self.holder is None or self.holder in (finding.holder or "").split(JOINER))
         )
@@ -71,8 +87,9 @@ class Scope:
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--pool`, `--team` and `--holder`."""
+    """`--pool`, `--model`, `--team` and `--holder`."""
     parser.add_argument("--pool", metavar="NAME", help="of this pool's GPUs only")
+    parser.add_argument("--model", metavar="NAME", help="of this model's GPUs only")
     parser.add_argument("--team", metavar="NAME", help="of what this team (owners file) was given only")
     parser.add_argument("--holder", metavar="NAME", help="of what this holder was given only")
 
@@ -91,7 +108,7 @@ def narrow(
     if inside.stretches.is_empty() and not known:
         raise EmptyLakeError(
             f"nothing in this window is of {scope}",
-            "the names are those of `fallow ledger --by pool`, `--by team` and `--by holder`",
+            "the names are those of `fallow ledger --by pool`, `--by model`, `--by team` and `--by holder`",
         )
     return replace(ledger, inside=inside, summary=_summary(inside, ledger, scope))
 
@@ -108,8 +125,9 @@ def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, o
     if scope.is_all:
         return ledger
     rows = ledger.stretches
-    if scope.pool is not None:
-        rows = placed(rows, costs, inventory).filter(pl.col("pool") == scope.pool).select(rows.columns)
+    if not scope.of_gpus.is_all:
+        asked = [pl.col(name) == value for name, value in vars(scope.of_gpus).items() if value is not None]
+        rows = placed(rows, costs, inventory).filter(*asked).select(rows.columns)
     if scope.is_personal:
         rows = _of_people(rows, scope, owners)
     return replace(ledger, stretches=rows, spells=_during(ledger.spells, rows))

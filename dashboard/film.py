@@ -53,7 +53,7 @@ def shoot(view: View) -> Film:
     start_ms = floor_ms(since_ms, bin_ms)
     with duckdb.connect() as connection:
         connection.register(
-            "spans", view.ledger.inside.stretches.select("gpu", "host", "state", "time", "end").to_arrow()
+            "spans", view.part.inside.stretches.select("gpu", "host", "state", "time", "end").to_arrow()
         )
         rows = connection.execute(
             """

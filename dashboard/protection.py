@@ -1,14 +1,16 @@
-"""What keeps the pages to themselves: headers, a check of the Host header, and nothing fetched from elsewhere."""
+"""What keeps the pages to themselves: who may ask, headers, and nothing fetched from elsewhere."""
 
 from __future__ import annotations
 
 import gzip
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flask import Response, request
+from flask import Response, g, request
 
-_NAMES = ("localhost", "127.0.0.1", "[::1]")
+if TYPE_CHECKING:
+    from dashboard.access import Access
+
 _LONG_BYTES = 1024
 
 
@@ -29,8 +31,11 @@ def content_security_policy(app: Any) -> str:
     )
 
 
-def protect(app: Any) -> None:
-    """Puts the checks and headers on every answer of the app; called when all callbacks are there."""
+def protect(app: Any, access: Access) -> None:
+    """Asks who it is before every request, those of callbacks and exports included, and puts the headers on every answer.
+
+    Called when all callbacks are there.
+    """
     headers = {
         "Content-Security-Policy": content_security_policy(app),
         "X-Content-Type-Options": "nosniff",
@@ -40,16 +45,12 @@ def protect(app: Any) -> None:
         "Cross-Origin-Resource-Policy": "same-origin",
     }
 
-    def check_host() -> Response | None:
-        # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
-        name = request.host if request.host.endswith("]") else request.host.rpartition(":")[0] or request.host
-        if name in _NAMES:
-            return None
-        return Response(
-            "fallow: these pages answer to localhost only; a reverse proxy has to send the header Host: localhost\n",
-            status=403,
-            mimetype="text/plain",
-        )
+    def ask_who() -> Response | None:
+        found = access.admit(request)
+        if isinstance(found, Response):
+            return found
+        g.person = found
+        return None
 
     def finish(response: Response) -> Response:
         response.headers.update(headers)
@@ -57,7 +58,7 @@ def protect(app: Any) -> None:
             response.headers["Cache-Control"] = "no-store"
         return _compressed(response)
 
-    app.server.before_request(check_host)
+    app.server.before_request(ask_who)
     app.server.after_request(finish)
 
 

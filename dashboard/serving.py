@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from dashboard.app import build_app
+from dashboard.people import VIEWER, Person
+from dashboard.query import Query
 from dashboard.source import Source
 from fallow.errors import FallowError, UsageError
 
@@ -36,7 +38,7 @@ class _QuietHandler(WSGIRequestHandler):
 def app_of(open_inputs: Callable[[], Inputs]) -> Any:
     """The dash app over what `open_inputs` names, with the ledger loaded, so that the first page comes at once."""
     source = Source(open_inputs)
-    source.look()
+    source.look(Query(), Person("", VIEWER))
     return build_app(source)
 
 

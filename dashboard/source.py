@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.inputs import Inputs, WindowLedger, load_window_ledger
-from analytics.report.model import Report, build_report
-from fallow.clock import MINUTE_MS, SystemClock
+from analytics.inputs import WindowLedger, load_whole, load_window_ledger
+from analytics.language.languages import language
+from analytics.report.model import Asked, Report, Whole, edition_of
+from fallow.clock import SystemClock, Window
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
+    from datetime import tzinfo
 
+    from analytics.inputs import Inputs
+    from analytics.language.languages import Language
+    from dashboard.people import Person
+    from dashboard.query import Query
     from fallow.clock import Clock
-    from fallow.lake import LakeFile
 
-_TABLES = ("gpu", "process", "claim", "device")
+_TABLES = ("gpu", "process", "claim", "device", "action")
 """What a page rests on: a new file in any of them makes a new view."""
+
+_LOOK_EVERY_MS = 2_000
+"""Listing a lake's files takes a tenth of a second for a large fleet: not more often than this."""
+
+_WINDOWS, _VIEWS = 6, 48
+_PATIENCE_S = 60
+"""How long a reader waits for somebody else's reading of the lake before they are told so."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One window of one version of the lake. Two views are equal only if they are the same."""
+    """What one reader sees of one version of the lake. Two views are equal only if they are the same.
 
+    `report` and `part` (the ledger) are of the scope, `whole` is of the whole window. `names` has the pools, models and teams
+    that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake.
+    """
+
+    query: Query
     report: Report
-    ledger: WindowLedger
+    part: WindowLedger
+    whole: Whole
+    language: Language
+    zone: tzinfo
     as_of_ms: int
-    """End of the newest row in the window."""
+    version: str
+    names: dict[str, tuple[str, ...]]
+    reader: Person
+
+    def say(self, text: str) -> str:
+        """The text in the reader's language."""
+        return self.language.say(text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,37 +68,111 @@ class Problem:
     hint: str
 
 
-@dataclass(frozen=True)
-class _Kept:
-    files: tuple[LakeFile, ...]
-    view: View
-    read_ms: int
-
-
 class Source:
-    """Hands out the view of now. Safe to ask from many threads: one reads, the others wait for it."""
+    """Hands out views. Safe to ask from many threads: one reads the lake, the others wait for it."""
 
     def __init__(self, open_inputs: Callable[[], Inputs], clock: Clock | None = None) -> None:
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._kept: _Kept | None = None
+        self._files: tuple[Any, ...] = ()
+        self._looked_ms: int | None = None
+        self._version = 0
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
 
-    def look(self) -> View | Problem:
-        """The view, or what stands in its way."""
+    def look(self, query: Query, reader: Person) -> View | Problem:
+        """What the query asks for, as far as the reader may see it, or what stands in its way."""
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return Problem("the lake is being read for somebody else, and it takes long", "look again in a minute")
+        try:
+            return self._view(query, reader)
+        except FallowError as error:
+            return Problem(error.message, error.hint)
+        finally:
+            self._lock.release()
+
+    def version(self) -> str:
+        """What changes with the lake; raises LakeError."""
         with self._lock:
-            try:
-                return self._view()
-            except FallowError as error:
-                return Problem(error.message, error.hint)
+            return self._now(self._open())
 
-    def _view(self) -> View:
-        inputs = self._open()
+    def forget(self) -> None:
+        """Looks at the lake again at the next question: somebody has just written to it."""
+        with self._lock:
+            self._looked_ms = None
+
+    def _now(self, inputs: Inputs) -> str:
         now_ms = self._clock.now_ms()
-        files = tuple(file for table in _TABLES for file in inputs.lake.files(table))
-        # a window such as `7d` moves with every moment; a minute makes no difference to a planner
-        if self._kept is None or self._kept.files != files or now_ms - self._kept.read_ms >= MINUTE_MS:
-            ledger = load_window_ledger(inputs)
-            newest = int(ledger.inside.stretches.select(pl.col("end").max()).item())
-            self._kept = _Kept(files, View(build_report(inputs, ledger), ledger, newest), now_ms)
-        return self._kept.view
+        if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < _LOOK_EVERY_MS:
+            files = (inputs.lake.root, *(file for table in _TABLES for file in inputs.lake.files(table)))
+            if files != self._files:
+                self._files, self._version = files, self._version + 1
+                self._kept.clear()
+            self._looked_ms = now_ms
+        return str(self._version)
+
+    def _view(self, query: Query, reader: Person) -> View:
+        inputs = self._open()
+        version = self._now(inputs)
+        seen = query if reader.team is None else query.but(team=reader.team)
+        key = ("view", seen, reader)
+        if key not in self._kept:
+            self._keep(key, self._make(inputs, seen, reader, version), _VIEWS)
+        self._kept.move_to_end(key)
+        view: View = self._kept[key]
+        return view
+
+    def _make(self, inputs: Inputs, query: Query, reader: Person, version: str) -> View:
+        whole, newest_ms = self._whole(inputs, query)
+        settings = inputs.settings
+        speaks = language(
+            query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone")
+        )
+        part = whole.part(query.scope)
+        report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
+        return View(
+            query=query,
+            report=report,
+            part=part,
+            whole=whole,
+            language=speaks,
+            zone=speaks.zone,
+            as_of_ms=newest_ms,
+            version=version,
+            names=_names(whole, reader),
+            reader=reader,
+        )
+
+    def _whole(self, inputs: Inputs, query: Query) -> tuple[Whole, int]:
+        """The window before anybody narrows it, and the end of the newest row of the lake."""
+        if "ledger" not in self._kept:
+            self._kept["ledger"] = load_whole(inputs)
+        ledger = self._kept["ledger"]
+        newest = ledger.stretches.select(pl.col("end").max()).item()
+        window = query.window(int(newest or 0))
+        if inputs.window != Window(None, None) and not (query.span or query.since or query.until):
+            window = inputs.window
+        key = ("whole", window)
+        if key not in self._kept:
+            own = replace(inputs, window=window)
+            self._keep(key, Whole(own, load_window_ledger(own, whole=ledger)), _WINDOWS)
+        self._kept.move_to_end(key)
+        return self._kept[key], int(newest or 0)
+
+    def _keep(self, key: tuple[Any, ...], value: Any, most: int) -> None:
+        self._kept[key] = value
+        of_kind = [each for each in self._kept if isinstance(each, tuple) and each[0] == key[0]]
+        for each in of_kind[:-most]:
+            del self._kept[each]
+
+
+def _names(whole: Whole, reader: Person) -> dict[str, tuple[str, ...]]:
+    """What can be chosen; somebody who may see one team has no other to choose."""
+    gpus = whole.ledger.whole.stretches["gpu"].unique().sort().to_list()
+    inventory = whole.inventory
+    teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())
+    return {
+        "pool": tuple(sorted({inventory.pool(gpu) for gpu in gpus})),
+        "model": tuple(sorted({inventory.model(gpu) for gpu in gpus})),
+        "team": tuple(teams),
+    }

@@ -15,7 +15,7 @@ from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
 from analytics.language.languages import Language
-from fallow.clock import format_duration, from_ms
+from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,9 +64,8 @@ class Translated(Language):
         return str(self._locale.days["stand-alone"]["abbreviated"][number])
 
     def duration(self, milliseconds: int) -> str:
-        """Symbols of units are the same everywhere, save that of a day, and stand apart from their number."""
-        days = re.sub(r"(?<=\d)d\b", self.say("d"), format_duration(milliseconds))
-        return re.sub(r"(?<=\d)(?=[a-z])", self.space, days)
+        """Symbols of units are the same everywhere, save that of a day."""
+        return re.sub(r"(?<=\d\s)d\b", self.say("d"), super().duration(milliseconds))
 
     @property
     def _locale(self) -> Locale:

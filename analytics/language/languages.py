@@ -5,13 +5,14 @@ Units are the SI's in every language, currencies their ISO 4217 codes: unlike `$
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from analytics.language.sentences import Listed, Sentence
-from fallow.clock import HOUR_MS, format_duration, from_ms, to_ms
+from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, from_ms, to_ms
 from fallow.errors import UsageError
 from fallow.units import format_bytes
 
@@ -35,7 +36,7 @@ class Language:
     def say(self, text: str) -> str:
         """The text in this language; what has no translation stays as it is."""
         if isinstance(text, Listed):
-            return text.between.join(self.say(part) for part in text.parts)
+            return self._plain(text.between).join(self.say(part) for part in text.parts)
         if not isinstance(text, Sentence):
             return self._plain(text)
         return self._form(text).format_map({name: self._shown(value) for name, value in text.values.items()})
@@ -77,8 +78,12 @@ class Language:
         return ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[number]
 
     def duration(self, milliseconds: int) -> str:
-        """`1h 30min`."""
-        return format_duration(milliseconds)
+        """`1 h 30 min`: symbols of units stand apart from their number."""
+        return re.sub(r"(?<=\d)(?=[a-z])", self.space, format_duration(milliseconds))
+
+    def minutes(self, milliseconds: int) -> str:
+        """`90 min`, whole ones: so that several lengths are compared at a glance."""
+        return f"{self._decimal(milliseconds / MINUTE_MS, 0)}{self.space}min"
 
     def size(self, size: float) -> str:
         """`23.4 GiB`."""

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 _UNUSED = {
     "send": ("since", "until", "out", "format"),
-    "nudge": ("week", "pool", "team", "since", "until", "out", "format"),
+    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format"),
 }
 """Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
 

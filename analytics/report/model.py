@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from analytics.inputs import Inputs, WindowLedger
     from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
-    from analytics.money.owners import Owners
     from analytics.quality.model import Remark
     from analytics.report.weeks import Week
 
@@ -109,19 +109,54 @@ class Asked:
     zone: tzinfo = UTC
 
 
+class Whole:
+    """A window of a lake before anybody narrows it: what all its editions share, made once.
+
+    Raises LakeError and its kinds, ConfigError for tables of prices or owners that cannot be used.
+    """
+
+    def __init__(self, inputs: Inputs, ledger: WindowLedger) -> None:
+        self.inputs = inputs
+        self.ledger = ledger
+        self.inventory: Inventory = ledger.whole.inventory or load_inventory(inputs.lake)
+        self.money: Money = open_money(inputs, ledger.inside, self.inventory)
+
+    @cached_property
+    def review(self) -> Review:
+        """Every finding, and what became of last week's."""
+        return review(self.inputs, self.ledger, self.inventory)
+
+    @cached_property
+    def quality(self) -> tuple[Remark, ...]:
+        """What there is to remark on the data."""
+        return data_quality(self.inputs, self.ledger, self.inventory)
+
+    def narrowed(self, ledger: Ledger, scope: Scope) -> Ledger:
+        """What the scope leaves of a ledger."""
+        return narrowed(ledger, scope, self.money.costs, self.inventory, self.money.owners)
+
+    def part(self, scope: Scope, *, or_empty: bool = False) -> WindowLedger:
+        """The ledger of the window with what the scope leaves of it; raises EmptyLakeError as `narrow` does."""
+        own = self.money
+        return narrow(self.ledger, scope, own.costs, self.inventory, own.owners, or_empty=or_empty)
+
+
 def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = None) -> Report:
     """The report of the window, or of what the scope leaves of it; raises LakeError and its kinds, EmptyLakeError for nothing."""
-    asked = asked or Asked()
-    inventory = ledger.whole.inventory or load_inventory(inputs.lake)
-    whole = open_money(inputs, ledger.inside, inventory)
-    part = narrow(ledger, asked.scope, whole.costs, inventory, whole.owners, or_empty=asked.week is not None)
-    money = whole if asked.scope.is_all else whole.of(part.inside, inventory)
-    if asked.scope.is_personal:
+    return edition_of(Whole(inputs, ledger), asked or Asked())
+
+
+def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> Report:
+    """The report of what is asked for; `part` is `whole.part` of its scope where somebody has it already."""
+    inputs, ledger, inventory, scope = whole.inputs, whole.ledger, whole.inventory, asked.scope
+    part = part or whole.part(scope, or_empty=asked.week is not None)
+    money = whole.money if scope.is_all else whole.money.of(part.inside, inventory)
+    if scope.is_personal:
         money = replace(money, remarks=())  # they name anybody
-    everybody = _everybody(ledger, asked.scope, whole, money, inventory).accounts
+    everybody = _everybody(whole, scope, money).accounts
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
-    found, left_out = _part_of(review(inputs, ledger, inventory), asked.scope, spans, inventory, whole.owners)
+    found, left_out = _part_of(whole, scope, spans)
     return Report(
         lake=inputs.lake.root,
         version=__version__,
@@ -133,16 +168,16 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
         money=money,
         sections=_sections(spans, money, inventory, asked.zone),
         review=found,
-        quality=() if asked.scope.is_personal else data_quality(inputs, ledger, inventory),
+        quality=() if scope.is_personal else whole.quality,
         week=asked.week,
-        scope=asked.scope,
+        scope=scope,
         zone=asked.zone,
-        trends=_trends(asked, part, money, inventory),
+        trends=_trends(whole, asked, part, money),
         steps=_steps(part.summary, money),
         teams=people.teams(everybody, money.accounts),
-        holders=people.holders(everybody, money.accounts, lambda name: whole.owners.team(name, None)),
-        reclaimable=() if asked.scope.is_personal else reclaimable(found.findings),
-        off_peak=() if asked.scope.is_personal else _off_peak(ledger, asked, inventory),
+        holders=people.holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
+        reclaimable=() if scope.is_personal else reclaimable(found.findings),
+        off_peak=() if scope.is_personal else _off_peak(ledger, asked, inventory),
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
         known=_known(ledger),
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
@@ -150,10 +185,9 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
     )
 
 
-def _part_of(
-    found: Review, scope: Scope, spans: pl.DataFrame, inventory: Inventory, owners: Owners
-) -> tuple[Review, int]:
+def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, int]:
     """The findings of the scope, and how many of them are not shown since they name others."""
+    found, inventory, owners = whole.review, whole.inventory, whole.money.owners
     if scope.is_all:
         return found, 0
 
@@ -169,22 +203,22 @@ def _known(ledger: WindowLedger) -> Window:
     return Window(first_ms, last_ms)
 
 
-def _everybody(ledger: WindowLedger, scope: Scope, whole: Money, part: Money, inventory: Inventory) -> Money:
-    """The money of all those among whom people rank: everybody, or everybody in the pool that is asked for."""
-    if scope.pool is None or not scope.is_personal:
-        return whole if scope.pool is None else part
-    pool = narrowed(ledger.inside, Scope(pool=scope.pool), whole.costs, inventory, whole.owners)
-    return whole.of(pool, inventory)
+def _everybody(whole: Whole, scope: Scope, part: Money) -> Money:
+    """The money of all those among whom people rank: everybody, or everybody on the GPUs that are asked for."""
+    if scope.of_gpus.is_all or not scope.is_personal:
+        return whole.money if scope.of_gpus.is_all else part
+    return whole.money.of(whole.narrowed(whole.ledger.inside, scope.of_gpus), whole.inventory)
 
 
-def _trends(asked: Asked, part: WindowLedger, money: Money, inventory: Inventory) -> tuple[Trend, ...]:
+def _trends(whole: Whole, asked: Asked, part: WindowLedger, money: Money) -> tuple[Trend, ...]:
     if asked.week is None:
         return ()
-
-    def own(ledger: Ledger) -> Ledger:
-        return narrowed(ledger, asked.scope, money.costs, inventory, money.owners)
-
-    before = weeks_before(part.whole, asked.week, own, lambda inside: money.of(inside, inventory).accounts.total)
+    before = weeks_before(
+        part.whole,
+        asked.week,
+        lambda ledger: whole.narrowed(ledger, asked.scope),
+        lambda inside: money.of(inside, whole.inventory).accounts.total,
+    )
     return trends(Figures(part.summary.totals, money.accounts.total), before)
 
 
@@ -197,8 +231,7 @@ def _steps(summary: Summary, money: Money) -> tuple[Step, ...]:
 
 def _off_peak(ledger: WindowLedger, asked: Asked, inventory: Inventory) -> tuple[OffPeak, ...]:
     pools = {gpu: inventory.pool(gpu) for gpu in ledger.whole.stretches["gpu"].unique()}
-    if asked.scope.pool is not None:
-        pools = {gpu: pool for gpu, pool in pools.items() if pool == asked.scope.pool}
+    pools = {gpu: pool for gpu, pool in pools.items() if asked.scope.has_gpu(gpu, inventory)}
     return off_peak(ledger.whole.stretches, pools, ledger.summary.until_ms, asked.zone)
 
 

@@ -56,6 +56,7 @@ def scope_parts(scope: Scope) -> list[Sentence]:
     """What a report is narrowed to; nothing for the whole fleet."""
     return [
         *([say("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
+        *([say("model {name}", name=plain(scope.model))] if scope.model is not None else []),
         *([say("team {name}", name=plain(scope.team))] if scope.team is not None else []),
         *([say("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
     ]

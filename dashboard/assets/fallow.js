@@ -1,17 +1,75 @@
-// What only the browser knows: the colour scheme that its user prefers, and where the pointer is.
+// What only the browser knows: the colour scheme that its user prefers, where the pointer is, and the address.
 
 (function () {
     "use strict";
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
-    const scheme = () => (dark.matches ? "dark" : "light");
+    const KEY = "fallow-scheme";
 
+    function chosen() {
+        try {
+            return window.localStorage.getItem(KEY);
+        } catch (error) {
+            return null;  // storage is switched off
+        }
+    }
+
+    function current() {
+        return chosen() || (dark.matches ? "dark" : "light");
+    }
+
+    function show(scheme) {
+        document.documentElement.dataset.theme = scheme;
+        return scheme;
+    }
+
+    show(current());
     dark.addEventListener("change", () => {
-        window.dash_clientside.set_props("scheme", {data: scheme()});
+        if (!chosen()) {
+            window.dash_clientside.set_props("scheme", {data: show(current())});
+        }
     });
 
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
         fallow: {
-            scheme: () => scheme(),
+            // A click turns the scheme round and keeps it for the next visit.
+            scheme: (clicks, shown) => {
+                if (!clicks) {
+                    return show(current());
+                }
+                const next = shown === "dark" ? "light" : "dark";
+                try {
+                    window.localStorage.setItem(KEY, next);
+                } catch (error) {
+                    // storage is switched off: it stays for this visit
+                }
+                return show(next);
+            },
+
+            // The address that asks for what the bar's choices say; none where it asks for that already.
+            ask: (span, pool, model, team, zone, lang, search) => {
+                const address = new URLSearchParams(search || "");
+                const values = {span, pool, model, team, zone, lang};
+                const before = address.toString();
+                const shown = address.get("since") || address.get("until") ? "" : address.get("span") || "7d";
+                if ((span || "") !== shown && span) {
+                    address.delete("since");
+                    address.delete("until");
+                    address.set("span", span);
+                }
+                for (const name of ["pool", "model", "team", "zone", "lang"]) {
+                    const value = values[name] || "";
+                    if (value === (address.get(name) || "")) {
+                        continue;
+                    }
+                    if (value) {
+                        address.set(name, value);
+                    } else {
+                        address.delete(name);
+                    }
+                }
+                const after = address.toString();
+                return after === before ? window.dash_clientside.no_update : (after ? `?${after}` : "");
+            },
 
             // Says what lies under the pointer in the film strip.
             tooltip: (hover, words) => {
@@ -21,7 +79,7 @@
                 }
                 // midnight comes without its time
                 const [day, time] = String(point.x).split(/[ T]/);
-                const text = [words.rows[point.y], `${day} ${(time || "00:00").slice(0, 5)} UTC`,
+                const text = [words.rows[point.y], `${day} ${(time || "00:00").slice(0, 5)} ${words.zone || "UTC"}`,
                     words.states[point.z]].join("\n");
                 return [true, point.bbox, text];
             },

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from analytics.language.sentences import say
 from analytics.report.wording import headline
 from dashboard.charts.days import days
 from dashboard.charts.film_strip import film_strip
 from dashboard.charts.findings import findings
 from dashboard.charts.idle import idle
 from dashboard.charts.tiles import tiles
+from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.source import Source, View
 
 
 class Overview:
     """`/`."""
 
     path = "/"
-    name = "Overview"
+    name: str = say("Overview")
+    role = VIEWER
+    listed = True
+
+    def connect(self, app: Any, source: Source) -> None:
+        """Nothing: what it shows comes with the page."""
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """Headline, tiles, charts and findings."""

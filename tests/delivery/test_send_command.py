@@ -54,7 +54,7 @@ class Sender:
         parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
         add_send_arguments(parser)
         shared = {"lake": None, "config": None, "week": None, "lang": None, "timezone": None}
-        shared |= {"pool": None, "team": None, "holder": None}
+        shared |= {"pool": None, "model": None, "team": None, "holder": None}
         flags = ["--lake", self.lake.root, "--as", "zoe", "--format", "json", *arguments]
         args = argparse.Namespace(**shared | vars(parser.parse_args(flags)))
         with pytest.MonkeyPatch.context() as patch:

@@ -44,12 +44,13 @@ def fleet(lake: Lake) -> Lake:
         *processes("e", *range(0, HOUR_S, 30), user=None),
     ]
     pools = {"a": "train", "b": "train", "c": "train", "d": "dev", "e": "dev"}
+    models = {"b": "NVIDIA L40S", "e": "NVIDIA L40S"}
     return fill(
         lake,
         rows,
         lists,
         [claim("c", 0, HOUR_S, "eve")],
-        devices=[device(gpu, pool=pool) for gpu, pool in pools.items()],
+        devices=[device(gpu, pool=pool, model=models.get(gpu, "NVIDIA H200")) for gpu, pool in pools.items()],
     )
 
 
@@ -70,6 +71,13 @@ def test_everything(fleet: Lake) -> None:
 def test_pools_add_up(fleet: Lake) -> None:
     assert hours(fleet, Scope(pool="train")) == {"active": 2, "reserved": 1}
     assert hours(fleet, Scope(pool="dev")) == {"active": 1, "free": 1}
+
+
+def test_models_add_up_and_meet_pools(fleet: Lake) -> None:
+    assert hours(fleet, Scope(model="NVIDIA L40S")) == {"active": 2}
+    assert hours(fleet, Scope(model="NVIDIA H200")) == {"active": 1, "reserved": 1, "free": 1}
+    assert hours(fleet, Scope(pool="dev", model="NVIDIA L40S")) == {"active": 1}
+    assert hours(fleet, Scope(model="NVIDIA L40S", team="speech")) == {"active": 0.5}
 
 
 def test_teams_have_their_share_of_a_shared_gpu_and_what_they_reserved(fleet: Lake) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.findings.block_text import NONE, block, left_out
 from analytics.language.sentences import say
-from analytics.ledger.summary import ratio
+from analytics.ledger.summary import SPELLS, ratio
 from analytics.ledger.text import PAGE_COLUMNS, cost_lines, plain, state_lines, wrap
 from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.blocks import capacity, course, lists, people
@@ -125,7 +125,7 @@ def _money(report: Report, language: Language) -> list[str]:
 def _idle(report: Report, language: Language) -> str:
     observed, idle = report.summary.totals.observed_ms, report.summary.idle
     shares = [language.percent(ratio(spell, observed)) for spell in (idle.zero_ms, *idle.spell_ms.values())]
-    names = [language.say("in all"), *(f">= {name}" for name in idle.spell_ms)]
+    names = [language.say("in all"), *(f">= {language.minutes(SPELLS[name])}" for name in idle.spell_ms)]
     return _titled(
         language.say("At zero utilization, whoever holds the GPU"),
         ["  " + "".join(f"{name:>12}" for name in names), "  " + "".join(f"{share:>12}" for share in shares)],

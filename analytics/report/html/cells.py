@@ -33,6 +33,11 @@ def said(language: Language, template: str, names: Mapping[str, Markup], **value
     return sentence
 
 
+def labelled(label: str, value: str, language: Language) -> str:
+    """`label: value` with the colon as the language sets it."""
+    return language.say(say("{label}: {value}", label=label, value=value))
+
+
 def bar(parts: Sequence[tuple[float, str, float]]) -> Markup:
     """A bar as wide as its cell: shares of the whole width with colour and opacity. The row has its figures in words."""
     shapes, at = Markup(), 0.0

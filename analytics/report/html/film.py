@@ -13,7 +13,7 @@ from PIL import Image
 from analytics.language.quantities import Number, Share, Span
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.report.html.cells import bdi
+from analytics.report.html.cells import bdi, labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.html.states import LOOKS, ORDER, WASTED
 from fallow.clock import DAY_MS
@@ -52,7 +52,7 @@ def film_strip(report: Report, language: Language) -> Chart:
         key="f",
         title=title,
         finding=finding,
-        drawing=_figure(report, image, f"{title}: {finding}", language) if codes.size else Markup(),
+        drawing=_figure(report, image, labelled(title, finding, language), language) if codes.size else Markup(),
         table=Table(
             tuple(language.say(each) for each in ("GPU", "host", "unused", "used", "not known")),
             rows,

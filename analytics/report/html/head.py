@@ -45,8 +45,7 @@ def title(report: Report, language: Language) -> str:
 
 def edition(report: Report, language: Language) -> list[tuple[str, Markup]]:
     """Whose edition it is: what the scope names, empty for the whole fleet."""
-    parts = {"pool": report.scope.pool, "team": report.scope.team, "holder": report.scope.holder}
-    return [(language.say(label), bdi(name)) for label, name in parts.items() if name is not None]
+    return [(language.say(label), bdi(name)) for label, name in vars(report.scope).items() if name is not None]
 
 
 def tiles(report: Report, language: Language) -> list[Tile]:

@@ -10,6 +10,7 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.report.html import svg
+from analytics.report.html.cells import labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.html.states import ORDER, WASTED, fill, patterns
 from fallow.clock import HOUR_MS, to_ms
@@ -47,7 +48,7 @@ def days(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(_BOTTOM + 24, parts, f"{title}: {finding}"),
+        drawing=svg.drawing(_BOTTOM + 24, parts, labelled(title, finding, language)),
         table=Table(head, rows),
         legend=tuple(state for state in ORDER if any(each.state_ms[state] for each in shown.values())),
         note=language.say(

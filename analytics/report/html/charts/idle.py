@@ -8,6 +8,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.report.html import svg
+from analytics.report.html.cells import labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.html.states import fill, patterns
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -47,7 +48,7 @@ def idle(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(at + 30 + _ROW * len(zero), parts, f"{title}: {finding}"),
+        drawing=svg.drawing(at + 30 + _ROW * len(zero), parts, labelled(title, finding, language)),
         table=Table((language.say("in stretches of"), language.say("value")), tuple(rows)),
         note=language.say("A threshold is a choice: it can move an idle headline several times over."),
     )
@@ -78,7 +79,7 @@ def _zero(report: Report, language: Language) -> list[_Row]:
 
 
 def _at_least(span_ms: int, language: Language) -> str:
-    return f"≥{language.space}{language.number(span_ms / MINUTE_MS)}{language.space}min"
+    return f"≥{language.space}{language.minutes(span_ms)}"
 
 
 def _bars(rows: Sequence[_Row], top: float, look: dict[str, str]) -> Iterator[Markup]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.report.html import svg
-from analytics.report.html.cells import bdi
+from analytics.report.html.cells import bdi, labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.wording import placed
 
@@ -41,7 +41,7 @@ def off_peak(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(_POOL * len(drawn) - 14, parts, f"{title}: {finding}") if drawn else Markup(),
+        drawing=svg.drawing(_POOL * len(drawn) - 14, parts, labelled(title, finding, language)) if drawn else Markup(),
         table=Table(
             tuple(language.say(each) for each in head),
             tuple(_row(each, language) for each in found),

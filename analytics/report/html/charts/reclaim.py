@@ -9,7 +9,7 @@ from markupsafe import Markup
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.report.html import svg
-from analytics.report.html.cells import bdi
+from analytics.report.html.cells import bdi, labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.wording import placed
 
@@ -44,7 +44,7 @@ def reclaim(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(_ROW * min(len(found), _MOST), _rows(found[:_MOST], language), f"{title}: {finding}")
+        drawing=svg.drawing(_ROW * min(len(found), _MOST), _rows(found[:_MOST], language), labelled(title, finding, language))
         if found
         else Markup(),
         table=Table(
@@ -93,7 +93,7 @@ def _interval(each: Reclaimable, language: Language) -> str:
 
 
 def _blocks(each: Reclaimable, language: Language) -> str:
-    sizes = ", ".join(f"{size}: {language.number(each.blocks.get(size, 0))}" for size in _BLOCKS)
+    sizes = ", ".join(labelled(str(size), language.number(each.blocks.get(size, 0)), language) for size in _BLOCKS)
     return language.say(say("of {gpus} GPUs; in blocks of {sizes}", gpus=Number(each.gpus), sizes=sizes))
 
 

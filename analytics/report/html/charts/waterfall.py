@@ -9,6 +9,7 @@ from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.report.html import svg
 from analytics.report.html.amounts import cents
+from analytics.report.html.cells import labelled
 from analytics.report.html.chart import Chart, Table
 from analytics.report.html.states import WASTED, fill, patterns
 
@@ -55,7 +56,7 @@ def waterfall(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(_ROW * (len(report.steps) + 1), parts, f"{title}: {finding}"),
+        drawing=svg.drawing(_ROW * (len(report.steps) + 1), parts, labelled(title, finding, language)),
         table=Table(
             (language.say("state"), language.say("GPU-hours"), language.say("of all"), language.say("cost")),
             tuple(rows),

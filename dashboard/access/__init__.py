@@ -1,0 +1,24 @@
+"""Finding out who asks: on this machine whoever runs the pages, behind a proxy whom it names, else whoever signs in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from dashboard.access.local import Local
+
+if TYPE_CHECKING:
+    from flask import Request, Response
+
+    from dashboard.people import Person
+
+
+class Access(Protocol):
+    """One way of finding out who asks."""
+
+    def admit(self, request: Request) -> Person | Response:
+        """Who it is, or the answer that they get instead: a refusal, or the way to sign in."""
+        ...
+
+
+LOCAL: Access = Local()
+"""On a loopback address: whoever can reach it is on this machine."""

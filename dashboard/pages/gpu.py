@@ -1,0 +1,30 @@
+"""One GPU: its series, processes and events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from analytics.language.sentences import say
+from dashboard.people import VIEWER
+
+if TYPE_CHECKING:
+    from dashboard.palette import Palette
+    from dashboard.source import Source, View
+
+
+class Gpu:
+    """`/gpu`."""
+
+    path = "/gpu"
+    name: str = say("GPU")
+    role = VIEWER
+    listed = False
+
+    def connect(self, app: Any, source: Source) -> None:
+        """Nothing yet."""
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        """To be filled."""
+        return html.Div()

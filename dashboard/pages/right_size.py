@@ -1,0 +1,30 @@
+"""What work needs of its card, and which card would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from analytics.language.sentences import say
+from dashboard.people import VIEWER
+
+if TYPE_CHECKING:
+    from dashboard.palette import Palette
+    from dashboard.source import Source, View
+
+
+class RightSize:
+    """`/right-size`."""
+
+    path = "/right-size"
+    name: str = say("Right-size")
+    role = VIEWER
+    listed = True
+
+    def connect(self, app: Any, source: Source) -> None:
+        """Nothing yet."""
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        """To be filled."""
+        return html.Div()

@@ -1,0 +1,30 @@
+"""Thresholds, prices and owners in force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from analytics.language.sentences import say
+from dashboard.people import ADMIN
+
+if TYPE_CHECKING:
+    from dashboard.palette import Palette
+    from dashboard.source import Source, View
+
+
+class Settings:
+    """`/settings`."""
+
+    path = "/settings"
+    name: str = say("Settings")
+    role = ADMIN
+    listed = True
+
+    def connect(self, app: Any, source: Source) -> None:
+        """Nothing yet."""
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        """To be filled."""
+        return html.Div()

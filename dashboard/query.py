@@ -1,0 +1,96 @@
+"""What a reader asks for: all of it stands in the page's address, so that it can be shared and stepped back through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from analytics.language.languages import CODES
+from analytics.scope import Scope
+from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
+from fallow.errors import UsageError
+
+SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DAY_MS, "all": None}
+"""Lengths of the window up to the newest row; None is all that the lake has."""
+
+DEFAULT_SPAN = "7d"
+_LONGEST = 300
+"""Characters of one value: names are not longer, and an address is no place for more."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Window, scope, time zone and language; then what single pages ask for. Empty is the default of each.
+
+    `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `zone` and
+    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host` and `holder` are what a page is about, `sort` the
+    order of its rows, `start` and `end` the part of the window that a chart is zoomed to.
+    """
+
+    span: str = ""
+    since: str = ""
+    until: str = ""
+    pool: str = ""
+    model: str = ""
+    team: str = ""
+    zone: str = ""
+    lang: str = ""
+    gpu: str = ""
+    host: str = ""
+    holder: str = ""
+    sort: str = ""
+    start: str = ""
+    end: str = ""
+
+    @classmethod
+    def parse(cls, search: str | None) -> Query:
+        """That of an address's `?...`; raises UsageError for what cannot be meant, and leaves out names it does not know."""
+        known = {field.name for field in fields(cls)}
+        pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=100)
+        values = {name: value for name, value in pairs if name in known}
+        if any(len(value) > _LONGEST for value in values.values()):
+            raise UsageError("a value of the address is too long", f"stay below {_LONGEST} characters")
+        query = cls(**values)
+        query._check()
+        return query
+
+    def _check(self) -> None:
+        if self.span and self.span not in SPANS:
+            raise UsageError(f"'{self.span}' is no length of a window", f"take one of {', '.join(SPANS)}")
+        if self.lang and self.lang not in CODES:
+            raise UsageError(f"'{self.lang}' is no language of these pages", f"take one of {', '.join(CODES)}")
+        if self.zone:
+            try:
+                ZoneInfo(self.zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+                raise UsageError(f"'{self.zone}' is no time zone", "take an IANA name such as Europe/Paris") from error
+        parse_window(self.since or None, self.until or None)
+
+    @property
+    def search(self) -> str:
+        """The `?...` of an address that asks the same, in one order; empty where nothing is asked."""
+        asked = [(field.name, value) for field in fields(self) if (value := getattr(self, field.name))]
+        return f"?{urlencode(asked)}" if asked else ""
+
+    def but(self, **changes: Any) -> Query:
+        """The same with other values."""
+        return replace(self, **changes)
+
+    @property
+    def on_every_page(self) -> Query:
+        """What goes along when another page is opened: window, scope, zone and language."""
+        return Query(self.span, self.since, self.until, self.pool, self.model, self.team, self.zone, self.lang)
+
+    @property
+    def scope(self) -> Scope:
+        """The part of the fleet."""
+        return Scope(self.pool or None, self.model or None, self.team or None)
+
+    def window(self, newest_ms: int) -> Window:
+        """The window, which without `since` and `until` ends with the newest row of the lake."""
+        if self.since or self.until:
+            return parse_window(self.since or None, self.until or None)
+        span_ms = SPANS[self.span or DEFAULT_SPAN]
+        return Window(None if span_ms is None else newest_ms - span_ms, None)
