@@ -39,8 +39,11 @@ def state_amounts(money: Money, language: Language = ENGLISH) -> dict[str, str]:
 
 
 def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
-    """Which prices the money rests on, and which are missing; where a price is from is cut to the width."""
-    said = language.say
+    """Which prices the money rests on, and which are missing; where a price is from is cut to the width.
+
+    Sentences are wrapped at WIDTH, or at the width where that is wider.
+    """
+    said, wide = language.say, max(width, WIDTH)
     priced = [each for each in money.basis if each.price is not None]
     heading = say("prices in {currency} per GPU-hour", currency=money.currency)
     lines = [said(heading if priced else say("no price is known: nothing is said of money"))]
@@ -54,22 +57,22 @@ def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) 
                     listed,
                 )
             ),
-            WIDTH, "  ", "  ",
+            wide, "  ", "  ",
         )  # fmt: skip
     lines += [_basis_line(each, width, language) for each in priced[:_SHOWN]]
     if len(priced) > _SHOWN:
         more = say("and {number} more: `fallow prices --lake ...` lists all", number=Number(len(priced) - _SHOWN))
         lines.append(f"  {said(more)}")
-    lines += _missing_lines(money, language)
+    lines += _missing_lines(money, language, wide)
     if money.missing and priced:
         unpriced = say(
             "their {hours} GPU-hours are in no sum of money", hours=GpuHours(round(money.accounts.total.unpriced_ms))
         )
-        lines += wrap(said(unpriced), WIDTH, "  ", "  ")
+        lines += wrap(said(unpriced), wide, "  ", "  ")
     return lines
 
 
-def _missing_lines(money: Money, language: Language) -> list[str]:
+def _missing_lines(money: Money, language: Language, width: int) -> list[str]:
     """The models and pools without a price."""
     lines = []
     for each in money.missing[:_SHOWN]:
@@ -77,7 +80,7 @@ def _missing_lines(money: Money, language: Language) -> list[str]:
             "no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
             model=_known(each.model, UNKNOWN_MODEL), pool=_known(each.pool, NO_POOL),
         )  # fmt: skip
-        lines += wrap(language.say(without), WIDTH, "  ", "    ")
+        lines += wrap(language.say(without), width, "  ", "    ")
     if len(money.missing) > _SHOWN:
         more = say("and {number} more without a price", number=Number(len(money.missing) - _SHOWN))
         lines.append(f"  {language.say(more)}")
@@ -97,7 +100,13 @@ def price_source(price: Price) -> str:
 
 
 def energy_lines(money: Money, language: Language = ENGLISH) -> list[str]:
-    """Energy, its price and its carbon dioxide; how much is known where that is too little."""
+    """The sentences of `energy_sentences` on lines of at most WIDTH columns, all but the first two columns in."""
+    first, *others = energy_sentences(money, language)
+    return [first, *(line for each in others for line in wrap(each, WIDTH, "  ", "  "))]
+
+
+def energy_sentences(money: Money, language: Language = ENGLISH) -> list[str]:
+    """Energy, its price and its carbon dioxide, each in one piece; how much is known where that is too little."""
     energy, grid = money.accounts.total.energy, money.grid
     kwh, drawn, cost, co2 = energy.kwh, grid.drawn_kwh(energy), grid.cost(energy), grid.co2_kg(energy)
     known = Share(energy.known_share)
@@ -123,11 +132,7 @@ def energy_lines(money: Money, language: Language = ENGLISH) -> list[str]:
         pue=_figure(grid.pue), drawn=Number(drawn, 1), paid=_energy_paid(money, cost), co2=Number(co2, 1),
         rate=_figure(grid.kg_per_kwh),
     )  # fmt: skip
-    return [
-        language.say(counted),
-        *([f"  {language.say(idle)}"] if wasted else []),
-        *wrap(language.say(drew), WIDTH, "  ", "  "),
-    ]
+    return [language.say(each) for each in (counted, *([idle] if wasted else []), drew)]
 
 
 def _energy_paid(money: Money, cost: float | None) -> str:
@@ -151,8 +156,10 @@ def _basis_line(basis: Basis, width: int, language: Language) -> str:
     what = plain(
         f"{language.say(_known(basis.model, UNKNOWN_MODEL))} ({language.say(_known(basis.pool, NO_POOL))})", 33
     )
-    day = "" if price.date is None else price.date.isoformat()
-    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day:<10}  "
+    # the commands print days as machines sort them; no other form of one is longer than `21 sept. 2025`
+    iso = "" if price.date is None else price.date.isoformat()
+    day = f"{iso:<10}" if language.code == "en" else f"{iso and language.date(price.date):<13}"
+    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day}  "
     room, whole = width - len(start), price_source(price)
     # half of how a price was stated says nothing: `fallow prices` has it all
     return start + (whole if len(plain(whole, room + 1)) <= room else plain(price.source, room))

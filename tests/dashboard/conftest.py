@@ -10,6 +10,7 @@ import pytest
 from analytics.inputs import Inputs, open_inputs
 from analytics.simulation import Fleet, write_fleet
 from dashboard.app import build_app
+from dashboard.bar import OUTPUTS
 from dashboard.source import Source
 from fallow.lake import Lake
 
@@ -23,8 +24,8 @@ UNTIL_MS = 1_763_596_800_000
 """2025-11-20T00:00Z, a midnight."""
 
 
-def inputs_of(lake: Lake, since: str | None = None, until: str | None = None) -> Inputs:
-    return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
+def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, config: str | None = None) -> Inputs:
+    return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=config))
 
 
 @pytest.fixture(scope="session")
@@ -40,17 +41,30 @@ def client(fleet_lake: Lake) -> FlaskClient:
     return build_app(Source(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
 
 
-def page(client: FlaskClient, path: str = "/", scheme: str = "light") -> Any:
+def page(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> Any:
     """The page's components as the browser gets them."""
-    answer = client.post("/_dash-update-component", json={
-        "output": "page.children",
-        "outputs": {"id": "page", "property": "children"},
-        "inputs": [{"id": "scheme", "property": "data", "value": scheme}],
+    return filled(client, path, search, scheme)["page"]["children"]
+
+
+def filled(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> dict[str, dict[str, Any]]:
+    """All that a page's callback fills, by element and property."""
+    outputs = [("page", "children"), ("nav", "children"), ("version", "data")]
+    outputs += [(each.component_id, each.component_property) for each in OUTPUTS]
+    asked = [
+        ("scheme", "data", scheme),
+        ("url", "pathname", path),
+        ("url", "search", search),
+        ("again", "n_clicks", None),
+    ]
+    answer = client.post("/_dash-update-component", headers={"Origin": "http://localhost"}, json={
+        "output": "..{}..".format("...".join(f"{name}.{kind}" for name, kind in outputs)),
+        "outputs": [{"id": name, "property": kind} for name, kind in outputs],
+        "inputs": [{"id": name, "property": kind, "value": value} for name, kind, value in asked],
         "changedPropIds": ["scheme.data"],
-        "state": [{"id": "url", "property": "pathname", "value": path}],
     })  # fmt: skip
     assert answer.status_code == 200, answer.text
-    return answer.get_json()["response"]["page"]["children"]
+    found: dict[str, dict[str, Any]] = answer.get_json()["response"]
+    return found
 
 
 def components(tree: Any) -> Iterator[dict[str, Any]]:

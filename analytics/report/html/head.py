@@ -90,7 +90,7 @@ def _beside(trend: Trend | None, currency: str) -> list[str]:
 
 def _value(trend: Trend, value: float | None, currency: str) -> Value:
     if value is None:
-        return say("not seen")
+        return say("not known")
     values: Mapping[str, Value] = {
         "share": Share(value),
         "money": Amount(value, currency),

@@ -59,7 +59,7 @@ def _finding(found: Sequence[OffPeak], language: Language) -> str:
     best = max(found, key=lambda each: (each.gpus * (each.until_hour - each.from_hour), each.pool))
     return say(
         "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
-        gpus=Number(best.gpus), pool=svg.isolated(best.pool),
+        gpus=Number(best.gpus), pool=svg.isolated(placed(best.pool, language)),
         since=_hour(best.weekday, best.from_hour, language), until=_hour(best.weekday, best.until_hour, language),
     )  # fmt: skip
 

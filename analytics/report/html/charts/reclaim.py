@@ -1,4 +1,4 @@
-"""How many GPUs of each pool were never needed at once: an interval, in blocks that a job could use."""
+"""How many GPUs of each pool can go with the reserve kept: an interval, in blocks that a job could use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reclaim(report: Report, language: Language) -> Chart:
     """A row for each pool and model: what there is, and [low, point, high] of what is beyond need."""
     found = report.reclaimable
     title = language.say("Beyond what was needed at once")
-    finding = language.say(_finding(found))
+    finding = language.say(_finding(found, language))
     head = (
         "pool and model",
         "GPUs",
@@ -60,18 +60,26 @@ def reclaim(report: Report, language: Language) -> Chart:
     )
 
 
-def _finding(found: Sequence[Reclaimable]) -> str:
-    low, point, high = (sum(getattr(each, name) for each in found) for name in ("low", "point", "high"))
+def _finding(found: Sequence[Reclaimable], language: Language) -> str:
+    """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
         return say(
             "No pool is known to have GPUs to spare: all of them were needed at once, or the history is too short."
         )
-    if not high:
-        return say("Every GPU was needed at some time: there is nothing to give away.")
+    if not any(each.high for each in found):
+        return say("No GPU can go with the reserve kept.")
+    point, eight = sum(each.point for each in found), Number(sum(each.blocks.get(8, 0) for each in found))
+    if len(found) > 1:
+        return say_many(
+            "{number} GPU can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
+            "{number} GPUs can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
+            point, groups=Number(len(found)), eight=eight,
+        )  # fmt: skip
+    [own] = found
     return say_many(
-        "{number} GPU was never needed ({low} to {high}); {eight} can go in blocks of eight.",
-        "{number} GPUs were never needed ({low} to {high}); {eight} can go in blocks of eight.",
-        point, low=Number(low), high=Number(high), eight=Number(sum(each.blocks.get(8, 0) for each in found)),
+        "{number} GPU of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
+        "{number} GPUs of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
+        point, pool=svg.isolated(placed(own.pool, language)), low=Number(own.low), high=Number(own.high), eight=eight,
     )  # fmt: skip
 
 

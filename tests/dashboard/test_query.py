@@ -1,0 +1,59 @@
+"""An address asks for one thing, and the same thing has one address."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.query import SPANS, Query
+from fallow.clock import DAY_MS, Window
+from fallow.errors import UsageError
+
+TEXTS = st.text(max_size=40)
+
+
+@given(pool=TEXTS, model=TEXTS, team=TEXTS, span=st.sampled_from(["", *SPANS]), lang=st.sampled_from(["", "en", "fr"]))
+def test_what_is_asked_comes_back_from_the_address(pool: str, model: str, team: str, span: str, lang: str) -> None:
+    query = Query(span=span, pool=pool, model=model, team=team, lang=lang)
+    assert Query.parse(query.search) == query
+
+
+def test_nothing_asked_is_no_search() -> None:
+    assert Query().search == ""
+    assert Query.parse("") == Query.parse(None) == Query.parse("?") == Query()
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert Query.parse("?utm_source=chat&span=24h&") == Query(span="24h")
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("?span=9y", "'9y' is no length of a window"),
+        ("?lang=tlh", "'tlh' is no language of these pages"),
+        ("?zone=../../etc/passwd", "is no time zone"),
+        ("?zone=Mars/Olympus", "is no time zone"),
+        ("?since=yesterdayish", "yesterdayish"),
+        ("?since=2026-11-20&until=2026-11-01", "does not lie before"),
+        ("?pool=" + "x" * 301, "too long"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(search: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("?", "[?]")) as caught:
+        Query.parse(search)
+    assert caught.value.hint
+
+
+def test_the_window_ends_with_the_newest_row_unless_days_are_named() -> None:
+    newest_ms = 100 * DAY_MS
+    assert Query().window(newest_ms) == Window(93 * DAY_MS, None)
+    assert Query(span="all").window(newest_ms) == Window(None, None)
+    days = Query(span="24h", since="2026-11-01", until="2026-11-02").window(newest_ms)
+    assert (days.until_ms or 0) - (days.since_ms or 0) == 2 * DAY_MS
+
+
+def test_what_a_page_is_about_does_not_go_along_to_the_next() -> None:
+    query = Query(span="24h", pool="train", zone="Europe/Paris", lang="fr", gpu="GPU-1", sort="waste", start="5")
+    assert query.on_every_page == Query(span="24h", pool="train", zone="Europe/Paris", lang="fr")
