@@ -10,7 +10,7 @@ import polars as pl
 from analytics.capacity.at_once import lasting_on
 from analytics.ledger.summary import stopped_gpus, summarise
 from analytics.money.pieces import IDLE_OF_NOBODY, placed, whose
-from analytics.names import JOINER
+from analytics.names import JOINER, asked_name, given_name
 from fallow.errors import EmptyLakeError
 
 if TYPE_CHECKING:
@@ -88,10 +88,12 @@ class Scope:
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     """`--pool`, `--model`, `--team` and `--holder`."""
-    parser.add_argument("--pool", metavar="NAME", help="of this pool's GPUs only")
-    parser.add_argument("--model", metavar="NAME", help="of this model's GPUs only")
-    parser.add_argument("--team", metavar="NAME", help="of what this team (owners file) was given only")
-    parser.add_argument("--holder", metavar="NAME", help="of what this holder was given only")
+    parser.add_argument("--pool", metavar="NAME", type=given_name, help="of this pool's GPUs only")
+    parser.add_argument("--model", metavar="NAME", type=given_name, help="of this model's GPUs only")
+    parser.add_argument(
+        "--team", metavar="NAME", type=given_name, help="of what this team (owners file) was given only"
+    )
+    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="of what this holder was given only")
 
 
 def narrow(

@@ -1,6 +1,7 @@
 """`python -m benchmarks [NAME...]`: prints each figure and stores all of them in benchmarks/results.json.
 
-`fleet-full` runs only where it is named: it simulates 60 million rows first (see FALLOW_BENCH_LAKE).
+`fleet-full` and `dashboard-full` run only where they are named: they simulate tens of millions of rows first (see
+FALLOW_BENCH_LAKE).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import agent_cost, agent_endurance, agent_peers, fleet_rate, import_rate, ledger_rate
+from benchmarks import agent_cost, agent_endurance, agent_peers, dashboard_cost, fleet_rate, import_rate, ledger_rate
 from benchmarks.measure import Figure, machine
 
 BENCHMARKS = {
@@ -21,8 +22,9 @@ BENCHMARKS = {
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
+    "dashboard": dashboard_cost.measure,
 }
-ON_REQUEST = {"fleet-full": fleet_rate.measure_full}
+ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"
 
 

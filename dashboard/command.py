@@ -1,34 +1,100 @@
-"""`fallow dashboard`: serves the pages over a lake, to this machine only."""
+"""`fallow dashboard`: serves the pages over a lake, to this machine or to those who may see them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import multiprocessing
+import sys
+from typing import TYPE_CHECKING, Any
 
 from analytics.inputs import add_common_arguments, open_inputs
-from dashboard.serving import LOOPBACK, app_of, serve
-from fallow.errors import UsageError
+from dashboard.access.choose import access_of
+from dashboard.access.hosts import is_loopback
+from dashboard.audit import show_log
+from dashboard.serving import LOOPBACK, app_of, listen
+from dashboard.wsgi import serve_workers
+from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+
+    from dashboard.access import Access
+
+_MOST_WORKERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
     parser.add_argument(
-        "--host", default=LOOPBACK[0], metavar="ADDRESS", help=f"one of {', '.join(LOOPBACK)} (default {LOOPBACK[0]})"
-    )
+        "--host", default=LOOPBACK, metavar="ADDRESS",
+        help=f"the address to serve on (default {LOOPBACK}: this machine only); others need a sign-in, docs/dashboard.md",
+    )  # fmt: skip
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="the port (default 8050; 0: any free one)")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N",
+        help="processes, each with eight threads and the ledger in memory (default 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--insecure", action="store_true", help="show everything to everybody who can reach the address"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until Ctrl-C."""
-    if args.host not in LOOPBACK:
-        raise UsageError(
-            f"--host {args.host} would let others in, and these pages have no access control yet",
-            f"serve on {LOOPBACK[0]} and reach it through `ssh -L 8050:{LOOPBACK[0]}:8050 HOST` or a reverse proxy "
-            "on the same machine that asks who it is",
-        )
-    open_inputs(args).lake.require()
-    # the window is read again with every page: `--since 7d` means the seven days before now, not before the start
-    return serve(app_of(lambda: open_inputs(args)), host=args.host, port=args.port)
+    """Serves until Ctrl-C or SIGTERM; SIGHUP reads the settings again."""
+    if not 1 <= args.workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers {args.workers} is no number of processes", f"give 1 to {_MOST_WORKERS}")
+    show_log()
+    pages = _Pages(args)
+    if (code := _lake_missing(args)) != 0:
+        return code
+    listening = listen(args.host, args.port)
+    if args.insecure:
+        print(
+            f"fallow: --insecure: everybody who can reach {args.host} sees everything, and is not asked who they are",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+    return serve_workers(pages.make, pages.renew, listening, workers=args.workers)
+
+
+class _Pages:
+    """What the flags ask for, with the access that the settings gave when they were last right."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Raises UsageError and its kinds for wrong flags and settings."""
+        self._args = args
+        self._access = self._chosen()
+
+    def make(self) -> Any:
+        """The app. The window is read again with every page: `--since 7d` is the seven days before now, not before the start."""
+        return app_of(lambda: open_inputs(self._args), self._access)
+
+    def renew(self) -> None:
+        """Reads the settings again; wrong ones are said and change nothing."""
+        try:
+            self._access = self._chosen()
+        except FallowError as error:
+            print(f"fallow: {error}; who may ask stays as it was", file=sys.stderr, flush=True)
+
+    def _chosen(self) -> Access:
+        settings = open_inputs(self._args).settings
+        host = self._args.host
+        return access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
+
+
+def _lake_missing(args: argparse.Namespace) -> int:
+    """Says that there is no lake, and returns the exit code; 0 where there is one.
+
+    In a process of its own, for asking an object store starts threads.
+    """
+    asking = multiprocessing.get_context("fork").Process(target=_require_lake, args=(args,))
+    asking.start()
+    asking.join()
+    return asking.exitcode or 0
+
+
+def _require_lake(args: argparse.Namespace) -> None:
+    try:
+        open_inputs(args).lake.require()
+    except FallowError as error:
+        print(f"fallow: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import io
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from dash import html
 from flask import Response, request
 
+from dashboard import tables
 from dashboard.ask import view_of
 from dashboard.source import Problem
+from fallow.clock import format_ms, to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,11 +22,15 @@ if TYPE_CHECKING:
 
     from dashboard.source import Source, View
 
-EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {}
+EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {
+    "findings": tables.findings,
+    "holders": tables.holders,
+    "gpus": tables.gpus,
+}
 """By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
 
-_RISKY = ("=", "+", "-", "@", "\t", "\r")
-"""What spreadsheets take for the start of a formula."""
+_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What spreadsheets take for the start of a formula; the last four are wide forms, which some take for the others."""
 
 
 def serve_exports(server: Any, source: Source) -> None:
@@ -43,16 +52,34 @@ def serve_exports(server: Any, source: Source) -> None:
         )
 
 
-def as_csv(table: pl.DataFrame) -> bytes:
-    """UTF-8 with a header; empty is unknown; a text that a spreadsheet would run begins with an apostrophe."""
-    import polars as pl  # noqa: PLC0415
-
-    text = [name for name, kind in table.schema.items() if kind == pl.String]
-    starts = pl.col(text).str.slice(0, 1).is_in(_RISKY)
-    safe = (
-        table.with_columns(pl.when(starts).then(pl.lit("'") + pl.col(text)).otherwise(pl.col(text))) if text else table
+def links(view: View, name: str) -> html.Span:
+    """Where the table can be had as a file, with the window and scope of the page."""
+    search = view.query.on_every_page.search
+    return html.Span(
+        [
+            html.A(kind, href=f"/export/{name}.{kind.lower()}{search}", className="button", download="")
+            for kind in ("CSV", "Parquet")
+        ],
+        className="files",
     )
-    return safe.write_csv().encode()
+
+
+def as_csv(table: pl.DataFrame) -> bytes:
+    """UTF-8 with a header, values as in the commands' CSV: empty is unknown, moments are RFC 3339.
+
+    A text that a spreadsheet would run begins with an apostrophe.
+    """
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_in_csv(value) for value in row] for row in table.iter_rows())
+    return target.getvalue().encode()
+
+
+def _in_csv(value: object) -> object:
+    if isinstance(value, datetime):
+        return format_ms(to_ms(value))
+    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
 
 
 def as_parquet(table: pl.DataFrame) -> bytes:

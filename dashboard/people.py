@@ -25,6 +25,11 @@ class Person:
     role: str
     team: str | None = None
 
+    @property
+    def described(self) -> str:
+        """Role and team in words, for the log."""
+        return self.role if self.team is None else f"{self.role} of team {self.team}"
+
     def may(self, role: str) -> bool:
         """Whether the role is theirs, or less than theirs."""
         return ROLES.index(self.role) >= ROLES.index(role)

@@ -5,13 +5,24 @@ from __future__ import annotations
 import gzip
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from flask import Response, g, request
+from flask import Request, Response, g, request
+
+from dashboard.access.refusal import answer, refuse
+from dashboard.people import Person
 
 if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
     from dashboard.access import Access
 
+HEALTH = "/healthz"
+"""Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
+
 _LONG_BYTES = 1024
+_READING = ("GET", "HEAD", "OPTIONS")
+_OWN_FRAME = "frame-ancestors 'self'"
 
 
 def content_security_policy(app: Any) -> str:
@@ -24,6 +35,7 @@ def content_security_policy(app: Any) -> str:
             "img-src 'self' data: blob:",
             "font-src 'self'",
             "connect-src 'self'",
+            "frame-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
@@ -36,30 +48,63 @@ def protect(app: Any, access: Access) -> None:
 
     Called when all callbacks are there.
     """
-    headers = {
-        "Content-Security-Policy": content_security_policy(app),
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-    }
+    policy = content_security_policy(app)
 
-    def ask_who() -> Response | None:
+    def ask_who() -> AnyResponse | None:
+        if request.path == HEALTH:
+            return answer("ok\n")
+        if is_foreign(request):
+            return refuse(
+                request, "this did not come from these pages; open them again", why="another site's page sent it"
+            )
         found = access.admit(request)
-        if isinstance(found, Response):
+        if not isinstance(found, Person):
             return found
         g.person = found
         return None
 
     def finish(response: Response) -> Response:
-        response.headers.update(headers)
-        if "Cache-Control" not in response.headers:
-            response.headers["Cache-Control"] = "no-store"
+        _put_headers(response, policy)
         return _compressed(response)
 
     app.server.before_request(ask_who)
     app.server.after_request(finish)
+
+
+def is_foreign(asked: Request) -> bool:
+    """Whether another site's page may have had the browser send this: all that writes has to say that it is from here.
+
+    The browser says so itself: no page can set `Sec-Fetch-Site` or `Origin`. The former stays true behind a proxy that
+    changes `Host`; it is sent over TLS and on loopback only.
+    """
+    if asked.method in _READING:
+        return False
+    if (site := asked.headers.get("Sec-Fetch-Site")) is not None:
+        return site != "same-origin"
+    try:
+        origin = urlsplit(asked.headers.get("Origin", "")).netloc
+    except ValueError:
+        return True
+    return not origin or origin.lower() != asked.host.lower()
+
+
+def _put_headers(response: Response, policy: str) -> None:
+    """The headers of every answer. One that brings a policy of its own is a document that these pages show in a frame."""
+    own = response.headers.get("Content-Security-Policy")
+    if own and "frame-ancestors" not in own:
+        own = f"{own.rstrip('; ')}; {_OWN_FRAME}"
+    response.headers.update(
+        {
+            "Content-Security-Policy": own or policy,
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "SAMEORIGIN" if own else "DENY",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+    )
+    if "Cache-Control" not in response.headers:
+        response.headers["Cache-Control"] = "no-store"
 
 
 def _compressed(response: Response) -> Response:

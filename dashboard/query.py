@@ -25,8 +25,8 @@ class Query:
     """Window, scope, time zone and language; then what single pages ask for. Empty is the default of each.
 
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `zone` and
-    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host` and `holder` are what a page is about, `sort` the
-    order of its rows, `start` and `end` the part of the window that a chart is zoomed to.
+    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
+    about, `sort` the order of its rows, `start` and `end` the part of the window that a chart is zoomed to.
     """
 
     span: str = ""
@@ -40,6 +40,7 @@ class Query:
     gpu: str = ""
     host: str = ""
     holder: str = ""
+    finding: str = ""
     sort: str = ""
     start: str = ""
     end: str = ""

@@ -1,4 +1,4 @@
-"""Serves the pages on a loopback port until it is told to stop."""
+"""Makes the app and listens for it; serves it in this very process, as `fallow demo` does after it has read its lake."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from dashboard.access import LOCAL
 from dashboard.app import build_app
 from dashboard.people import VIEWER, Person
+from dashboard.protection import HEALTH
 from dashboard.query import Query
 from dashboard.source import Source
 from fallow.errors import FallowError, UsageError
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from analytics.inputs import Inputs
+    from dashboard.access import Access
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""The only addresses that are served: there is no access control yet."""
+LOOPBACK = "127.0.0.1"
 
 _MOST_PORTS = 50
 
@@ -35,22 +37,23 @@ class _QuietHandler(WSGIRequestHandler):
         """Requests are not logged; a failing callback logs its own traceback."""
 
 
-def app_of(open_inputs: Callable[[], Inputs]) -> Any:
-    """The dash app over what `open_inputs` names, with the ledger loaded, so that the first page comes at once."""
+def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
+    """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once."""
     source = Source(open_inputs)
     source.look(Query(), Person("", VIEWER))
-    return build_app(source)
+    app = build_app(source, access)
+    app.server.test_client().get(HEALTH)  # has dash set itself up
+    with app.server.test_request_context("/"):
+        app.index()  # registers the component libraries before two browsers ask at once
+    return app
 
 
-def serve(app: Any, *, host: str = LOOPBACK[0], port: int = 8050, next_free: bool = False) -> int:
+def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool = False) -> int:
     """Prints the address and serves until Ctrl-C or SIGTERM; returns 0.
 
     Raises UsageError for a port that cannot be, FallowError for one that is taken (`next_free` takes the next).
     """
-    if not 0 <= port < 65536:
-        raise UsageError(f"--port {port} is no port", "give 1 to 65535, or 0 for any free one")
-    with _listen(host, port, next_free=next_free) as listening:
-        app.server.test_client().get("/")  # registers the component libraries before two browsers ask at once
+    with listen(host, port, next_free=next_free) as listening:
         server = make_server(
             host, listening.getsockname()[1], app.server, threaded=True, request_handler=_QuietHandler,
             fd=listening.fileno(),
@@ -60,8 +63,7 @@ def serve(app: Any, *, host: str = LOOPBACK[0], port: int = 8050, next_free: boo
             number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
-            shown = f"[{host}]" if ":" in host else host
-            print(f"\nThe pages are at http://{shown}:{server.port}/ (Ctrl-C ends them)", flush=True)
+            announce(host, server.port)
             server.serve_forever()  # returns on KeyboardInterrupt
         finally:
             for number, handler in before.items():
@@ -69,13 +71,23 @@ def serve(app: Any, *, host: str = LOOPBACK[0], port: int = 8050, next_free: boo
     return 0
 
 
-def _listen(host: str, port: int, *, next_free: bool) -> socket.socket:
-    """A listening socket: on the port, or the first free one after it."""
+def announce(host: str, port: int) -> None:
+    """Says where the pages are."""
+    shown = f"[{host}]" if ":" in host else host
+    print(f"\nThe pages are at http://{shown}:{port}/ (Ctrl-C ends them)", flush=True)
+
+
+def listen(host: str, port: int, *, next_free: bool = False) -> socket.socket:
+    """A listening socket: on the port, or the first free one after it.
+
+    Raises UsageError for a port that cannot be, FallowError for one that is taken.
+    """
+    if not 0 <= port < 65536:
+        raise UsageError(f"--port {port} is no port", "give 1 to 65535, or 0 for any free one")
     last = min(port + _MOST_PORTS, 65535) if next_free and port else port
     for candidate in range(port, last + 1):
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            return socket.create_server((host, candidate), family=family, backlog=128)
+            return _socket(host, candidate)
         except OSError as error:
             if candidate == last:
                 raise FallowError(
@@ -83,3 +95,9 @@ def _listen(host: str, port: int, *, next_free: bool) -> socket.socket:
                     "give another --port, or 0 for any free one",
                 ) from error
     raise AssertionError(port)
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server((host, port), family=family, backlog=128, dualstack_ipv6=both)

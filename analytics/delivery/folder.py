@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from analytics.delivery.model import Parcel
     from analytics.delivery.targets import Target
 
+_MOST = 100
+_END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")
+"""What a name keeps, however long it is: the language of an edition, and the suffix by which programs know what it is."""
+
 
 class FolderChannel:
     """A folder: the same edition again replaces its own files and nothing else."""
@@ -40,5 +44,10 @@ class FolderChannel:
 
 def safe(text: str) -> str:
     """A name that is one in every file system and store, and another for every text: names of teams are other people's."""
-    name = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")[:100]
-    return name if name and name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+    whole = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")
+    if whole and whole == text and len(whole) <= _MOST:
+        return whole
+    end = _END.search(whole)
+    kept = end[0] if end else ""
+    name = whole.removesuffix(kept)[: _MOST - len(kept)]
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{kept}".lstrip("-")

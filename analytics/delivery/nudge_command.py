@@ -6,6 +6,8 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from analytics.delivery.channels import open_channels
 from analytics.delivery.contacts import Contacts
 from analytics.delivery.deliver import deliver, left, to_do
@@ -21,9 +23,9 @@ from analytics.findings.find import review
 from analytics.inputs import load_window_ledger, open_inputs
 from analytics.language.languages import CODES, language
 from analytics.ledger.text import count, moment, plain
-from analytics.names import JOINER
+from analytics.names import JOINER, asked_name
 from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
-from fallow.errors import FallowError, UsageError
+from fallow.errors import EmptyLakeError, UsageError
 
 if TYPE_CHECKING:
     from analytics.delivery.model import Channel, Parcel
@@ -42,7 +44,7 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="config file")
     parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument("--timezone", metavar="ZONE", help="IANA name of the zone of quiet hours (or report.timezone)")
-    parser.add_argument("--holder", metavar="NAME", help="only this holder")
+    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this holder")
     parser.add_argument(
         "--send", action="store_true", default=False, help="really send (default: say what would be sent)"
     )
@@ -73,7 +75,10 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)
     past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
-    chosen = choose(_findings(replace(inputs, window=window), args.holder, now_ms), contacts, past)
+    found = _findings(replace(inputs, window=window), args.holder, now_ms)
+    if found is None:
+        return 0
+    chosen = choose(found, contacts, past)
     work = _Work(inputs, journal, speaks, day, window, clock)
     if not args.send:
         return _dry_run(work, chosen, is_quiet=quiet.holds(now_ms))
@@ -111,13 +116,18 @@ def _contacts(inputs: Inputs) -> Contacts:
     return Contacts.load(path, inputs.settings.text("report.opt_out"))
 
 
-def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding]:
-    ledger = load_window_ledger(inputs)
-    if ledger.summary.until_ms < now_ms - DAY_MS:
-        raise FallowError(
-            f"the lake's newest rows are from {moment(ledger.summary.until_ms)}, and what they say may be over",
-            "nudge when the agents publish again",
+def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] | None:
+    """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a holder that nobody is."""
+    ledger = load_window_ledger(inputs, or_empty=True)
+    holders = {name for each in ledger.whole.stretches["holder"].unique() if each for name in each.split(JOINER)}
+    if holder is not None and holder not in holders:
+        raise EmptyLakeError(
+            f"nothing in this lake is of holder {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
+    newest_ms = int(ledger.whole.stretches.select(pl.col("end").filter(pl.col("time") <= now_ms).max()).item() or 0)
+    if newest_ms < now_ms - DAY_MS:
+        print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
+        return None
     found = review(inputs, ledger, now_ms=now_ms).shown
     return [each for each in found if holder is None or holder in (each.holder or "").split(JOINER)]
 

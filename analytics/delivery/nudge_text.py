@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from analytics.delivery.model import Brief, Parcel
 from analytics.delivery.parcel import line
 from analytics.findings.evidence_text import evidence
-from analytics.language.quantities import Amount, Moment
-from analytics.language.sentences import say, say_many
+from analytics.language.quantities import Moment
+from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import PAGE_COLUMNS, plain, wrap
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ def _finding(finding: Finding, told: int, language: Language) -> list[str]:
         *_row(say("GPUs: {gpus}", gpus=_gpus(finding)), language),
         *(_row(say("job: {job}", job=plain(finding.job)), language) if finding.job else []),
         *_row(say("since {when}", when=Moment(finding.since_ms)), language),
-        *(_row(say("cost: {amount}", amount=Amount(finding.cost, finding.currency)), language) if finding.cost else []),
         *_row(_sureness(finding, language), language),
         *_row(say("evidence: {evidence}", evidence=language.say(evidence(finding))), language),
         *(_row(say_many("told {number} time before", "told {number} times before", told), language) if told else []),
@@ -86,7 +85,7 @@ def _sureness(finding: Finding, language: Language) -> str:
     grade, failed = language.say(finding.confidence.grade), finding.confidence.failed
     if not failed:
         return say("confidence: {grade}", grade=grade)
-    return say("confidence: {grade} ({why})", grade=grade, why="; ".join(language.say(each) for each in failed))
+    return say("confidence: {grade} ({why})", grade=grade, why=Listed(failed))
 
 
 def _answers(nudge: Nudge) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.folder import safe
 from analytics.delivery.model import Brief, Line, Parcel, Part
-from analytics.language.quantities import GpuHours, Moment
+from analytics.language.quantities import Amount, GpuHours, Moment, Share
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.report.formats.text import TextFormat
@@ -63,7 +63,7 @@ def pack(
         attachments=tuple(_part(each, name, report, language) for each in formats),
         brief=_brief(report, week, language),
         week=week.label,
-        scope=str(report.scope),
+        scope=language.say(Listed(scope_parts(report.scope), ", ")),
         since_ms=summary.since_ms,
         until_ms=summary.until_ms,
         finding_ids=tuple(finding.finding_id for finding in report.findings),
@@ -95,9 +95,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
     return Brief(
         title=language.say(_title(report, week)),
-        window=language.say(
-            say("{since} to {until}", since=Moment(report.summary.since_ms), until=Moment(report.summary.until_ms))
-        ),
+        window=language.say(_window(report)),
         sentences=tuple(
             language.say(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
         ),
@@ -107,14 +105,24 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     )
 
 
+def _window(report: Report) -> Sentence:
+    """The window, and how much of it was seen: without that no figure below it says anything."""
+    window = say("{since} to {until}", since=Moment(report.summary.since_ms), until=Moment(report.summary.until_ms))
+    if report.is_empty:
+        return window
+    return say("{window}; {share} of the time observed", window=window, share=Share(report.summary.totals.coverage))
+
+
 def line(finding: Finding, language: Language) -> Line:
-    """A finding as a chat shows it."""
+    """A finding as a chat shows it, with its cost where there is a price."""
     gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    hours, what = GpuHours(finding.gpu_ms), language.say(finding.sentence)
+    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
+    what = language.say(finding.sentence)
     text = (
-        say("{hours} GPU-hours: {gpus} on {host} {what}", hours=hours, gpus=gpus, host=plain(finding.host), what=what)
+        say("{sums}: {gpus} on {host} {what}", sums=sums, gpus=gpus, host=plain(finding.host), what=what)
         if finding.host
-        else say("{hours} GPU-hours: {gpus} {what}", hours=hours, gpus=gpus, what=what)
+        else say("{sums}: {gpus} {what}", sums=sums, gpus=gpus, what=what)
     )
     detail = say(
         "{holder}, since {when}; confidence: {grade}; {finding_id}",

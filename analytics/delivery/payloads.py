@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from analytics.language.languages import language
+from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from fallow.clock import format_ms
 
@@ -47,7 +49,8 @@ def _slack(parcel: Parcel, _: Delivery) -> dict[str, Any]:
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
     # what is shown outside the blocks is read as markup: only these three characters begin any
-    text = _cut(f"{brief.title}: {brief.sentences[0] if brief.sentences else brief.window}", _SLACK_TEXT // 2)
+    said = say("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
+    text = _cut(language(parcel.language).say(said), _SLACK_TEXT // 2)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}

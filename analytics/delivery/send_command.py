@@ -51,9 +51,9 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: report.to)",
     )  # fmt: skip
     parser.add_argument(
-        "--format", dest="formats", default=None, metavar="NAMES",
-        help=f"documents to attach or to write, separated by commas, of {', '.join(each.name for each in FORMATS)} "
-        "(default: html and, where it can be made, pdf)",
+        "--format", dest="formats", action="append", default=None, metavar="NAMES",
+        help=f"documents to attach or to write, separated by commas, of {', '.join(each.name for each in FORMATS)}; may be "
+        "given several times (default: html and, where it can be made, pdf)",
     )  # fmt: skip
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -123,9 +123,9 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
     )
 
 
-def _formats(text: str | None) -> tuple[Format, ...]:
+def _formats(given: Sequence[str] | None) -> tuple[Format, ...]:
     known = [each.name for each in FORMATS]
-    names = [name for name in ("html", "pdf") if name in known] if text is None else text.split(",")
+    names = [name for each in given or ("html,pdf",) for name in each.split(",")]
     if wrong := [name for name in names if name not in known]:
         raise UsageError(f"--format: '{wrong[0]}' is not one of {', '.join(known)}", "separate several by commas")
     return tuple(format_named(name) for name in dict.fromkeys(names))

@@ -14,7 +14,7 @@ from analytics.ledger.text import plain, wrap
 from analytics.quality.stamp import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from analytics.devices import Inventory
     from analytics.findings.model import Finding
@@ -61,10 +61,14 @@ def block(
     look = beside.look if finding.reclaimable and finding.category == "reclaim" else ""
     grade, failed = said(finding.confidence.grade), finding.confidence.failed
     lines = [
-        *wrap(said(_headline(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
-        *_labelled(said("holder"), said(_holder(finding))),
+        *wrap(said(heading(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
+        *_labelled(said("holder"), said(holder_since(finding))),
         *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
-        *_taken(finding, beside.inventory, said, whole=whole),
+        *(
+            line
+            for label, gpus in taken(finding, beside.inventory, None if whole else _NAMES)
+            for line in _labelled(said(label), said(gpus))
+        ),
         *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
         *(_labelled(said("notified"), said(told)) if told else []),
         *_labelled(said("confidence"), said(say("{grade}:", grade=grade)) if failed else grade),
@@ -92,8 +96,8 @@ def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     )  # fmt: skip
 
 
-def _headline(finding: Finding) -> str:
-    """What it comes to, and what it is about."""
+def heading(finding: Finding) -> str:
+    """What it comes to, and what it is about: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
     cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
     energy = [] if finding.energy_kwh is None else [say("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
     sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
@@ -103,36 +107,36 @@ def _headline(finding: Finding) -> str:
     return say("{sentence} (simulated)", sentence=what) if finding.simulated else what
 
 
-def _holder(finding: Finding) -> str:
+def holder_since(finding: Finding) -> str:
+    """`ann (team nlp), since 2026-11-20 06:00 UTC`."""
     holder: str = plain(finding.holder) if finding.holder else say(finding.without_holder)
     if finding.team:
         holder = say("{holder} (team {team})", holder=holder, team=plain(finding.team))
     return say("{holder}, since {moment}", holder=holder, moment=Stamp(finding.since_ms))
 
 
-def _taken(finding: Finding, inventory: Inventory | None, said: Callable[[str], str], *, whole: bool) -> list[str]:
-    """Which GPUs can be taken back, all of them by name, and which others the finding is about."""
+def taken(finding: Finding, inventory: Inventory | None = None, most: int | None = _NAMES) -> list[tuple[str, str]]:
+    """Which GPUs can be taken back, all by name, and which others the finding is about, `most` by name; each with its label."""
     own = finding.reclaimable_gpus
     others = [gpu for gpu in finding.gpus if gpu not in own]
-    named = said(_names(others, finding, inventory, None if whole else _NAMES))
+    named = names_of(others, finding, inventory, most)
     if not own:
-        return [*_labelled(said("to take back"), said("none now")), *_labelled(said("seen on"), named)]
-    taken = say(
+        return [(say("to take back"), say("none now")), (say("seen on"), named)]
+    back = say(
         "{gpus} ({part} of {all})",
-        gpus=_names(own, finding, inventory, None), part=Number(len(own)), all=Number(len(finding.gpus)),
+        gpus=names_of(own, finding, inventory), part=Number(len(own)), all=Number(len(finding.gpus)),
     )  # fmt: skip
-    lines = _labelled(said("to take back"), said(taken))
     if not others:
-        return lines
+        return [(say("to take back"), back)]
     also = say_many(
         "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
         len(others), names=named,
     )  # fmt: skip
-    return [*lines, *_labelled(said("also seen on"), said(also))]
+    return [(say("to take back"), back), (say("also seen on"), also)]
 
 
-def _names(gpus: Sequence[str], finding: Finding, inventory: Inventory | None, most: int | None) -> str:
-    """GPUs with their indexes, by host where the finding is not about a single one."""
+def names_of(gpus: Sequence[str], finding: Finding, inventory: Inventory | None = None, most: int | None = None) -> str:
+    """The first of these GPUs, all by default, with their indexes where the inventory is there, by host where it is not one."""
     devices = {} if inventory is None else inventory.devices
     several = not finding.host or "+" in finding.host
     hosts: dict[str, list[str]] = {}

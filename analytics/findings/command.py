@@ -14,6 +14,7 @@ from analytics.findings.find import Review, review
 from analytics.findings.model import CATEGORIES
 from analytics.findings.review_text import BLOCKS, Form, Selection, review_text
 from analytics.findings.rules import RULES
+from analytics.findings.table import COLUMNS, row_of
 from analytics.findings.totals import totals
 from analytics.inputs import add_common_arguments, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, format_ms
@@ -109,18 +110,6 @@ def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, ob
 
 def write_csv(findings: Sequence[Finding]) -> None:
     """The findings as CSV on standard output; lists are joined, evidence is JSON in one field."""
-    names = (
-        "finding_id", "rule", "category", "sentence", "status", "gpus", "host", "holder", "team", "job", "since", "gpu_hours",
-        "energy_kwh", "cost", "currency", "confidence", "failed_conditions", "reclaimable", "reclaimable_gpus", "evidence",
-        "next_command", "simulated", "notes",
-    )  # fmt: skip
-    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for finding in findings:
-        row = finding.as_json()
-        row["gpus"] = " ".join(finding.gpus)
-        row["reclaimable_gpus"] = " ".join(finding.reclaimable_gpus)
-        row["failed_conditions"] = "; ".join(finding.confidence.failed)
-        row["notes"] = "; ".join(finding.notes)
-        row["evidence"] = json.dumps(row["evidence"])
-        writer.writerow(row)
+    writer.writerows(map(row_of, findings))

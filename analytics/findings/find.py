@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from analytics.findings import lifecycle
 from analytics.findings.actions import Action, load_actions
 from analytics.findings.context import open_context, week_before
@@ -12,12 +14,12 @@ from analytics.findings.reversals import Reversals, reversals
 from analytics.findings.rules import RULES
 from analytics.findings.sensitivity import held_gpu_hours
 from analytics.findings.totals import most_first
+from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import polars as pl
 
     from analytics.devices import Inventory
     from analytics.findings.model import Context, Finding, Rule
@@ -42,7 +44,7 @@ class Review:
 
     @property
     def ended(self) -> tuple[Finding, ...]:
-        """What became of last week's findings: those that were wrong, found again or not, then those that are closed."""
+        """What became of last week's findings: those that were wrong, found again or not, then those that are closed or unseen."""
         wrong = () if self.reversals is None else tuple(map(lifecycle.reversed_by, self.reversals.findings))
         return (*wrong, *(finding for finding in self.gone if finding.status != "reversed"))
 
@@ -98,11 +100,24 @@ def review(
     return Review(
         context=context,
         findings=lifecycle.current(found, (each.finding_id for each in last_week), actions, wrong, as_of_ms),
-        gone=lifecycle.gone(last_week, found, wrong),
+        gone=lifecycle.gone(last_week, found, wrong, _seen_to_the_end(context)),
         reversals=outcome,
         sensitivity=held_gpu_hours(context.inside.stretches),
         actions=actions,
     )
+
+
+def _seen_to_the_end(context: Context) -> frozenset[str]:
+    """The GPUs of which something was known in the last hour of the window.
+
+    MIG instances and names without an entry in the inventory, such as pods, have ended where their host was seen.
+    """
+    known = context.inside.stretches.filter(
+        pl.col("state") != "unknown", pl.col("end") >= context.until_ms - SILENT_AFTER_MS
+    )
+    cards = [gpu for gpu in context.inventory.devices if not gpu.startswith(MIG_PREFIX)]
+    rows = context.whole.stretches.filter(pl.col("host").is_in(known["host"].unique().to_list()))
+    return frozenset(known["gpu"].unique()) | frozenset(rows.filter(~pl.col("gpu").is_in(cards))["gpu"].unique())
 
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from analytics.language.sentences import Sentence, say
 from analytics.quality.stamp import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from analytics.findings.actions import Action
     from analytics.findings.model import Finding
@@ -22,6 +22,7 @@ STATUSES = {
     "acknowledged": "somebody has taken it on",
     "suppressed": "hidden until its expiry, for the reason given",
     "closed": "was there last week and is not any more",
+    "unseen": "was there last week, and its GPUs were not seen to the end of this one: nobody knows",
     "reversed": "was there last week, and its GPUs were used again within the week: it was wrong",
 }
 """Every status and its meaning."""
@@ -81,22 +82,26 @@ def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
 
 
 def gone(
-    last_week: Iterable[Finding], findings: Iterable[Finding], reversed_before: Mapping[str, Reversal]
+    last_week: Iterable[Finding],
+    findings: Iterable[Finding],
+    reversed_before: Mapping[str, Reversal],
+    seen: Container[str],
 ) -> tuple[Finding, ...]:
-    """Last week's findings that are not there any more, `closed` or `reversed`."""
+    """Last week's findings that are not there any more: `closed`, `reversed`, or `unseen` without a GPU among those `seen` at the end."""
     there = {finding.finding_id for finding in findings}
     return tuple(
-        _ended(finding, reversed_before.get(finding.finding_id))
+        _ended(finding, reversed_before.get(finding.finding_id), seen)
         for finding in last_week
         if finding.finding_id not in there
     )
 
 
-def _ended(finding: Finding, reversal: Reversal | None) -> Finding:
+def _ended(finding: Finding, reversal: Reversal | None, seen: Container[str]) -> Finding:
     """Nothing of it can be taken back, and there is nothing to type."""
     if reversal is not None:
         return reversed_by(reversal)
-    return replace(finding, status="closed", reclaimable_gpus=(), next_command="")
+    unseen = bool(finding.gpus) and not any(gpu in seen for gpu in finding.gpus)
+    return replace(finding, status="unseen" if unseen else "closed", reclaimable_gpus=(), next_command="")
 
 
 def reversed_by(reversal: Reversal) -> Finding:

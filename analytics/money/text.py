@@ -39,11 +39,8 @@ def state_amounts(money: Money, language: Language = ENGLISH) -> dict[str, str]:
 
 
 def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
-    """Which prices the money rests on, and which are missing; where a price is from is cut to the width.
-
-    Sentences are wrapped at WIDTH, or at the width where that is wider.
-    """
-    said, wide = language.say, max(width, WIDTH)
+    """Which prices the money rests on, and which are missing; where a price is from is cut to the width."""
+    said = language.say
     priced = [each for each in money.basis if each.price is not None]
     heading = say("prices in {currency} per GPU-hour", currency=money.currency)
     lines = [said(heading if priced else say("no price is known: nothing is said of money"))]
@@ -57,18 +54,18 @@ def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) 
                     listed,
                 )
             ),
-            wide, "  ", "  ",
+            width, "  ", "  ",
         )  # fmt: skip
     lines += [_basis_line(each, width, language) for each in priced[:_SHOWN]]
     if len(priced) > _SHOWN:
         more = say("and {number} more: `fallow prices --lake ...` lists all", number=Number(len(priced) - _SHOWN))
         lines.append(f"  {said(more)}")
-    lines += _missing_lines(money, language, wide)
+    lines += _missing_lines(money, language, width)
     if money.missing and priced:
         unpriced = say(
             "their {hours} GPU-hours are in no sum of money", hours=GpuHours(round(money.accounts.total.unpriced_ms))
         )
-        lines += wrap(said(unpriced), wide, "  ", "  ")
+        lines += wrap(said(unpriced), width, "  ", "  ")
     return lines
 
 
@@ -99,10 +96,10 @@ def price_source(price: Price) -> str:
     return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
-def energy_lines(money: Money, language: Language = ENGLISH) -> list[str]:
-    """The sentences of `energy_sentences` on lines of at most WIDTH columns, all but the first two columns in."""
+def energy_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
+    """The sentences of `energy_sentences` on lines of at most so many columns, all but the first two columns in."""
     first, *others = energy_sentences(money, language)
-    return [first, *(line for each in others for line in wrap(each, WIDTH, "  ", "  "))]
+    return [*wrap(first, width, "", "  "), *(line for each in others for line in wrap(each, width, "  ", "  "))]
 
 
 def energy_sentences(money: Money, language: Language = ENGLISH) -> list[str]:
@@ -157,9 +154,9 @@ def _basis_line(basis: Basis, width: int, language: Language) -> str:
         f"{language.say(_known(basis.model, UNKNOWN_MODEL))} ({language.say(_known(basis.pool, NO_POOL))})", 33
     )
     # the commands print days as machines sort them; no other form of one is longer than `21 sept. 2025`
-    iso = "" if price.date is None else price.date.isoformat()
-    day = f"{iso:<10}" if language.code == "en" else f"{iso and language.date(price.date):<13}"
-    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day}  "
+    english = language.code == "en"
+    day = "" if price.date is None else price.date.isoformat() if english else language.date(price.date)
+    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day:<{10 if english else 13}}  "
     room, whole = width - len(start), price_source(price)
     # half of how a price was stated says nothing: `fallow prices` has it all
     return start + (whole if len(plain(whole, room + 1)) <= room else plain(price.source, room))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Listed, say
 from analytics.ledger.summary import ratio
+from analytics.report.seen import WHOLE_FROM
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ _NAMES = {
 }
 _ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
          "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
-_SUMS = ("gpu_hours", "money")
-"""Units that grow with the time that was seen."""
 _LATE_MS = HOUR_MS
 
 
@@ -46,30 +45,44 @@ def name(trend: Trend) -> str:
 def change(trend: Trend, report: Report, language: Language) -> str:
     """From last week to this: in points for shares, else relative; empty where that is not known or would mislead.
 
-    Last week was nothing, or this week is not over and the figure a sum over its time.
+    Last week was nothing, or one of the two was not seen as a whole, and what grows with the time that was seen is less of it.
     """
     if trend.now is None or trend.last_week is None:
         return ""
     if trend.unit == "share":
         difference = 100 * (trend.now - trend.last_week)
         return language.say(say("{sign}{points} points", sign=_sign(difference), points=Number(abs(difference), 1)))
-    if trend.unit in _SUMS and not _is_whole(report):
+    if not (_is_over(report) and all(each.is_whole for each in (report.seen, *report.seen_before[:1]))):
         return ""
     relative = ratio(trend.now - trend.last_week, trend.last_week)
     return "" if relative is None else _sign(100 * relative) + language.percent(abs(relative))
 
 
 def unfinished(report: Report) -> str:
-    """That sums of a week that was not seen to its end are not set against those of a whole one; else nothing."""
-    if report.week is None or _is_whole(report):
+    """Why sums have no change: this week is not over, or so much of it or of a week before was not seen; else nothing."""
+    if report.week is None:
         return ""
-    days = Number((report.summary.until_ms - report.summary.since_ms) / DAY_MS, 1)
-    return say("{days} of the week's 7 days were seen: sums of hours and money have no change.", days=days)
+    said = []
+    if not _is_over(report):
+        days = Number((report.seen.until_ms - report.week.since_ms) / DAY_MS, 1)
+        said.append(say("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days))
+    weeks = [
+        say("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
+        for number, seen in enumerate((report.seen, *report.seen_before))
+        if seen.share is not None and not seen.is_whole
+    ]
+    if weeks:
+        said.append(
+            say(
+                "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
+                weeks=Listed(weeks, ", "), least=Share(WHOLE_FROM, 0),
+            )
+        )  # fmt: skip
+    return Listed(said, " ")
 
 
-def _is_whole(report: Report) -> bool:
-    week, seen = report.week, report.summary
-    return week is not None and seen.since_ms <= week.since_ms + _LATE_MS and seen.until_ms >= week.until_ms - _LATE_MS
+def _is_over(report: Report) -> bool:
+    return report.week is not None and report.seen.until_ms >= report.week.until_ms - _LATE_MS
 
 
 def _sign(change: float) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from analytics.findings.lifecycle import in_words
 from analytics.language.quantities import Day
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import Sentence, say, say_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from analytics.findings.actions import Action
     from analytics.findings.model import Finding
     from analytics.report.model import Report
 
@@ -59,3 +62,43 @@ def notified(report: Report, finding: Finding) -> str:
     return say_many(
         "{number} time, last on {day}", "{number} times, last on {day}", len(told), day=Day(told[-1].time_ms)
     )
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Who has hidden a finding, why, and the last day on which it stays hidden; None for no end.
+
+    `actor` and `reason` are empty where that is somebody whom the edition does not name, `reason` also where none was given.
+    """
+
+    actor: str
+    reason: str
+    until: Day | None
+
+
+def hidden(report: Report, finding: Finding) -> Hidden:
+    """The suppression of one of the report's suppressed findings."""
+    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
+    until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
+    return Hidden(last.actor, last.reason or "", until) if _may_name(report, last) else Hidden("", "", until)
+
+
+def notes(report: Report, finding: Finding) -> tuple[str, ...]:
+    """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
+    unnamed = {
+        str(in_words(action)): action
+        for action in report.review.actions.get(finding.finding_id, ())
+        if not _may_name(report, action)
+    }
+    return tuple(_unnamed(unnamed[each]) if each in unnamed else each for each in finding.notes)
+
+
+def _may_name(report: Report, action: Action) -> bool:
+    """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
+    return not report.scope.is_personal or action.actor in {person.name for person in report.holders}
+
+
+def _unnamed(action: Action) -> Sentence:
+    """When and what; not by whom, why, or to which address."""
+    did = in_words(replace(action, reason="", channel=""))
+    return say("{label}: {value}", label=did.values["moment"], value=did.values["what"])

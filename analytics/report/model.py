@@ -20,12 +20,13 @@ from analytics.quality.look import data_quality
 from analytics.report import people
 from analytics.report.days import by_day
 from analytics.report.film import film
-from analytics.report.parts import Film, Person, Reclaimable, Step, Trend
 from analytics.report.reclaimable import reclaimable
-from analytics.report.trends import Figures, trends, weeks_before
+from analytics.report.seen import Seen, Watch
+from analytics.report.steps import steps
+from analytics.report.trends import Figures, looked_back, trends
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
-from fallow.clock import Window
+from fallow.clock import SystemClock, Window
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
     from analytics.quality.model import Remark
+    from analytics.report.parts import Film, Person, Reclaimable, Step, Trend
     from analytics.report.weeks import Week
-
-STEPS = ("unavailable", "unknown", "free", "reserved", "held", "low", "active")
-"""From what was paid to what was useful: what takes most of it away for reasons outside the work first."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,9 @@ class Report:
 
     `week` is None where the window is no week; then there are no trends. `teams` and `holders` are those of the scope, their
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
-    `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window, `left_out` how many findings such an edition does not show because
-    they are about GPUs that others hold as well.
+    `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
+    of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
+    week. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -82,6 +82,8 @@ class Report:
     film: Film
     known: Window
     fleet_was_seen: bool
+    seen: Seen
+    seen_before: tuple[Seen, ...]
     left_out: int
 
     @property
@@ -116,6 +118,7 @@ class Whole:
     """
 
     def __init__(self, inputs: Inputs, ledger: WindowLedger) -> None:
+        self._now_ms = SystemClock().now_ms()
         self.inputs = inputs
         self.ledger = ledger
         self.inventory: Inventory = ledger.whole.inventory or load_inventory(inputs.lake)
@@ -124,12 +127,20 @@ class Whole:
     @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return review(self.inputs, self.ledger, self.inventory)
+        return review(self.inputs, self.ledger, self.inventory, self._now_ms)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:
         """What there is to remark on the data."""
         return data_quality(self.inputs, self.ledger, self.inventory)
+
+    @cached_property
+    def _watch(self) -> Watch:
+        return Watch(self.ledger, self.inventory, self._now_ms)
+
+    def seen(self, window: Window, inside: Ledger, scope: Scope) -> Seen:
+        """How much of a window was observed; `inside` is what the scope leaves of the ledger in it."""
+        return self._watch.seen(window, inside, lambda ledger: self.narrowed(ledger, scope))
 
     def narrowed(self, ledger: Ledger, scope: Scope) -> Ledger:
         """What the scope leaves of a ledger."""
@@ -157,6 +168,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
     found, left_out = _part_of(whole, scope, spans)
+    seen = whole.seen(inputs.window, part.inside, scope)
+    earlier = looked_back(whole, asked, money)
+    now = Figures(part.summary.totals, money.accounts.total, seen)
     return Report(
         lake=inputs.lake.root,
         version=__version__,
@@ -172,8 +186,8 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         week=asked.week,
         scope=scope,
         zone=asked.zone,
-        trends=_trends(whole, asked, part, money),
-        steps=_steps(part.summary, money),
+        trends=trends(now, [each for _, each in earlier]) if asked.week else (),
+        steps=steps(part.summary.totals, money.accounts.total),
         teams=people.teams(everybody, money.accounts),
         holders=people.holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
         reclaimable=() if scope.is_personal else reclaimable(found.findings),
@@ -181,6 +195,8 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
         known=_known(ledger),
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
+        seen=seen,
+        seen_before=tuple(each for each, _ in earlier),
         left_out=left_out,
     )
 
@@ -208,25 +224,6 @@ def _everybody(whole: Whole, scope: Scope, part: Money) -> Money:
     if scope.of_gpus.is_all or not scope.is_personal:
         return whole.money if scope.of_gpus.is_all else part
     return whole.money.of(whole.narrowed(whole.ledger.inside, scope.of_gpus), whole.inventory)
-
-
-def _trends(whole: Whole, asked: Asked, part: WindowLedger, money: Money) -> tuple[Trend, ...]:
-    if asked.week is None:
-        return ()
-    before = weeks_before(
-        part.whole,
-        asked.week,
-        lambda ledger: whole.narrowed(ledger, asked.scope),
-        lambda inside: money.of(inside, whole.inventory).accounts.total,
-    )
-    return trends(Figures(part.summary.totals, money.accounts.total), before)
-
-
-def _steps(summary: Summary, money: Money) -> tuple[Step, ...]:
-    """The states with the cents of `fallow ledger`, which add up to what was paid."""
-    total, times = money.accounts.total, summary.totals.state_ms
-    priced = total.paid_cents is not None
-    return tuple(Step(state, times[state], total.state_cents[state] if priced else None) for state in STEPS)
 
 
 def _off_peak(ledger: WindowLedger, asked: Asked, inventory: Inventory) -> tuple[OffPeak, ...]:

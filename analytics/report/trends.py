@@ -17,23 +17,40 @@ if TYPE_CHECKING:
 
     from analytics.ledger.build import Ledger
     from analytics.money.accounts import Account
+    from analytics.money.window import Money
+    from analytics.report.model import Asked, Whole
+    from analytics.report.seen import Seen
     from analytics.report.weeks import Week
+    from fallow.clock import Window
 
 WASTED = ("free", "reserved", "held")
 WEEKS_BEFORE = 4
-_LATE_MS = HOUR_MS
-"""By which a lake may begin within a week that counts as seen from its start."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one week came to; money is None where nothing has a price."""
+    """What a week came to; money is None where nothing has a price, every figure where nothing was seen.
+
+    `seen` is how much of the whole week that is; without it the observed share is that of the ledger's own time.
+    """
 
     totals: Totals
     account: Account
+    seen: Seen | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its sums stand for the whole week."""
+        return self.seen is not None and self.seen.is_whole
 
     def by_name(self) -> Mapping[str, tuple[str, float | None]]:
         """Every figure with its unit, in the order in which they are shown."""
+        return {
+            name: (unit, value if self.totals.total_ms or name == "observed" else None)
+            for name, (unit, value) in self._figures().items()
+        }
+
+    def _figures(self) -> Mapping[str, tuple[str, float | None]]:
         totals = self.totals
         paid = self.account.paid_cents
         cents = self.account.state_cents
@@ -45,7 +62,7 @@ class Figures:
         }
         return {
             "gpus": ("gpus", float(totals.gpus)),
-            "observed": ("share", totals.coverage),
+            "observed": ("share", self.totals.coverage if self.seen is None else self.seen.share),
             "total": ("gpu_hours", totals.total_ms / HOUR_MS),
             **{state: ("gpu_hours", totals.state_ms[state] / HOUR_MS) for state in STATES},
             "unused": ("gpu_hours", wasted_ms / HOUR_MS),
@@ -54,43 +71,56 @@ class Figures:
         }
 
 
-def figures(inside: Ledger, account: Account) -> Figures:
+def figures(inside: Ledger, account: Account, seen: Seen | None = None) -> Figures:
     """Those of a ledger that was clipped to a week and is not empty."""
     spans = inside.stretches.select("gpu", "state", "time", "end", "gpu_share")
-    return Figures(totals_by(spans, "'all'")["all"], account)
+    return Figures(totals_by(spans, "'all'")["all"], account, seen)
 
 
-def trends(now: Figures, before: Sequence[Figures | None]) -> tuple[Trend, ...]:
+def trends(now: Figures, earlier: Sequence[Figures | None]) -> tuple[Trend, ...]:
     """Each figure beside those of the weeks before, the newest first; a week that was not seen is None.
 
-    The median is that of the four weeks before, and None unless all four were seen: that of fewer would move as they come in.
+    The median is that of the four weeks before, and None unless all four were seen as a whole: that of fewer would move as they
+    come in, and a sum over a part of a week is smaller than that of the week.
     """
-    names = now.by_name()
-    earlier = [None if each is None else each.by_name() for each in before]
-    return tuple(Trend(name, unit, value, *_beside(name, earlier)) for name, (unit, value) in names.items())
+    last = earlier[0].by_name() if earlier and earlier[0] is not None else {}
+    whole = [each.by_name() for each in earlier if each is not None and each.is_whole]
+    return tuple(
+        Trend(name, unit, value, last.get(name, (unit, None))[1], _median([each[name][1] for each in whole]))
+        for name, (unit, value) in now.by_name().items()
+    )
 
 
-def _beside(
-    name: str, earlier: Sequence[Mapping[str, tuple[str, float | None]] | None]
-) -> tuple[float | None, float | None]:
-    values = [None if each is None else each[name][1] for each in earlier]
+def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    last = values[0] if values else None
-    return last, median(known) if len(known) == WEEKS_BEFORE else None
+    return median(known) if len(known) == WEEKS_BEFORE else None
+
+
+def looked_back(whole: Whole, asked: Asked, money: Money) -> list[tuple[Seen, Figures | None]]:
+    """What `weeks_before` finds of the week and the scope that are asked for; nothing where the window is no week."""
+    if asked.week is None:
+        return []
+    return weeks_before(
+        whole.ledger.whole,
+        asked.week,
+        lambda ledger: whole.narrowed(ledger, asked.scope),
+        lambda inside: money.of(inside, whole.inventory).accounts.total,
+        lambda window, inside: whole.seen(window, inside, asked.scope),
+    )
 
 
 def weeks_before(
-    whole: Ledger, week: Week, narrowed: Callable[[Ledger], Ledger], account: Callable[[Ledger], Account]
-) -> list[Figures | None]:
-    """The figures of the four weeks before, the newest first; None for a week that the ledger does not have from end to end.
-
-    Two days of a lake that began on a Saturday are no week to be compared with.
-    """
-    first_ms = whole.stretches["time"].min()
-    found: list[Figures | None] = []
+    whole: Ledger,
+    week: Week,
+    narrowed: Callable[[Ledger], Ledger],
+    account: Callable[[Ledger], Account],
+    seen: Callable[[Window, Ledger], Seen],
+) -> list[tuple[Seen, Figures | None]]:
+    """How much was seen of the four weeks before, the newest first, and their figures: None for one of which nothing was."""
+    found: list[tuple[Seen, Figures | None]] = []
     for number in range(1, WEEKS_BEFORE + 1):
         earlier = week.before(number)
         inside = narrowed(clip(whole, earlier.window))
-        seen = isinstance(first_ms, int) and first_ms <= earlier.since_ms + _LATE_MS
-        found.append(figures(inside, account(inside)) if seen and not inside.stretches.is_empty() else None)
+        looked = seen(earlier.window, inside)
+        found.append((looked, figures(inside, account(inside), looked) if looked.observed_ms else None))
     return found

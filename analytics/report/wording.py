@@ -13,6 +13,7 @@ from analytics.language.languages import Language
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
+from analytics.report.facts import silent_hosts
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def headline(report: Report) -> str:
     wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
     if report.is_empty:
         known = report.known
+        if report.fleet_was_seen and report.seen.silent:
+            return say(
+                "Nothing of {scope} was observed in this window. Silent: {hosts}.",
+                scope=Listed(scope_parts(report.scope), ", "), hosts=silent_hosts(report.seen.silent),
+            )  # fmt: skip
         if report.fleet_was_seen:
             return say("Nothing in this window is of {scope}.", scope=Listed(scope_parts(report.scope), ", "))
         return say(
@@ -84,19 +90,37 @@ def headline(report: Report) -> str:
 
 
 def reclaimable(report: Report) -> str:
-    """What the findings add up to; a GPU in two findings counts once. Nothing where nothing was seen."""
+    """What the findings add up to, as of the end or of the last moment seen; a GPU in two findings counts once.
+
+    Nothing where nothing was seen.
+    """
     if report.is_empty:
         return ""
     now = {gpu for finding in report.findings for gpu in finding.reclaimable_gpus}
     sure = {
         gpu for finding in report.findings if finding.confidence.grade == "high" for gpu in finding.reclaimable_gpus
     }  # fmt: skip
+    last_ms = report.seen.last_ms
+    if last_ms is not None and not report.seen.to_the_end:
+        return _reclaimable_at(last_ms, len(now), len(sure))
     if not now:
         return say("No GPU could be taken back at the end of the window.")
     return say_many(
         "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
         "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
         len(now), sure=Number(len(sure)),
+    )  # fmt: skip
+
+
+def _reclaimable_at(last_ms: int, now: int, sure: int) -> str:
+    if not now:
+        return say(
+            "Whether a GPU could be taken back is not known: nothing was seen after {moment}.", moment=Moment(last_ms)
+        )
+    return say_many(
+        "{number} GPU could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
+        "{number} GPUs could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
+        now, moment=Moment(last_ms), sure=Number(sure),
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from dashboard.access.local import Local
 
 if TYPE_CHECKING:
-    from flask import Request, Response
+    from flask import Request
+    from werkzeug.wrappers import Response
 
     from dashboard.people import Person
 

@@ -1,106 +1,149 @@
-"""GPU-hours of each day by state, stacked."""
+"""Where the time went, day by day or, in a short window, hour by hour: GPU-hours by state, stacked."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
 from analytics.findings.confidence import COVERAGE_MIN
-from analytics.ledger.text import hours, percent
-from dashboard.charts.panel import graph, layout, legend, numbers, panel
-from dashboard.palette import ORDER, Palette
-from fallow.clock import HOUR_MS
+from analytics.language.quantities import Share
+from analytics.language.sentences import say
+from analytics.ledger.summary import totals_by
+from analytics.report.hours import by_hour
+from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.written import legend, pattern, separators
+from dashboard.palette import ORDER
+from fallow.clock import DAY_MS, HOUR_MS, from_ms
 
 if TYPE_CHECKING:
     from dash import html
 
     from analytics.ledger.summary import Totals
+    from dashboard.palette import Palette
     from dashboard.source import View
 
-_HEIGHT_PX = 300
-_PATTERN = {"unknown": "/"}
-"""Hatched: what nobody saw is no state like the others."""
+_HEIGHT_PX = 340
+_HOURLY_UP_TO_MS = 3 * DAY_MS
+_MOST_TICKS = 7
+
+
+@dataclass(frozen=True)
+class _Bin:
+    """A day or an hour: its whole name, which no other has, a short one for the axis, and its time by state."""
+
+    name: str
+    short: str
+    totals: Totals
 
 
 def days(view: View, colours: Palette) -> html.Section:
     """The panel."""
-    groups = next(section.groups for section in view.report.sections if section.name == "day")
-    # a last interval reaches some milliseconds into a day: in the table, and no bar
-    drawn = {day: totals for day, totals in groups.items() if hours(totals.total_ms) != "0.0"} or groups
-    finding = _finding(drawn)
+    hourly = view.report.summary.until_ms - view.report.summary.since_ms <= _HOURLY_UP_TO_MS
+    bins = _hours(view) if hourly else _days(view)
+    drawn = [each for each in bins if each.totals.total_ms >= HOUR_MS / 20] or bins
+    finding = view.say(_finding(drawn))
+    label = view.say(say("Stacked bars of GPU-hours by state. {finding}", finding=finding))
+    step = say("hour") if hourly else say("day")
+    states = [state for state in ORDER if any(each.totals.state_ms[state] for each in drawn)]
+    head = [view.say(step), *(view.say(state) for state in ORDER), view.say(say("total"))]
     return panel(
         name="days",
-        title="Where each day went",
-        question="Is it getting better? GPU-hours per UTC day, by state.",
+        title=view.say(say("Every hour by state") if hourly else say("Every day by state")),
+        question=view.say(say("Is it getting better? GPU-hours; the first and the last may be cut by the window.")),
         finding=finding,
         body=[
-            legend(colours, ORDER),
-            graph("days-chart", _figure(drawn, colours), f"Stacked bars of GPU-hours per day. {finding}", _HEIGHT_PX),
-            numbers(
-                ["day", *ORDER, "total"],
-                (
-                    [day, *(hours(totals.state_ms[state]) for state in ORDER), hours(totals.total_ms)]
-                    for day, totals in groups.items()
-                ),
-            ),
+            legend(view, colours, states),
+            graph("days-chart", _figure(view, colours, drawn), label, _HEIGHT_PX),
+            numbers(head, ([each.name, *_cells(view, each.totals)] for each in bins)),
         ],
     )
 
 
-def _finding(groups: dict[str, Totals]) -> str:
-    """The best and the worst of the well observed days; a first or last day may be short: shares, not hours."""
+def _cells(view: View, totals: Totals) -> list[str]:
+    return [
+        view.language.hours(milliseconds)
+        for milliseconds in (*(totals.state_ms[state] for state in ORDER), totals.total_ms)
+    ]
+
+
+def _days(view: View) -> list[_Bin]:
+    groups = next(section.groups for section in view.report.sections if section.name == "day")
+    found = []
+    for name, totals in groups.items():
+        day = date.fromisoformat(name)
+        short = f"{view.language.weekday(day.weekday())} {day.day}"
+        found.append(_Bin(view.language.date(day), short, totals))
+    return found
+
+
+def _hours(view: View) -> list[_Bin]:
+    groups = totals_by(by_hour(view.part.inside.stretches), "hour")
+    found = []
+    for start_ms, totals in sorted((int(name), totals) for name, totals in groups.items()):
+        local = from_ms(start_ms).astimezone(view.zone)
+        short = f"{view.language.weekday(local.weekday())} {local.day}, {local:%H:%M}"
+        found.append(_Bin(view.language.moment(start_ms), short, totals))
+    return found
+
+
+def _finding(bins: list[_Bin]) -> str:
+    """The best and the worst of those well observed; a first or last one may be short: shares, not hours."""
     shares = {
-        day: share
-        for day, totals in groups.items()
-        if (share := totals.share("active")) is not None and (totals.coverage or 0) >= COVERAGE_MIN
+        each.name: share
+        for each in bins
+        if (share := each.totals.share("active")) is not None and (each.totals.coverage or 0) >= COVERAGE_MIN
     }
     if not shares:
-        return f"No day was observed for {percent(COVERAGE_MIN, 0)} of its time."
-    best, worst = max(shares, key=lambda day: shares[day]), min(shares, key=lambda day: shares[day])
+        return say("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
+    best, worst = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     if best == worst:
-        return f"Active: {percent(shares[best])} of the observed time on {best}."
-    return f"Active: {percent(shares[worst])} of the observed time on {worst}, {percent(shares[best])} on {best}."
+        return say("Active: {share} of the observed time on {day}.", share=Share(shares[best]), day=best)
+    return say("Active: from {least} of the observed time ({worst}) to {most} ({best}).",
+               least=Share(shares[worst]), worst=worst, most=Share(shares[best]), best=best)  # fmt: skip
 
 
-def _figure(groups: dict[str, Totals], colours: Palette) -> go.Figure:
+def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
+    names = [each.name for each in bins]
+    hover = "%{y:,.1f} " + view.say(say("GPU-hours"))
     figure = go.Figure(
         [
             go.Bar(
-                name=state,
-                x=list(groups),
-                y=[totals.state_ms[state] / HOUR_MS for totals in groups.values()],
+                name=view.say(state),
+                x=names,
+                # what the chart shows; the table below has the numbers
+                y=[round(each.totals.state_ms[state] / HOUR_MS, 3) for each in bins],
                 marker={
                     "color": colours.state[state],
                     "line": {"width": 0},
-                    "pattern": {
-                        "shape": _PATTERN.get(state, ""),
-                        "bgcolor": colours.state[state],
-                        "fgcolor": colours.card,
-                        "size": 6,
-                        "solidity": 0.2,
-                    },
+                    "pattern": pattern(colours, [state] * len(bins)),
                 },
-                hovertemplate="%{y:,.1f} GPU-hours",
+                hovertemplate=hover,
+                meta=state,
             )
             for state in ORDER
+            if any(each.totals.state_ms[state] for each in bins)
         ]
-    )
+    )  # fmt: skip
+    every = -(-len(bins) // _MOST_TICKS)
     figure.update_layout(
         layout(
             colours,
             _HEIGHT_PX,
             barmode="stack",
-            bargap=0.15,
+            bargap=0.15 if len(bins) <= 35 else 0,
+            separators=separators(view.language),
             xaxis={
-                "type": "date",
-                "tickformat": "%b %-d",
+                "type": "category",
                 "showgrid": False,
-                "nticks": 7,
+                "tickmode": "array",
+                "tickvals": names[::every],
+                "ticktext": [each.short for each in bins][::every],
                 "tickangle": 0,
-                "hoverformat": "%a %Y-%m-%d",
             },
-            yaxis={"title": {"text": "GPU-hours", "standoff": 8}, "tickformat": ",~f"},
+            yaxis={"title": {"text": view.say(say("GPU-hours")), "standoff": 8}, "tickformat": ",~f"},
             hovermode="x unified",
         )
     )

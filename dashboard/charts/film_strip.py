@@ -8,102 +8,173 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import dcc, html
 
-from analytics.ledger.text import MEANING, plain
+from analytics.language.quantities import Moment, Number, Span
+from analytics.language.sentences import say, say_many
+from analytics.ledger.text import plain
 from analytics.report.wording import reclaimable
-from dashboard.charts.panel import graph, layout, legend, panel
-from dashboard.film import NOT_SEEN, shoot
-from dashboard.palette import ORDER, Palette
-from fallow.clock import format_duration, format_ms
+from dashboard.charts.panel import graph, layout, panel
+from dashboard.charts.strip import heatmap, hover, state_legend
+from dashboard.charts.tables import gpu_link, holder_links, host_link, table
+from dashboard.charts.time_axis import time_axis
+from dashboard.film import SORTS, shoot, sort_of
+from dashboard.zoom import visible, zoom_note
 
 if TYPE_CHECKING:
     from dashboard.film import Film
+    from dashboard.palette import Palette
     from dashboard.source import View
 
+GRAPH = "film-graph"
+SORT = "film-sort"
 _MOST_LABELS = 24
+_MOST_LISTED = 200
+_LINE_PX = 14
+_ROW_PX = ((16, 18), (96, 9), (512, 6))
+"""Up to so many rows, so many pixels each; of more rows fewer."""
+_FEWEST_PX = 4
+
+_SORT_NAMES = {"host": say("host"), "waste": say("unused time"), "holder": say("holder")}
 
 
 def film_strip(view: View, colours: Palette) -> html.Section:
     """The panel."""
     film = shoot(view)
     rows = len(film.gpus)
-    height_px = min(720, max(150, 60 + rows * (18 if rows <= 16 else 7)))
-    width = format_duration(film.bin_ms)
-    label = f"Film strip: the state of {rows} GPUs in every {width} of the window. {reclaimable(view.report)}"
+    height_px = max(150, 60 + rows * next((px for most, px in _ROW_PX if rows <= most), _FEWEST_PX))
+    finding = view.say(reclaimable(view.report))
+    label = say_many(
+        "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
+        "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
+        rows,
+        width=Span(film.bin_ms),
+        since=Moment(visible(view)[0]),
+        until=Moment(visible(view)[1]),
+    )
     return panel(
         name="film",
-        title="Every GPU, all the time",
-        question=f"Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width} (UTC); "
-        "the colour is the state that took most of it.",
-        finding=" ".join([reclaimable(view.report), *_cut(film)]),
+        title=view.say(say("Every GPU, all the time")),
+        question=view.say(
+            say(
+                "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
+                "the state that took most of it. A click opens the GPU.",
+                width=Span(film.bin_ms),
+            )
+        ),
+        finding=" ".join([finding, *_cut(view, film)]),
         body=[
-            legend(colours, ORDER),
-            graph("film-strip", _figure(film, colours, height_px), label, height_px),
-            dcc.Tooltip(
-                id="film-tooltip",
-                direction="top",
-                className="tooltip",
-                background_color=colours.card,
-                border_color=colours.muted,
-                style={"color": colours.text},
+            html.Div([state_legend(view, colours), _sorting(view)], className="film-head"),
+            zoom_note(view),
+            html.Div(
+                graph(GRAPH, _figure(view, film, colours, height_px), f"{view.say(label)} {finding}", height_px),
+                className="film-rows",
+                tabIndex="0",
+                role="region",
+                **{"aria-labelledby": "film-title"},
             ),
-            dcc.Store(id="film-words", data=_words(film)),
+            *hover(view, colours, film),
+            _list(view, film),
         ],
         wide=True,
     )
 
 
-def _cut(film: Film) -> list[str]:
+def _sorting(view: View) -> html.Div:
+    return html.Div(
+        [
+            html.Span(view.say(say("Sorted by")), id="film-sort-label", className="label"),
+            dcc.RadioItems(
+                id=SORT,
+                options=[{"label": view.say(_SORT_NAMES[name]), "value": name} for name in SORTS],
+                value=sort_of(view),
+                inline=True,
+                className="film-sort",
+            ),
+        ],
+        className="film-sorting",
+        role="group",
+        **{"aria-labelledby": "film-sort-label"},
+    )
+
+
+def _cut(view: View, film: Film) -> list[str]:
     if len(film.gpus) == film.gpus_in_all:
         return []
-    return [f"Shown are {len(film.gpus):,} of {film.gpus_in_all:,} GPUs, those with the most unused time."]
+    shown, every = Number(len(film.gpus)), Number(film.gpus_in_all)
+    return [
+        view.say(
+            say("Shown are {shown} of {all} GPUs, those with the most unused time.", shown=shown, all=every)
+        )
+    ]  # fmt: skip
 
 
-def _words(film: Film) -> dict[str, Any]:
-    """What the tooltip says: looked up in the browser, because a text per frame would be many times the picture."""
-    return {
-        "rows": [f"{plain(host)} · {plain(gpu)}" for host, gpu in zip(film.hosts, film.gpus, strict=True)],
-        "states": [*(f"{state}: {MEANING[state]}" for state in ORDER), "not seen: outside its first and last row"],
-    }
-
-
-def _figure(film: Film, colours: Palette, height_px: int) -> go.Figure:
-    steps = [*(colours.state[state] for state in ORDER), colours.card]
-    scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
-    # an axis reads a time without a zone as it stands: UTC
-    times = [format_ms(film.start_ms + column * film.bin_ms)[:-1] for column in (0, 1)]
-    heatmap = go.Heatmap(
-        z=film.frames,
-        x0=times[0],
-        dx=film.bin_ms,
-        xtype="scaled",
-        zmin=-0.5,
-        zmax=NOT_SEEN + 0.5,
-        colorscale=scale,
-        showscale=False,
-        hoverinfo="none",
-        ygap=1 if len(film.gpus) <= 96 else 0,
-    )
-    positions, names = _host_labels(film)
-    figure = go.Figure(heatmap)
+def _figure(view: View, film: Film, colours: Palette, height_px: int) -> go.Figure:
+    positions, names = _labels(view, film)
+    figure = go.Figure(heatmap(film, colours))
+    since_ms, until_ms = film.start_ms, film.start_ms + film.frames.shape[1] * film.bin_ms
     figure.update_layout(
         layout(
             colours,
             height_px,
-            xaxis={"type": "date", "showgrid": False, "ticks": "outside", "tickcolor": colours.grid},
+            xaxis=time_axis(view.language, colours, since_ms, until_ms, side="top"),
             yaxis={"autorange": "reversed", "showgrid": False, "tickvals": positions, "ticktext": names},
             hovermode="closest",
+            dragmode="zoom",
         )
     )
     return figure
 
 
-def _host_labels(film: Film) -> tuple[list[float], list[str]]:
-    """Each host's name at the middle of its rows; of very many hosts, some."""
+def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
+    """What the rows are sorted by, at the middle of its rows: hosts, holders or ranks; of very many, some."""
+    sort = sort_of(view)
+    if sort == "waste":
+        each = max(1, -(-len(film.gpus) // _MOST_LABELS))
+        return [float(row) for row in range(0, len(film.gpus), each)], [
+            plain(film.hosts[row], 22) for row in range(0, len(film.gpus), each)
+        ]
     blocks: list[tuple[float, str]] = []
     row = 0
-    for host, members in groupby(film.hosts):
+    nobody = view.say(say("(nobody)"))
+    for name, members in groupby(film.hosts if sort == "host" else film.holders):
         size = len(list(members))
-        blocks.append((row + (size - 1) / 2, plain(host, 22)))
+        blocks.append((row + (size - 1) / 2, nobody if name is None else plain(name, 22)))
         row += size
-    kept = blocks[:: -(-len(blocks) // _MOST_LABELS)]
+    kept = blocks[:: -(-len(blocks) // _MOST_LABELS)] if blocks else []
     return [position for position, _ in kept], [name for _, name in kept]
+
+
+def _list(view: View, film: Film) -> html.Details:
+    """The rows with links, for those who do not click into pictures."""
+    header = ("GPU", "host", "longest held by", "unused GPU-hours")
+    rows: list[list[Any]] = [
+        [
+            gpu_link(view, gpu),
+            host_link(view, host),
+            holder_links(view, holder),
+            view.language.hours(unused_ms),
+        ]
+        for gpu, host, holder, unused_ms in zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
+    ]
+    listed = rows[:_MOST_LISTED]
+    note = (
+        [
+            html.P(
+                view.say(
+                    say(
+                        "Listed are the first {number}; choose a pool or a model to see others.",
+                        number=Number(_MOST_LISTED),
+                    )
+                ),
+                className="hint",
+            )
+        ]
+        if len(rows) > len(listed)
+        else []
+    )
+    return html.Details(
+        [
+            html.Summary(view.say(say("The GPUs as a list"))),
+            *note,
+            table([view.say(say(each)) for each in header], listed, right=1),
+        ]
+    )

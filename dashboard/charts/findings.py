@@ -1,67 +1,60 @@
-"""The findings as a table: what, how surely, whose, where, how much, since when, and what to type."""
+"""The costliest findings in a few lines: what, whose, how much and since when; the page of findings has them all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dash import html
+from dash import dcc, html
 
-from analytics.findings.evidence_text import evidence
-from analytics.findings.text import ENDED
-from analytics.findings.totals import to_take
-from analytics.ledger.text import count, moment, plain
+from analytics.language.sentences import say, say_many
+from analytics.ledger.text import plain
+from analytics.names import JOINER
+from analytics.report.listed import costliest
+from analytics.report.wording import as_sentence, reclaimable
 from dashboard.charts.panel import panel
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from dashboard.source import View
 
-_FIRST = 10
-_MOST = 200
-_HEADER = ("Finding", "Confidence", "Holder", "Host", "GPUs", "GPU-hours", "Since", "Next command")
-_RIGHT = ("GPUs", "GPU-hours")
+_FIRST = 6
+_LONGEST = 200
+"""Characters of a host that an address can name."""
+_RIGHT = ("gpus", "gpu-hours", "cost")
 
 
 def findings(view: View) -> html.Section:
     """The panel."""
-    found = view.report.findings
-    shown = found[:_MOST]
+    found = costliest(view.report)
     return panel(
         name="findings",
-        title="Findings",
-        question="What can be taken back, from whom, and what to type? What can be taken back first, then by GPU-hours.",
-        finding=_words(len(found), len(shown)),
-        body=_tables(shown),
+        title=view.say(say("The costliest findings")),
+        question=view.say(say("What can be taken back or changed first, from whom, and what is it worth in this window?")),
+        finding=view.say(reclaimable(view.report)) if found else view.say(say("No finding in this window.")),
+        body=[*([_table(view, found[:_FIRST])] if found else []), _all(view)],
         wide=True,
-    )
+    )  # fmt: skip
 
 
-def _words(found: int, shown: int) -> str:
-    if not found:
-        return "No findings: no GPU was held for long without a kernel, and none went unused."
-    listed = count(found, "finding")
-    return (
-        f"{listed}." if shown == found else f"{listed}; shown are the first {shown}, `fallow findings` lists them all."
-    )
+def _all(view: View) -> html.P:
+    """The way to the page that has every finding with its evidence and its command."""
+    words = say_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands",
+                     len(view.report.findings))  # fmt: skip
+    return html.P(dcc.Link(view.say(words), href="/findings" + view.query.on_every_page.search), className="onward")
 
 
-def _tables(shown: tuple[Finding, ...]) -> list[html.Div | html.Details]:
-    """The first findings, and the rest folded away, so that a page on a phone has an end."""
-    first, rest = shown[:_FIRST], shown[_FIRST:]
-    tables = [_table(first)] if first else []
-    if rest:
-        further = len(to_take(shown) - to_take(first))
-        summary = html.Summary(f"{len(rest):,} more, with {count(further, 'further GPU')} to take back")
-        tables.append(html.Details([summary, _table(rest)], className="more"))
-    return tables
-
-
-def _table(shown: tuple[Finding, ...]) -> html.Div:
+def _table(view: View, shown: list[Finding]) -> html.Div:
+    labels = {
+        "finding": say("finding"), "confidence": say("confidence"), "holder": say("holder"), "host": say("host"),
+        "gpus": say("GPUs"), "gpu-hours": say("GPU-hours"), "cost": say("cost"), "since": say("since"),
+    }  # fmt: skip
+    heads = {name: view.say(label) for name, label in labels.items()}
     header = html.Tr(
-        [html.Th(name, scope="col", className="right" if name in _RIGHT else "") for name in _HEADER], role="row"
+        [html.Th(label, scope="col", className="right" if name in _RIGHT else "") for name, label in heads.items()],
+        role="row",
     )
     table = html.Table(
-        [html.Thead(header, role="rowgroup"), html.Tbody([_row(each) for each in shown], role="rowgroup")],
+        [html.Thead(header, role="rowgroup"), html.Tbody([_row(view, each, heads) for each in shown], role="rowgroup")],
         className="findings",
         role="table",  # narrow screens show the rows as blocks, which would take the roles away
         **{"aria-labelledby": "findings-title"},
@@ -69,41 +62,37 @@ def _table(shown: tuple[Finding, ...]) -> html.Div:
     return html.Div(table, className="scroll", tabIndex="0", role="region", **{"aria-labelledby": "findings-title"})
 
 
-def _row(finding: Finding) -> html.Tr:
-    cells = (
-        [
-            html.Span(finding.sentence, className="sentence"),
-            html.Span([finding.finding_id, " · simulated" if finding.simulated else ""], className="id"),
+def _row(view: View, finding: Finding, heads: dict[str, str]) -> html.Tr:
+    language = view.language
+    grade = finding.confidence.grade
+    simulated = f" · {view.say(say('simulated'))}" if finding.simulated else ""
+    cells = {
+        "finding": [
+            html.Span(as_sentence(view.say(finding.sentence)), className="sentence"),
+            html.Span(finding.finding_id + simulated, className="id"),
         ],
-        _confidence(finding),
-        plain(finding.holder) if finding.holder else finding.without_holder,
-        plain(finding.host),
-        f"{len(finding.gpus):,}",
-        f"{finding.gpu_hours:,.1f}",
-        moment(finding.since_ms),
-        html.Code(finding.next_command) if finding.next_command else html.Span(ENDED, className="ended"),
-    )
+        "confidence": html.Span(view.say(grade), className=f"grade {grade}"),
+        "holder": plain(finding.holder) if finding.holder else view.say(finding.without_holder),
+        "host": _place(view, finding),
+        "gpus": language.number(len(finding.gpus)),
+        "gpu-hours": language.hours(finding.gpu_ms),
+        "cost": language.money(finding.cost, view.report.money.currency),
+        "since": language.moment(finding.since_ms),
+    }
     return html.Tr(
         [
-            html.Td(
-                cell,
-                role="cell",
-                className=" ".join([f"of-{name.lower().replace(' ', '-')}", *(["right"] if name in _RIGHT else [])]),
-                **{"data-label": name},
-            )
-            for name, cell in zip(_HEADER, cells, strict=True)
+            html.Td(cell, role="cell", className=f"of-{name}{' right' if name in _RIGHT else ''}", **{"data-label": heads[name]})
+            for name, cell in cells.items()
         ],
         role="row",
-    )
+    )  # fmt: skip
 
 
-def _confidence(finding: Finding) -> html.Details:
-    """The grade; opened, each condition that failed and the evidence."""
-    grade, failed = finding.confidence.grade, finding.confidence.failed
-    return html.Details(
-        [
-            html.Summary([html.Span(grade, className=f"grade {grade}"), f" {len(failed)} failed" if failed else ""]),
-            html.Ul([html.Li(each) for each in failed] or [html.Li("every condition holds")]),
-            html.P(evidence(finding), className="evidence"),
-        ]
-    )
+def _place(view: View, finding: Finding) -> object:
+    """The host, or the one GPU there, as the way to its own page."""
+    around = view.query.on_every_page
+    if len(finding.gpus) == 1:
+        return dcc.Link(plain(finding.host or finding.gpus[0]), href="/gpu" + around.but(gpu=finding.gpus[0]).search)
+    if finding.host and JOINER not in finding.host and len(finding.host) < _LONGEST:
+        return dcc.Link(plain(finding.host), href="/host" + around.but(host=finding.host).search)
+    return plain(finding.host)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import html
+from dash import ClientsideFunction, Input, Output, State, html
 
 from analytics.language.sentences import say
+from dashboard.charts.film_strip import GRAPH, SORT, film_strip
+from dashboard.charts.hour_of_week import hour_of_week
+from dashboard.charts.strip import TOOLTIP, WORDS
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
@@ -22,9 +25,45 @@ class Film:
     role = VIEWER
     listed = True
 
-    def connect(self, app: Any, source: Source) -> None:
-        """Nothing yet."""
+    def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
+        """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
+        connect_strip(app, GRAPH)
+        app.clientside_callback(
+            ClientsideFunction("d2_film", "sort"),
+            Output("url", "search", allow_duplicate=True),
+            Input(SORT, "value"),
+            State("url", "search"),
+            prevent_initial_call=True,
+        )
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """To be filled."""
-        return html.Div()
+        """The strip, then the hours of the week."""
+        return html.Div([film_strip(view, colours), hour_of_week(view, colours)], className="panels")
+
+
+def connect_strip(app: Any, graph: str) -> None:
+    """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
+    app.clientside_callback(
+        ClientsideFunction("d2_film", "tooltip"),
+        Output(TOOLTIP, "show", allow_duplicate=True),
+        Output(TOOLTIP, "bbox", allow_duplicate=True),
+        Output(TOOLTIP, "children", allow_duplicate=True),
+        Input(graph, "hoverData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("d2_film", "open"),
+        Output("url", "pathname", allow_duplicate=True),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "clickData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("d2_film", "zoom"),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "relayoutData"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import html
+from dash import dcc, html
 
 from analytics.language.sentences import say
+from dashboard.charts.holders import people, quotas
+from dashboard.charts.jobs import one_holder
+from dashboard.exports import EXPORTS
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Holders:
-    """`/holders`."""
+    """`/holders`; with `?holder=NAME` about one of them."""
 
     path = "/holders"
     name: str = say("Holders")
@@ -23,8 +26,28 @@ class Holders:
     listed = True
 
     def connect(self, app: Any, source: Source) -> None:
-        """Nothing yet."""
+        """Nothing: what it shows comes with the page."""
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """To be filled."""
-        return html.Div()
+        """Teams, their quotas and their holders; or one holder's jobs."""
+        if view.query.holder:
+            back = dcc.Link(view.say(say("All holders")), href="/holders" + view.query.on_every_page.search)
+            own = one_holder(view, colours, view.query.holder)
+            return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
+        parts = [_by_team(view, colours), quotas(view), people(view, colours, "holder")]
+        return html.Div([html.Div([each for each in parts if each is not None], className="panels"), _files(view)])
+
+
+def _by_team(view: View, colours: Palette) -> html.Section | None:
+    """Nothing where nobody has a team, or where one was chosen."""
+    named = any(each.name is not None for each in view.report.teams)
+    return people(view, colours, "team") if named and view.report.scope.team is None else None
+
+
+def _files(view: View) -> html.P:
+    """All columns of all holders as a file, where there is one."""
+    if "holders" not in EXPORTS:
+        return html.P([])
+    search = view.query.search
+    links = [html.A(kind.upper(), href=f"/export/holders.{kind}{search}") for kind in ("csv", "parquet")]
+    return html.P([view.say(say("All holders with all columns:")), " ", links[0], " ", links[1]], className="note")

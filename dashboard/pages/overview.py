@@ -1,18 +1,18 @@
-"""The one page of this version: where the time went, which GPUs, how it changed, and what to do."""
+"""The first page: what the window came to, where it went, whether it gets better, and what to do first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import html
+from dash import dcc, html
 
-from analytics.language.sentences import say
+from analytics.language.sentences import say, say_many
 from analytics.report.wording import headline
 from dashboard.charts.days import days
-from dashboard.charts.film_strip import film_strip
 from dashboard.charts.findings import findings
 from dashboard.charts.idle import idle
 from dashboard.charts.tiles import tiles
+from dashboard.charts.waterfall import waterfall
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
@@ -32,20 +32,46 @@ class Overview:
         """Nothing: what it shows comes with the page."""
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """Headline, tiles, charts and findings."""
+        """Headline, tiles, charts and the costliest findings."""
         return html.Div(
             [
-                html.P(headline(view.report), className="headline"),
+                html.P(view.say(headline(view.report)), className="headline"),
                 tiles(view, colours),
                 html.Div(
-                    [film_strip(view, colours), days(view, colours), idle(view, colours), findings(view)],
+                    [
+                        waterfall(view, colours),
+                        days(view, colours),
+                        findings(view),
+                        idle(view, colours),
+                        _remarks(view),
+                    ],
                     className="panels",
                 ),
-                _remarks(view),
             ]
         )
 
 
 def _remarks(view: View) -> html.Section:
-    remarks = [html.Li(remark.sentence) for remark in view.report.quality] or [html.Li("Nothing to remark.")]
-    return html.Section([html.H2("Data quality", id="quality-title"), html.Ul(remarks)], className="panel wide")
+    """How many remarks there are on the data; a reader who sees one team has none, as they name others."""
+    found = view.report.quality
+    if view.report.scope.is_personal:
+        said = say("Remarks on the data of the fleet are not shown for a single team.")
+    elif found:
+        said = say_many("{number} remark on the data behind these figures.", "{number} remarks on the data behind these figures.",
+                        len(found))  # fmt: skip
+    else:
+        said = say("No remark on the data behind these figures.")
+    body: list[Any] = [html.P(view.say(said), className="finding")]
+    if found:
+        body.append(html.Ul([html.Li(view.say(remark.sentence)) for remark in found[:4]]))
+        onward = dcc.Link(view.say(say("The quality of the data")), href="/quality" + view.query.on_every_page.search)
+        body.append(html.P(onward, className="onward"))
+    return html.Section(
+        [
+            html.H2(view.say(say("Data quality")), id="remarks-title"),
+            html.P(view.say(say("Can these figures be relied on?")), className="question"),
+            *body,
+        ],
+        className="panel",
+        **{"aria-labelledby": "remarks-title"},
+    )

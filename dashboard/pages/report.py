@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import html
+from dash import dcc, html
 
 from analytics.language.sentences import say
-from dashboard.people import VIEWER
+from analytics.ledger.text import plain
+from analytics.report.wording import scope_parts
+from dashboard.charts.panel import panel
+from dashboard.documents import serve_documents
+from dashboard.editions import chosen_week, weeks
+from dashboard.people import PLANNER, VIEWER
+from dashboard.sending import connect_sending, sending
+from fallow.errors import UsageError
 
 if TYPE_CHECKING:
+    from analytics.report.weeks import Week
     from dashboard.palette import Palette
     from dashboard.source import Source, View
 
+_FORMATS = {
+    "html": say("HTML page"), "pdf": say("PDF"), "md": say("Markdown"), "text": say("plain text"),
+    "json": say("JSON with every number"), "csv": say("CSV, one row per GPU"),
+}  # fmt: skip
+
 
 class ReportPage:
-    """`/report`."""
+    """`/report`; the week stands in the address as `start`."""
 
     path = "/report"
     name: str = say("Report")
@@ -23,8 +36,89 @@ class ReportPage:
     listed = True
 
     def connect(self, app: Any, source: Source) -> None:
-        """Nothing yet."""
+        """The documents' own addresses, and the form that sends."""
+        serve_documents(app.server, source)
+        connect_sending(app, source)
 
-    def content(self, view: View, colours: Palette) -> html.Div:
-        """To be filled."""
-        return html.Div()
+    def content(self, view: View, colours: Palette) -> html.Div:  # noqa: ARG002  # the report has its own colours
+        """The weeks, the documents, the form for those who may send, and the preview."""
+        wrong = ""
+        try:
+            week = chosen_week(view)
+        except UsageError as error:
+            wrong, week = str(error), chosen_week_of_default(view)
+        return html.Div(
+            [
+                *([html.P(wrong, className="simulated", role="alert")] if wrong else []),
+                html.Div(
+                    [
+                        _choice(view, week),
+                        *([sending(view, week)] if view.reader.may(PLANNER) else []),
+                        _preview(view, week),
+                    ],
+                    className="panels",
+                ),
+            ]
+        )
+
+
+def chosen_week_of_default(view: View) -> Week:
+    """The newest week of the lake."""
+    return weeks(view)[0]
+
+
+def _choice(view: View, chosen: Week) -> html.Section:
+    """Which week, and its documents."""
+    documents = [
+        html.Li(html.A(view.say(name), href=f"/report/download/{form}{_search(view, chosen)}"))
+        for form, name in _FORMATS.items()
+    ]
+    return panel(
+        name="weeks",
+        title=view.say(say("Which week")),
+        question=view.say(say("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too.")),
+        finding=view.say(say("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view))),
+        body=[
+            html.Ul([_week(view, week, chosen) for week in weeks(view)], className="weeks"),
+            html.H3(view.say(say("Download"))),
+            html.Ul(documents, className="downloads"),
+        ],
+    )  # fmt: skip
+
+
+def _week(view: View, week: Week, chosen: Week) -> html.Li:
+    if week == chosen:
+        return html.Li(html.Span(_name(view, week), className="here", **{"aria-current": "true"}))
+    return html.Li(dcc.Link(_name(view, week), href="/report" + _search(view, week)))
+
+
+def _name(view: View, week: Week) -> str:
+    """With a word where the lake does not have it to its end."""
+    if week.until_ms > view.as_of_ms:
+        return view.say(say("{week} (not over)", week=week.label))
+    return week.label
+
+
+def _scope(view: View) -> str:
+    parts = [view.say(part) for part in scope_parts(view.report.scope)]
+    return plain(", ".join(parts), 200) or view.say(say("whole fleet"))
+
+
+def _search(view: View, week: Week) -> str:
+    return view.query.on_every_page.but(start=week.label).search
+
+
+def _preview(view: View, week: Week) -> html.Section:
+    title = view.say(say("The report of {week}", week=week.label))
+    address = "/report/preview" + _search(view, week)
+    return panel(
+        name="preview",
+        title=title,
+        question=view.say(say("What will its readers see?")),
+        finding=view.say(say("The same document that is downloaded as HTML and sent by mail.")),
+        body=[
+            html.P(html.A(view.say(say("Open it in a tab of its own")), href=address, target="_blank", rel="noopener")),
+            html.Iframe(src=address, title=title, className="preview", sandbox=""),
+        ],
+        wide=True,
+    )

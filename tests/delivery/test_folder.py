@@ -55,6 +55,16 @@ def test_a_plain_name_stays_as_it_is() -> None:
     assert safe("fallow-2026-W46-team=nlp-fr.html") == "fallow-2026-W46-team=nlp-fr.html"
 
 
+def test_a_long_name_keeps_its_language_and_its_suffix(tmp_path: Path) -> None:
+    names = [f"fallow-2026-W46-team={'x' * 200}-{code}.{suffix}" for code in ("en", "fr") for suffix in ("html", "pdf")]
+    changed = parcel(attachments=tuple(Part(name, "text/html", name.encode()) for name in names))
+    assert channel(tmp_path / "reports").send(changed, DELIVERY, T0).step == SENT
+    files = list((tmp_path / "reports" / "2026-W46").iterdir())
+    assert {path.read_text()[-7:] for path in files if path.name.endswith("-en.html")} == {"en.html"}
+    assert sorted(path.name[-7:].lstrip("-") for path in files) == ["en.html", "en.pdf", "fr.html", "fr.pdf"]
+    assert all(len(path.name) <= 120 for path in files)
+
+
 def test_an_object_store(s3: S3) -> None:  # noqa: F811  # the fixture
     [target] = parse_targets([s3.location])
     assert FolderChannel(target).send(parcel(), DELIVERY, T0) == Outcome(SENT, "2 files")

@@ -15,7 +15,7 @@ from analytics.findings.find import review
 from analytics.inputs import Inputs, load_window_ledger
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
-from fallow.errors import FallowError, UsageError
+from fallow.errors import EmptyLakeError, UsageError
 from fallow.lake import Lake
 from tests.delivery.hands import Hands
 from tests.delivery.mail_server import DROP
@@ -223,14 +223,35 @@ def test_a_notification_that_could_not_be_put_beside_its_findings_is_added_later
 
 def test_nobody_is_told_of_what_may_be_over(nudge: Nudger) -> None:
     nudge.clock.at_ms += 9 * DAY_MS + HOUR_MS
-    with pytest.raises(FallowError, match=r"newest rows are from 2026-11-28 12:00 UTC, and what they say may be over"):
-        nudge("--send", REPORT_QUIET_DAYS="")
-    assert nudge.mailbox.mails == []
+    done = nudge("--send", REPORT_QUIET_DAYS="")
+    assert (done.code, done.err, nudge.mailbox.mails) == (0, "", [])
+    assert "newest rows are from 2026-11-28 12:00 UTC, and what they say may be over" in done.out
+
+
+@pytest.mark.parametrize("flags", [(), ("--send",)])
+def test_a_lake_that_ended_long_ago_tells_nobody_of_anything(nudge: Nudger, flags: tuple[str, ...]) -> None:
+    nudge.clock.at_ms += 60 * DAY_MS
+    done = nudge(*flags, REPORT_QUIET_DAYS="")
+    assert (done.code, done.err, nudge.mailbox.mails) == (0, "", [])
+    assert done.out.startswith("nobody is told: the lake's newest rows are from 2026-11-28 12:00 UTC")
 
 
 def test_only_one_holder(nudge: Nudger) -> None:
     nudge("--send", "--holder", "bob")
     assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org"]
+
+
+def test_a_holder_that_nobody_is_is_refused(nudge: Nudger) -> None:
+    with pytest.raises(EmptyLakeError, match="nothing in this lake is of holder nobody; the names are those of"):
+        nudge("--holder", "nobody")
+
+
+@pytest.mark.parametrize("flag", ["--holder", "--pool", "--model", "--team"])
+def test_a_name_that_is_empty_is_refused(held: Lake, run_fallow: RunFallow, flag: str) -> None:
+    for command in (("report",), ("report", "send"), *([("report", "nudge")] if flag == "--holder" else [])):
+        done = run_fallow(*command, "--lake", held.root, flag, "")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"argument {flag}: it names nobody and nothing: leave it out for everything" in done.stderr
 
 
 def test_without_contacts_it_is_said(nudge: Nudger) -> None:

@@ -41,6 +41,11 @@ def test_slack_has_blocks_of_plain_text_alone() -> None:
     assert made["text"].startswith("&lt;!channel&gt;")
 
 
+def test_what_slack_notifies_of_is_set_as_the_language_sets_it() -> None:
+    assert payload("slack", parcel(), DELIVERY)["text"] == "GPU waste report 2026-W46: 24.0 went unused."
+    assert payload("slack", parcel(language="fr"), DELIVERY)["text"] == "GPU waste report 2026-W46 : 24.0 went unused."
+
+
 def test_slack_limits() -> None:
     made = of("slack", evil(200))
     assert len(made["blocks"]) <= 50

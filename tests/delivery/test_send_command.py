@@ -55,7 +55,8 @@ class Sender:
         add_send_arguments(parser)
         shared = {"lake": None, "config": None, "week": None, "lang": None, "timezone": None}
         shared |= {"pool": None, "model": None, "team": None, "holder": None}
-        flags = ["--lake", self.lake.root, "--as", "zoe", "--format", "json", *arguments]
+        form = () if "--format" in arguments else ("--format", "json")
+        flags = ["--lake", self.lake.root, "--as", "zoe", *form, *arguments]
         args = argparse.Namespace(**shared | vars(parser.parse_args(flags)))
         with pytest.MonkeyPatch.context() as patch:
             for name, value in settings.items():
@@ -228,3 +229,9 @@ def test_wrong_use_is_found_before_anything_is_sent(
         send(*flags, **settings)
     assert said in str(error.value)
     assert snapshot(send.lake, "delivery") == {}
+
+
+def test_every_format_that_is_named_is_written(send: Sender) -> None:
+    done = send("--to", str(send.folder), "--format", "text", "--format", "csv,md")
+    assert (done.code, done.err) == (0, "")
+    assert [name.rpartition(".")[2] for name in files(send.folder)] == ["csv", "md", "txt"]

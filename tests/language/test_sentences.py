@@ -51,7 +51,7 @@ def test_the_number_decides_the_form(french: Language, number: int, english: str
         (Amount(None, "EUR"), "unknown", "inconnu"),
         (
             Span(DAY_MS + 90 * MINUTE_MS),
-            "1d 1h 30min",
+            "1 d 1 h 30 min",
             "1\N{NO-BREAK SPACE}j 1\N{NO-BREAK SPACE}h 30\N{NO-BREAK SPACE}min",
         ),
         (Bytes(1.5 * 2**30), "1.5 GiB", f"1,5{NBSP}GiB"),
@@ -93,7 +93,7 @@ def test_sentences_stand_in_sentences(french: Language) -> None:
 def test_a_list_is_said_part_by_part(french: Language) -> None:
     text = Listed([say("no"), say("model {value}", value="no")])
     assert text == "no; model no"
-    assert french.say(text) == "non; modèle no"
+    assert french.say(text) == f"non{NBSP}; modèle no"
     assert Listed([]) == ""
     assert french.say(Listed([])) == ""
 

@@ -131,7 +131,7 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     ids = [finding.finding_id for finding in report_of(lake, "2026-W41").findings]
     record(lake, "suppress", ids, "ops", now_ms=T0 - BACK_S * 1000, reason="a reserve", expires_ms=T0 + DAY * 1000)
     text = text_of(report_of(lake, "2026-W41"))
-    assert any(line.endswith(": a reserve (ops, until 2026-11-21)") for line in one_line(part(text, "SUPPRESSED")))
+    assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in one_line(part(text, "SUPPRESSED")))
     gone = one_line(part(text, "CLOSED AND REVERSED"))
     assert any(": reversed: last week's was wrong" in line for line in gone)
     assert any(line.endswith(": closed") for line in gone)

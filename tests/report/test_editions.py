@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ledger.rows import claim, device, fill, processes, samples
+from analytics.findings.actions import record
+from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +67,44 @@ def test_an_edition_counts_its_own_idle_hours(lake: Lake, config: Path, report: 
         for scope in ((), ("--holder", "ann"))
     ]
     assert shown[0] == 2 * shown[1] == 2 * 9 * 24
+
+
+WORDS = "her results are still on that card"
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+@pytest.mark.parametrize("kind", ["suppress", "ack", "comment"])
+def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
+    lake: Lake, config: Path, report: Callable[..., Outcome], form: str, kind: str
+) -> None:
+    flags = ("--config", str(config), "--format", form)
+    found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
+    anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
+    last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "suppress" else None
+    record(lake, kind, anns, "zelda", now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
+    whole, own = (one_line(report(lake, *flags, *scope).out) for scope in ((), ANN))
+    assert WORDS in whole and "zelda" in whole  # noqa: PT018  # the lead is told
+    assert anns[0] in own
+    assert [each for each in (*OTHERS, WORDS) if each in own] == []
+    if kind == "suppress":
+        day = "31 Dec 2026" if form == "html" else "2026-12-31"
+        assert f"until {day}" in own
+        assert "2027" not in own + whole
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_what_somebody_wrote_about_their_own_stays_in_their_edition(
+    lake: Lake, config: Path, report: Callable[..., Outcome], form: str
+) -> None:
+    found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
+    anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
+    record(lake, "suppress", anns, "ann", now_ms=T0 + DAY_S * 1000, reason="a demo in January")
+    shown = one_line(report(lake, "--config", str(config), *ANN, "--format", form).out)
+    assert "a demo in January (" in shown.replace("</bdi>", "")
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.replace("\\", "").split())
 
 
 @pytest.fixture

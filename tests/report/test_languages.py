@@ -114,6 +114,47 @@ def test_no_english_is_left_on_the_page_and_in_the_mail(full: Lake, week: str | 
         assert len(english_of(known)) > 10
 
 
+JOINED = re.compile(r"[\w)\]»%][;:](?=\s)")
+"""A sign that French sets apart, without a space before it."""
+
+
+@pytest.mark.parametrize("flags", [(), WEEK], ids=["all", "week"])
+@pytest.mark.parametrize("name", ["text", "md"])
+def test_signs_stand_apart(full: Lake, report: Callable[..., Outcome], name: str, flags: tuple[str, ...]) -> None:
+    shown = report(full, "--lang", "fr", "--format", name, *flags).out
+    assert [line for line in shown.splitlines() if JOINED.search(line)] == []
+    assert len(JOINED.findall(report(full, "--format", name, *flags).out)) > 20
+
+
+def test_signs_stand_apart_on_the_page_and_in_the_mail(full: Lake) -> None:
+    content = report_of(full, "2026-W40")
+    for make in (page, lambda each, speaks: mail_body(each, speaks)[0]):
+        said = [list(words_of(Page(make(content, language(code))))) for code in ("fr", "en")]
+        assert [text for text in said[0] if JOINED.search(text)] == []
+        assert len([text for text in said[1] if JOINED.search(text)]) > 5
+
+
+def words_of(shown: Page) -> Iterator[str]:
+    """What each element says, and what those hear who do not see it."""
+    for each in shown.elements:
+        if each.name not in ("style", "head", "html"):
+            yield each.words
+        yield from (each.attributes.get(name) or "" for name in ("alt", "aria-label"))
+
+
+@pytest.mark.parametrize(("code", "shown"), [("en", "at least 5 min"), ("fr", "au moins 5 min")])
+def test_a_threshold_has_one_form_everywhere(full: Lake, report: Callable[..., Outcome], code: str, shown: str) -> None:
+    plain, markdown, html = (
+        report(full, "--lang", code, *WEEK, "--format", form).out for form in ("text", "md", "html")
+    )  # fmt: skip
+    words = Page(html).all("body")[0].words
+    assert shown in " ".join(markdown.split())
+    assert ">= 5 min" in plain
+    assert "≥ 5 min" in words
+    for text in (plain, markdown, words):
+        assert re.findall(r"(?<![\w-])\d+(?:m|min)\b", text) == []
+
+
 @pytest.mark.parametrize("flags", [(), WEEK], ids=["all", "week"])
 def test_the_numbers_are_those_of_the_english_report(
     full: Lake, report: Callable[..., Outcome], flags: tuple[str, ...]

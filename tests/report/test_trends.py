@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.ledger.summary import clip
+from analytics.inputs import WindowLedger
+from analytics.ledger.summary import clip, summarise
 from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
+from analytics.report.seen import Watch
 from analytics.report.trends import figures, trends, weeks_before
 from analytics.report.weeks import week_of
 from fallow.clock import DAY_MS
@@ -20,9 +22,30 @@ from tests.money.fleet import T0, inventory, ledger, stretch
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
     from analytics.money.accounts import Account
+    from analytics.report.seen import Seen
+    from analytics.report.trends import Figures
+    from fallow.clock import Window
+    from tests.money.fleet import Row
 
 WEEK_S = 7 * 86_400
 MONDAY_S = -4 * 86_400  # T0 is a Friday
+
+
+def weeks(rows: list[Row]) -> tuple[Figures, list[tuple[Seen, Figures | None]]]:
+    """The figures of the week, and what was seen of those before, as of its end."""
+    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
+    costs = Costs(PriceBook.load(None, "USD"), devices)
+    inside = clip(whole, week.window)
+    watch = Watch(WindowLedger(whole, inside, summarise(inside)), devices, week.until_ms)
+
+    def account(part: Ledger) -> Account:
+        return Accounts(part, costs, devices, Owners.none()).total
+
+    def seen(window: Window, part: Ledger) -> Seen:
+        return watch.seen(window, part, lambda each: each)
+
+    now = figures(inside, account(inside), seen(week.window, inside))
+    return now, weeks_before(whole, week, lambda each: each, account, seen)
 
 
 def shown(idle_shares: list[float | None]) -> dict[str, tuple[float | None, float | None, float | None]]:
@@ -33,15 +56,8 @@ def shown(idle_shares: list[float | None]) -> dict[str, tuple[float | None, floa
         if share is not None:
             rows += [stretch("a0", start, start + share * WEEK_S, "free")] if share else []
             rows += [stretch("a0", start + share * WEEK_S, start + WEEK_S, "active", holder="ann")]
-    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
-    costs = Costs(PriceBook.load(None, "USD"), devices)
-
-    def account(inside: Ledger) -> Account:
-        return Accounts(inside, costs, devices, Owners.none()).total
-
-    inside = clip(whole, week.window)
-    before = weeks_before(whole, week, lambda each: each, account)
-    found = trends(figures(inside, account(inside)), before)
+    now, before = weeks(rows)
+    found = trends(now, [each for _, each in before])
     return {each.name: (each.now, each.last_week, each.median_4_weeks) for each in found}
 
 
@@ -71,12 +87,29 @@ def test_money_beside_the_hours() -> None:
     assert 7 * DAY_MS == WEEK_S * 1000
 
 
-def test_two_days_are_no_week() -> None:
+def test_two_days_are_shown_as_two_days() -> None:
     """The lake begins on the Saturday of last week."""
     rows = [stretch("a0", MONDAY_S - 2 * 86_400, MONDAY_S, "free"), stretch("a0", MONDAY_S, MONDAY_S + WEEK_S, "free")]
-    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
-    costs = Costs(PriceBook.load(None, "USD"), devices)
-    before = weeks_before(
-        whole, week, lambda each: each, lambda inside: Accounts(inside, costs, devices, Owners.none()).total
-    )
-    assert before == [None] * 4
+    now, before = weeks(rows)
+    assert [seen.share for seen, _ in before] == [2 / 7, None, None, None]
+    assert [each is None for _, each in before] == [False, True, True, True]
+    found = {each.name: each for each in trends(now, [each for _, each in before])}
+    assert (found["total"].last_week, found["observed"].last_week) == (48, 2 / 7)
+
+
+def test_a_week_that_was_seen_in_part_is_in_no_median() -> None:
+    rows = [stretch("a0", MONDAY_S - 4 * WEEK_S, MONDAY_S + WEEK_S, "free")]
+    assert trends(*_all(rows))[2].median_4_weeks == 168
+    hole_s = MONDAY_S - 3 * WEEK_S
+    rows = [
+        stretch("a0", MONDAY_S - 4 * WEEK_S, hole_s, "free"),
+        stretch("a0", hole_s, hole_s + 0.11 * WEEK_S, "unknown"),
+        stretch("a0", hole_s + 0.11 * WEEK_S, MONDAY_S + WEEK_S, "free"),
+    ]
+    assert weeks(rows)[1][2][0].share == pytest.approx(0.89)
+    assert {each.median_4_weeks for each in trends(*_all(rows))} == {None}
+
+
+def _all(rows: list[Row]) -> tuple[Figures, list[Figures | None]]:
+    now, before = weeks(rows)
+    return now, [each for _, each in before]

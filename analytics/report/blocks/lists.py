@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.quantities import Amount, Day, GpuHours
+from analytics.language.quantities import Amount, GpuHours
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.blocks.block import Block
-from analytics.report.listed import became, busy_but_inefficient, ended
+from analytics.report.listed import became, busy_but_inefficient, ended, hidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,10 +82,10 @@ def _told(finding: Finding) -> str:
 
 
 def _hidden(report: Report, finding: Finding) -> str:
-    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
-    reason = plain(last.reason, _REASON_MOST) if last.reason else say("no reason given")
-    if last.expires_ms is None:
-        return say("{reason} ({actor})", reason=reason, actor=plain(last.actor))
-    return say(
-        "{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=Day(last.expires_ms)
-    )  # fmt: skip
+    told = hidden(report, finding)
+    if not told.actor:
+        return say("no end given") if told.until is None else say("until {day}", day=told.until)
+    reason = plain(told.reason, _REASON_MOST) if told.reason else say("no reason given")
+    if told.until is None:
+        return say("{reason} ({actor})", reason=reason, actor=plain(told.actor))
+    return say("{reason} ({actor}, until {day})", reason=reason, actor=plain(told.actor), day=told.until)

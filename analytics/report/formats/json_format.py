@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report
     from analytics.report.parts import Person
+    from analytics.report.seen import Seen
 
 
 class JsonFormat:
@@ -28,10 +29,36 @@ class JsonFormat:
 
 
 def content(report: Report) -> dict[str, object]:
-    """Everything that the report has, as JSON values; docs/report.schema.json describes it."""
+    """Everything that the report has, as JSON values; docs/report.schema.json describes it.
+
+    Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
+    """
+    whole = _content(report)
+    return whole if not report.is_empty else whole | {name: _unknown(whole[name]) for name in _FIGURES}
+
+
+_FIGURES = ("simulated_gpus", "hosts", "ledger", "findings_left_out", "waterfall", "sensitivity")
+"""What has figures of the window; trends are made without those that are not known."""
+_SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
+"""Beside the figures, and known whatever was seen."""
+
+
+def _unknown(value: object, name: str = "") -> object:
+    """The same with null for every number that was measured."""
+    if isinstance(value, dict):
+        return {key: _unknown(each, key) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unknown(each) for each in value]
+    return None if isinstance(value, int | float) and name not in _SETTINGS else value
+
+
+def _content(report: Report) -> dict[str, object]:
     return {
         "fallow_version": report.version,
         "lake": report.lake,
+        "empty": report.is_empty,
+        "known": {"since": _moment(report.known.since_ms), "until": _moment(report.known.until_ms)},
+        "observed": _observed(report.seen),
         "simulated_gpus": report.simulated_gpus,
         "hosts": report.hosts,
         "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
@@ -46,6 +73,7 @@ def content(report: Report) -> dict[str, object]:
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
+        "weeks_before": _weeks_before(report),
         "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
         "waterfall": [
             {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
@@ -83,6 +111,43 @@ def _week(report: Report) -> dict[str, object] | None:
         "since": format_ms(report.week.since_ms),
         "until": format_ms(report.week.until_ms),
     }
+
+
+def _observed(seen: Seen) -> dict[str, object]:
+    """What was asked for, as far as it has passed, and how much of it was seen."""
+    return {
+        "since": format_ms(seen.since_ms),
+        "until": format_ms(seen.until_ms),
+        "last_seen": _moment(seen.last_ms),
+        "gpus": seen.gpus,
+        "observed_gpu_hours": seen.observed_ms / HOUR_MS,
+        "unseen_gpu_hours": seen.unseen_ms / HOUR_MS,
+        "share": seen.share,
+        "silent": [
+            {
+                "host": each.host,
+                "gpus": each.gpus,
+                "since": format_ms(each.since_ms),
+                "whole_host": each.whole_host,
+            }
+            for each in seen.silent
+        ],
+    }
+
+
+def _weeks_before(report: Report) -> list[dict[str, object]]:
+    """How much was seen of each week that the trends are about, the newest first."""
+    week = report.week
+    if week is None:
+        return []
+    return [
+        {"label": week.before(number).label, "observed_share": seen.share}
+        for number, seen in enumerate(report.seen_before, start=1)
+    ]
+
+
+def _moment(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else format_ms(moment_ms)
 
 
 def _person(person: Person) -> dict[str, object]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from analytics.findings.block_text import ENDED
-from analytics.findings.evidence_text import evidence
-from analytics.findings.totals import to_take
-from analytics.language.quantities import GpuHours, Moment, Number
-from analytics.language.sentences import say, say_many
-from analytics.ledger.summary import ratio
-from analytics.ledger.text import MEANING, plain
-from analytics.money.text import basis_lines, energy_lines, state_amounts
+from analytics.language.sentences import say
+from analytics.ledger.summary import SPELLS, ratio
+from analytics.ledger.text import MEANING
+from analytics.money.text import basis_lines, energy_sentences, state_amounts
 from analytics.report.blocks import capacity, course, lists, people
 from analytics.report.facts import facts
-from analytics.report.listed import notified, to_act_on
+from analytics.report.formats.markdown_findings import findings
+from analytics.report.formats.markdown_words import escape, name
 from analytics.report.wording import (
     BY,
     as_sentence,
@@ -33,15 +29,12 @@ from fallow.schema import STATES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from analytics.findings.model import Finding
     from analytics.language.languages import Language
     from analytics.report.blocks.block import Block
     from analytics.report.model import Report, Section
 
-_TOP = 10
-_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
-_LINK = re.compile(r"(://|www\.)", re.IGNORECASE)
-"""What GitHub's Markdown turns into a link although nobody asked for one."""
+_WHOLE = 1_000
+"""Columns that no line of prices has."""
 
 
 class MarkdownFormat:
@@ -78,8 +71,7 @@ class MarkdownFormat:
             *_shown(people.teams(report, said)),
             *_shown(people.holders(report, said)),
             f"## {say_it('Findings: what can be taken back first, then by cost')}",
-            *(_finding(finding, report, said) for finding in to_act_on(report)[:_TOP]),
-            *_rest(report, said),
+            *findings(report, said),
             *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
             *_shown(capacity.off_peak(report, said)),
             *(part for make in (lists.gone, lists.suppressed) for part in _shown(make(report, said))),
@@ -114,23 +106,6 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is: names come from users and may hold markup."""
-    literal = plain(text, 400).translate(_SPECIAL)
-    return _LINK.sub(lambda found: found[0][:-1] + "\\" + found[0][-1], literal)
-
-
-def _name(text: str) -> str:
-    return escape(plain(text))
-
-
-def code(text: str) -> str:
-    """Text as a code span, in a fence longer than any run of backticks in it."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
 def _states(report: Report, language: Language) -> list[str]:
     totals, amounts = report.summary.totals, state_amounts(report.money, language)
     state_head, hours, observed, meaning = map(language.say, ("state", "GPU-hours", "of observed", "meaning"))
@@ -147,16 +122,17 @@ def _states(report: Report, language: Language) -> list[str]:
 
 def _money(report: Report, language: Language) -> list[str]:
     remarks = (language.say(remark) for remark in report.money.remarks)
-    return [*basis_lines(report.money, language=language), *energy_lines(report.money, language), *remarks]
+    return [*basis_lines(report.money, _WHOLE, language), *energy_sentences(report.money, language), *remarks]
 
 
 def _idle(report: Report, language: Language) -> list[str]:
     observed, idle = report.summary.totals.observed_ms, report.summary.idle
     rows = {language.say("in all"): idle.zero_ms}
     rows |= {
-        language.say(say("in spells of at least {span}", span=name)): spell for name, spell in idle.spell_ms.items()
+        language.say(say("in spells of at least {span}", span=language.minutes(SPELLS[name]))): spell
+        for name, spell in idle.spell_ms.items()
     }
-    lines = [f"| {name} | {language.percent(ratio(part, observed))} |" for name, part in rows.items()]
+    lines = [f"| {spells} | {language.percent(ratio(part, observed))} |" for spells, part in rows.items()]
     return [f"| {language.say('time at 0 %')} | {language.say('of observed')} |", "|---|---:|", *lines]
 
 
@@ -165,9 +141,9 @@ def _section(section: Section, language: Language) -> list[str]:
     heads = [language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed", *shown)]
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(shown)]
     groups, rest = shown_groups(section)
-    for name, totals in groups:
+    for each, totals in groups:
         cells = (
-            _name(group_name(section, name, language)),
+            name(group_name(section, each, language)),
             language.number(totals.gpus),
             language.hours(totals.total_ms),
             language.percent(totals.coverage),
@@ -183,41 +159,3 @@ def _quality(report: Report, language: Language) -> list[str]:
         return []
     remarks = _listed(language.say(remark.sentence) for remark in report.quality)
     return [f"## {language.say('Data quality')}", remarks or language.say("Nothing to remark.")]
-
-
-def _finding(finding: Finding, report: Report, language: Language) -> str:
-    say_it = language.say
-    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    where = say("{gpus} on {host}", gpus=gpus, host=_name(finding.host)) if finding.host else gpus
-    what = say(
-        "{hours} GPU-hours, {where} {sentence}", hours=GpuHours(finding.gpu_ms), where=where, sentence=finding.sentence
-    )
-    holder = say(
-        "{holder}, since {moment}",
-        holder=_name(finding.holder) if finding.holder else say(finding.without_holder), moment=Moment(finding.since_ms),
-    )  # fmt: skip
-    failed = escape("; ".join(say_it(each) for each in finding.confidence.failed))
-    rows = {
-        "holder": say_it(holder),
-        "confidence": say_it(finding.confidence.grade) + (f" ({failed})" if failed else ""),
-        "notified": say_it(notified(report, finding)),
-        "evidence": escape(say_it(evidence(finding))),
-        "next": code(finding.next_command) if finding.next_command else say_it(ENDED),
-    }
-    simulated = f" ({say_it('simulated')})" if finding.simulated else ""
-    heading = say("{label}: {value}", label=finding.finding_id, value=what)
-    lines = [f"### {say_it(heading)}{simulated}", ""]
-    labelled = (say("{label}: {value}", label=say(label), value=text) for label, text in rows.items())
-    return "\n".join([*lines, *(f"- {say_it(each)}" for each in labelled)])
-
-
-def _rest(report: Report, language: Language) -> list[str]:
-    found = to_act_on(report)
-    rest = found[_TOP:]
-    if not found:
-        return [language.say("No findings: no GPU was held for long without a kernel, and none went unused.")]
-    if not rest:
-        return []
-    further = len(to_take(found) - to_take(found[:_TOP]))
-    gpus = say_many("{number} further GPU", "{number} further GPUs", further)
-    return [language.say(say("And {number} more, with {gpus} to take back.", number=Number(len(rest)), gpus=gpus))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analytics.findings.block_text import NONE, block, left_out
@@ -13,7 +14,7 @@ from analytics.money.text import basis_lines, energy_lines, state_amounts
 from analytics.report.blocks import capacity, course, lists, people
 from analytics.report.facts import facts
 from analytics.report.formats.columns import columns
-from analytics.report.listed import notified, to_act_on
+from analytics.report.listed import notes, notified, to_act_on
 from analytics.report.wording import (
     BY,
     for_text,
@@ -27,6 +28,7 @@ from analytics.report.wording import (
 )
 
 if TYPE_CHECKING:
+    from analytics.findings.model import Finding
     from analytics.language.languages import Language
     from analytics.report.blocks.block import Block
     from analytics.report.model import Report, Section
@@ -114,7 +116,11 @@ def _states(report: Report, language: Language) -> list[str]:
 def _money(report: Report, language: Language) -> list[str]:
     """The lines of `fallow ledger`, two columns in."""
     remarks = [language.say(remark) for remark in report.money.remarks]
-    lines = [*basis_lines(report.money, _WIDTH - 2, language), *energy_lines(report.money, language), *remarks]
+    lines = [
+        *basis_lines(report.money, _WIDTH - 2, language),
+        *energy_lines(report.money, _WIDTH - 2, language),
+        *remarks,
+    ]
     return [
         each
         for line in lines
@@ -157,11 +163,15 @@ def _section(section: Section, language: Language) -> str:
 def _findings(report: Report, language: Language) -> list[str]:
     found = to_act_on(report)
     shown = found[:_TOP]
-    parts = [block(finding, language=language, told=notified(report, finding)) for finding in shown] or [
-        language.say(NONE)
-    ]
+    parts = [_block(finding, report, language) for finding in shown] or [language.say(NONE)]
     more = [language.say(left_out(found, shown))] if len(shown) < len(found) else []
     return textwrap.indent("\n\n".join([*parts, *more]), "  ").splitlines()
+
+
+def _block(finding: Finding, report: Report, language: Language) -> str:
+    return block(
+        replace(finding, notes=notes(report, finding)), language=language, told=notified(report, finding)
+    )  # fmt: skip
 
 
 def _remarks(report: Report, language: Language) -> list[str]:

@@ -9,13 +9,13 @@ from markupsafe import Markup, escape
 
 from analytics.findings.evidence_text import evidence
 from analytics.findings.text import ENDED
-from analytics.language.quantities import Day, GpuHours, Number
+from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.html.cells import bdi, said
 from analytics.report.html.chart import Table
-from analytics.report.listed import became, busy_but_inefficient, costliest, ended, notified
+from analytics.report.listed import became, busy_but_inefficient, costliest, ended, hidden, notes, notified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Card:
     heading: Markup
     grade: str
     confidence: str
-    failed: tuple[str, ...]
+    failed: str
     facts: tuple[tuple[str, str | Markup], ...]
     evidence: str
     notes: str
@@ -75,10 +75,10 @@ def _card(report: Report, finding: Finding, language: Language) -> Card:
         heading=_heading(finding, report, language),
         grade=finding.confidence.grade,
         confidence=language.say(say("{grade} confidence", grade=say(finding.confidence.grade))),
-        failed=tuple(language.say(each) for each in finding.confidence.failed),
+        failed=language.say(Listed(finding.confidence.failed)),
         facts=tuple((language.say(label), value) for label, value in _facts(report, finding, language)),
         evidence=language.say(evidence(finding)),
-        notes=language.say(Listed([_short(each) for each in finding.notes])),
+        notes=language.say(Listed([_short(each) for each in notes(report, finding)])),
         command=plain(finding.next_command, 4000),
         ended=language.say(ENDED),
         gpus=_names(finding, language),
@@ -159,12 +159,14 @@ def suppressed(report: Report, language: Language) -> Table | None:
 
 
 def _reason(report: Report, finding: Finding, language: Language) -> Markup:
-    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
-    why = bdi(last.reason) if last.reason else escape(language.say("no reason given"))
-    names = {"reason": why, "who": bdi(last.actor, 60)}
-    if last.expires_ms is None:
+    told = hidden(report, finding)
+    if not told.actor:
+        return escape(language.say(say("no end given") if told.until is None else say("until {day}", day=told.until)))
+    why = bdi(told.reason) if told.reason else escape(language.say("no reason given"))
+    names = {"reason": why, "who": bdi(told.actor, 60)}
+    if told.until is None:
         return said(language, "{reason} ({who})", names)
-    return said(language, "{reason} ({who}, until {day})", names, day=Day(last.expires_ms))
+    return said(language, "{reason} ({who}, until {day})", names, day=told.until)
 
 
 def _listed(

@@ -13,6 +13,8 @@ from PIL import Image, ImageDraw
 
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
+from analytics.report.compared import unfinished
+from analytics.report.facts import facts
 from analytics.report.html import findings, head
 from analytics.report.html.amounts import cents
 from analytics.report.html.cells import said
@@ -45,6 +47,7 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
         report=report,
         title=head.title(report, language),
         edition=head.edition(report, language),
+        facts=facts(report, language),
         headline=language.say(headline(report)),
         taken=language.say(reclaimable(report)),
         **({} if report.is_empty else _content(report, language)),
@@ -55,6 +58,7 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 def _content(report: Report, language: Language) -> dict[str, object]:
     return {
         "tiles": head.tiles(report, language),
+        "unfinished": language.say(unfinished(report)),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
         "cards": findings.cards(report, language)[:FINDINGS],

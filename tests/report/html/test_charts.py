@@ -87,12 +87,29 @@ def test_reclaimable_shows_interval_blocks_and_back_test(week: Report) -> None:
         "train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, BackTest(0, 1, 4, 168, 3)
     )
     chart = reclaim(replace(week, reclaimable=(spare, replace(spare, pool="old", back_test=None))), ENGLISH)
-    assert chart.finding == "8 GPUs were never needed (6 to 12); 0 can go in blocks of eight."
+    assert chart.finding == (
+        "8 GPUs can go with the reserve kept, counted over 2 groups of pool and model, each with its own interval. "
+        "In whole blocks of eight: 0."
+    )
     assert "4 [3, 6]" in chart.drawing
     assert [plain(str(cell)) for cell in chart.table.rows[0][1:]] == [
         "24", "3", "4", "6", "4", "4", "4", "0", "would have left too few in 3 hours of 168",
     ]  # fmt: skip
     assert chart.table.rows[1][-1] == "not enough history"
+
+
+def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: Report) -> None:
+    spare = Reclaimable("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
+    for code, said in (
+        ("en", "4 GPUs of train can go with the reserve kept, by the interval 3 to 6. In whole blocks of eight: 0."),
+        ("fr", "4 GPU de train peuvent partir, réserve gardée ; intervalle : de 3 à 6. Par blocs entiers de huit : 0."),
+    ):
+        found = reclaim(replace(week, reclaimable=(spare,)), language(code)).finding
+        assert " ".join(found.replace("\u2068", "").replace("\u2069", "").split()) == said
+    one, none = (replace(spare, low=0, point=most, high=most) for most in (1, 0))
+    assert reclaim(replace(week, reclaimable=(one,)), language("fr")).finding.startswith("1 GPU de ")
+    assert " peut partir" in reclaim(replace(week, reclaimable=(one,)), language("fr")).finding
+    assert reclaim(replace(week, reclaimable=(none,)), ENGLISH).finding == "No GPU can go with the reserve kept."
 
 
 def test_without_history_nothing_is_said_to_be_reclaimable(week: Report) -> None:

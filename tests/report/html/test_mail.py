@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ import pytest
 from PIL import Image
 
 from analytics.language.languages import language
+from analytics.language.sentences import say
+from analytics.report.compared import unfinished
+from analytics.report.facts import facts
 from analytics.report.html import IMAGE_ID, mail_body
 from fallow import __version__
 from tests.ledger.rows import fill, samples
@@ -69,6 +73,30 @@ def test_every_figure_stands_in_words_for_those_who_see_no_image(week: Report) -
     html, _ = mail_body(week, language("en"))
     for spent_ms in week.summary.totals.state_ms.values():
         assert f"{spent_ms / 3_600_000:,.1f}</td>" in html
+
+
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_the_body_begins_with_what_a_reader_has_to_know(week: Report, code: str) -> None:
+    speaks = language(code, "Europe/Paris")
+    words = " ".join(Page(mail_body(week, speaks)[0]).all("body")[0].words.split())
+    for label, value in facts(week, speaks):
+        said = speaks.say(say("{label}: {value}", label=label, value=value))
+        assert " ".join(said.split()) in words
+    assert words.index(facts(week, speaks)[0][0]) < words.index(speaks.say("Where the money goes"))
+
+
+def test_the_body_says_what_is_left_out_and_that_the_week_is_not_over(week: Report) -> None:
+    part = replace(week, left_out=3)
+    assert "left out: 3 findings about GPUs that others hold as well" in words_of(part)
+    assert "left out" not in words_of(week)
+    note = " ".join(unfinished(week).split())
+    assert note
+    assert note in words_of(week)
+    assert note not in words_of(replace(week, week=None))
+
+
+def words_of(report: Report) -> str:
+    return " ".join(Page(mail_body(report, language("en"))[0]).all("body")[0].words.split())
 
 
 def test_an_hour_in_which_nothing_was_observed(lake: Lake) -> None:

@@ -44,7 +44,9 @@ def reclaim(report: Report, language: Language) -> Chart:
         key=_KEY,
         title=title,
         finding=finding,
-        drawing=svg.drawing(_ROW * min(len(found), _MOST), _rows(found[:_MOST], language), labelled(title, finding, language))
+        drawing=svg.drawing(
+            _ROW * min(len(found), _MOST), _rows(found[:_MOST], language), labelled(title, finding, language)
+        )
         if found
         else Markup(),
         table=Table(

@@ -1,0 +1,121 @@
+"""Which jobs on several GPUs could start: free GPUs that lie apart do not make a gang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SIZES_LEAST = (1, 2, 4, 8)
+"""Sizes that are told of in any case; larger ones as far as the fleet goes."""
+
+_GROUP = ("pool", "model")
+_PLACE = (*_GROUP, "host")
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Jobs that want `size` GPUs at once, of one model in one pool; shares are of the window, None for an empty one.
+
+    `now` is how many could start at its end, `free_share` for how long so many GPUs were free wherever they were,
+    `start_share` for how long one could start. The `_most` count what nobody saw as free.
+    """
+
+    size: int
+    now: int
+    now_most: int
+    free_share: float | None
+    start_share: float | None
+    start_share_most: float | None
+
+
+def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int) -> tuple[Gang, ...]:
+    """One per size, the smallest first.
+
+    A job of at most as many GPUs as a host has lies on one host; a larger one takes whole free hosts. Only whole GPUs count,
+    no MIG instances. A host has as many GPUs as the largest of its model and pool had in the window.
+
+    Args:
+        placed: the ledger's rows with `pool` and `model`.
+        since_ms: start of the window.
+        until_ms: its end.
+    """
+    rows = placed.filter(
+        pl.col("gpu_share") == 1, pl.col("end") > since_ms, pl.col("time") < until_ms, pl.col("end") > pl.col("time")
+    ).with_columns(time=pl.max_horizontal("time", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms)))
+    there = _levels(rows, _PLACE)
+    widths = there.group_by(_GROUP).agg(width=pl.col("level").max())
+    largest = int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0)
+    sure = _levels(rows.filter(pl.col("state") == "free"), _PLACE).join(widths, on=_GROUP)
+    most = _levels(rows.filter(pl.col("state").is_in(("free", "unknown"))), _PLACE).join(widths, on=_GROUP)
+    window_ms = until_ms - since_ms
+    return tuple(_gang(size, sure, most, until_ms, window_ms) for size in sizes(largest))
+
+
+def sizes(gpus: int) -> tuple[int, ...]:
+    """1, 2, 4, 8 and on as powers of two, up to so many GPUs."""
+    more = []
+    size = 2 * SIZES_LEAST[-1]
+    while size <= gpus:
+        more.append(size)
+        size *= 2
+    return (*SIZES_LEAST, *more)
+
+
+def _gang(size: int, sure: pl.DataFrame, most: pl.DataFrame, until_ms: int, window_ms: int) -> Gang:
+    could, might = _starting(sure, size), _starting(most, size)
+    apart = _sum(_changes(sure, pl.col("level"), _PLACE), _GROUP)
+    free = _sum(_changes(apart, pl.col("level") // size, _GROUP), ())
+    return Gang(
+        size=size,
+        now=_last(could, until_ms),
+        now_most=_last(might, until_ms),
+        free_share=_share(free, until_ms, window_ms),
+        start_share=_share(could, until_ms, window_ms),
+        start_share_most=_share(might, until_ms, window_ms),
+    )
+
+
+def _starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
+    """How many jobs of a size could start: `time` from which it holds and `level`."""
+    small, large = free.filter(pl.col("width") >= size), free.filter(pl.col("width") < size)
+    whole = _sum(_changes(large, pl.col("level") // pl.col("width"), _PLACE), (*_GROUP, "width"))
+    hosts = (pl.lit(size) + pl.col("width") - 1) // pl.col("width")
+    parts = (_changes(small, pl.col("level") // size, _PLACE), _changes(whole, pl.col("level") // hosts, _GROUP))
+    return _sum(pl.concat([each.select("time", "change") for each in parts]), ())
+
+
+def _levels(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """How many rows there are at once: `by`, `time` from which it holds, and `level`."""
+    begins = rows.select(*by, "time", change=pl.lit(1, pl.Int64))
+    ends = rows.select(*by, time="end", change=pl.lit(-1, pl.Int64))
+    return _sum(pl.concat([begins, ends]), by)
+
+
+def _changes(levels: pl.DataFrame, value: pl.Expr, by: Sequence[str]) -> pl.DataFrame:
+    """By how much a value changes at each place when its level does."""
+    valued = levels.sort(*by, "time").with_columns(value=value.cast(pl.Int64))
+    return valued.with_columns(change=pl.col("value") - pl.col("value").shift(1).over(by).fill_null(0))
+
+
+def _sum(changes: pl.DataFrame, to: Sequence[str]) -> pl.DataFrame:
+    """Changes added up over time and over all but `to`: `to`, `time` and `level`."""
+    steps = changes.group_by(*to, "time").agg(pl.col("change").sum()).sort(*to, "time")
+    level = pl.col("change").cum_sum()
+    return steps.select(*to, "time", level=level.over(to) if to else level)
+
+
+def _last(levels: pl.DataFrame, until_ms: int) -> int:
+    before = levels.filter(pl.col("time") < until_ms)
+    return int(before["level"][-1]) if before.height else 0
+
+
+def _share(levels: pl.DataFrame, until_ms: int, window_ms: int) -> float | None:
+    """For which part of the window the level was at least 1."""
+    lasting = pl.col("time").shift(-1).fill_null(until_ms) - pl.col("time")
+    enough_ms = int(levels.select(lasting.filter(pl.col("level") >= 1).sum()).item() or 0)
+    return enough_ms / window_ms if window_ms > 0 else None

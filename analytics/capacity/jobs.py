@@ -1,0 +1,75 @@
+"""What somebody's jobs were given in a window, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.capacity.demand import ALLOCATED
+from analytics.names import JOINER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from analytics.money.costs import Costs
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a holder; `name` is None for what runs without one, and where `shared` is true.
+
+    On a GPU that others hold as well (`shared`) nobody can say whose job it is. `state_ms` is GPU time by state, the holder's
+    share of it; `cost` is in the currency of the prices, None where a price is missing.
+    """
+
+    name: str | None
+    shared: bool
+    gpus: tuple[str, ...]
+    hosts: tuple[str, ...]
+    state_ms: Mapping[str, float]
+    first_ms: int
+    last_ms: int
+    cost: float | None
+
+    @property
+    def allocated_ms(self) -> float:
+        """GPU time in all states of ALLOCATED."""
+        return sum(self.state_ms.values())
+
+
+def jobs(own: pl.DataFrame, everybody: pl.DataFrame, costs: Costs) -> tuple[Job, ...]:
+    """The jobs, the most GPU time first.
+
+    Args:
+        own: the ledger's rows of one holder, with their share of GPUs that several hold.
+        everybody: the same rows before they were narrowed to the holder.
+        costs: what GPU time costs.
+    """
+    key = ("host", "gpu", "time")
+    several = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
+    shared = everybody.filter(several).select(key).with_columns(shared=pl.lit(value=True))
+    rows = (
+        own.filter(pl.col("state").is_in(ALLOCATED))
+        .join(shared, on=key, how="left")
+        .with_columns(pl.col("shared").fill_null(value=False))
+        .with_columns(job=pl.when(~pl.col("shared")).then("job"))
+    )
+    found = [_job(part, costs) for part in rows.partition_by("job", "shared", maintain_order=True)]
+    return tuple(sorted(found, key=lambda each: (-each.allocated_ms, each.name or "")))
+
+
+def _job(rows: pl.DataFrame, costs: Costs) -> Job:
+    gpu_ms = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
+    sums = dict(rows.group_by("state").agg(gpu_ms.sum()).iter_rows())
+    return Job(
+        name=rows["job"][0],
+        shared=rows["shared"][0],
+        gpus=tuple(sorted(set(rows["gpu"].to_list()))),
+        hosts=tuple(sorted(set(rows["host"].to_list()))),
+        state_ms={state: float(sums.get(state, 0.0)) for state in ALLOCATED},
+        first_ms=min(rows["time"].to_list()),
+        last_ms=max(rows["end"].to_list()),
+        cost=costs.of(rows),
+    )

@@ -1,0 +1,30 @@
+"""Who had a GPU, for what job, from when to when: the ledger's stretches put together while nobody changes."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fallow.schema import STATES
+
+_OF_NOBODY = ("free", "unavailable", "unknown")
+
+
+def stays(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Per GPU and time with one holder and job: `gpu`, `host`, `holder`, `job`, `time`, `end` and a column per state.
+
+    Times are in milliseconds; a state's column has its GPU time, a MIG instance's being its part. Time that belongs to
+    nobody (free, unavailable, unknown) is left out and ends no stay if the same holder's goes on with the same job. The newest
+    come first.
+    """
+    given = stretches.filter(~pl.col("state").is_in(_OF_NOBODY)).sort("gpu", "time")
+    names = ("gpu", "host", "holder", "job")
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names)
+    spent = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
+    sums = [spent.filter(pl.col("state") == state).sum().alias(state) for state in STATES if state not in _OF_NOBODY]
+    return (
+        given.with_columns(stay=(~same).fill_null(value=True).cum_sum())
+        .group_by("stay", maintain_order=True)
+        .agg(*(pl.col(name).first() for name in names), pl.col("time").min(), pl.col("end").max(), *sums)
+        .drop("stay")
+        .sort("time", "gpu", descending=(True, False))
+    )

@@ -1,0 +1,113 @@
+"""Which way of finding out who asks the settings choose."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dashboard.access import LOCAL
+from dashboard.access.directory import Directory
+from dashboard.access.hosts import Hosts
+from dashboard.access.insecure import Insecure
+from dashboard.access.proxy import Proxy
+from fallow.errors import ConfigError, MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from dashboard.access import Access
+    from fallow.config import Config
+
+_RANDOM_KEY = secrets.token_bytes(32)
+"""Of this start: a reload and all worker processes share it."""
+
+_LEAST_KEY_BYTES = 32
+
+
+def access_of(settings: Config, *, address: str, local: bool, insecure: bool) -> Access:
+    """What the settings ask for at an address; `local` is one that only this machine reaches.
+
+    Raises UsageError where nothing says who may ask, and ConfigError for settings that cannot be used.
+    """
+    proxy, oidc = _asked(settings, "proxy_header", "proxies"), _asked(settings, "oidc_issuer", "oidc_client_id")
+    if proxy + oidc + insecure > 1:
+        raise UsageError(
+            "--insecure, dashboard.proxy_header and dashboard.oidc_issuer exclude one another", "leave one of them"
+        )
+    hosts = Hosts(settings.texts("dashboard.hosts"))
+    if insecure:
+        return Insecure(settings.text("dashboard.insecure_role"), hosts)
+    if not proxy and not oidc and local:
+        return LOCAL
+    if not proxy and not oidc:
+        raise UsageError(
+            f"--host {address} would let others in, and nothing says who they are",
+            "set dashboard.proxy_header or dashboard.oidc_issuer (docs/dashboard.md), give --insecure to show everything "
+            "to everybody, or serve on 127.0.0.1 and reach it through `ssh -L 8050:127.0.0.1:8050 HOST`",
+        )
+    people = Directory(settings.text("dashboard.people"), settings.text("dashboard.default_role"))
+    if proxy:
+        return Proxy(settings.text("dashboard.proxy_header"), settings.texts("dashboard.proxies"), hosts, people)
+    if not local and not settings.texts("dashboard.hosts"):
+        raise ConfigError(
+            "dashboard.hosts is missing",
+            "name the hosts that the provider may send people back to, as browsers see them",
+        )
+    return _sign_in(settings, hosts, people)
+
+
+def _asked(settings: Config, *keys: str) -> bool:
+    """Whether a way is chosen; ConfigError where it is by half."""
+    given = [key for key in keys if settings.text(f"dashboard.{key}")]
+    if given and len(given) < len(keys):
+        [missing] = set(keys) - set(given)
+        raise ConfigError(f"dashboard.{given[0]} is set and dashboard.{missing} is not", "they go together")
+    return bool(given)
+
+
+def _sign_in(settings: Config, hosts: Hosts, people: Directory) -> Access:
+    try:
+        from dashboard.access.oidc import SignIn  # noqa: PLC0415  # an extra of its own
+        from dashboard.access.provider import Provider  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"signing in needs the package {error.name}, which is not installed",
+            "install it with: pip install 'fallow[oidc]'",
+        ) from error
+    secret_file, key_file = (
+        settings.text("dashboard.oidc_client_secret_file"),
+        settings.text("dashboard.session_key_file"),
+    )
+    provider = Provider(
+        settings.text("dashboard.oidc_issuer"),
+        settings.text("dashboard.oidc_client_id"),
+        _content(secret_file, "oidc_client_secret_file").decode().strip() if secret_file else None,
+        settings.text("dashboard.oidc_scopes"),
+        settings.text("dashboard.oidc_ca_file"),
+    )
+    return SignIn(
+        provider,
+        hosts,
+        people,
+        key=_key(key_file) if key_file else _RANDOM_KEY,
+        lasts_s=settings.integer("dashboard.session") // 1000,
+        claims=(settings.text("dashboard.oidc_user_claim"), settings.text("dashboard.oidc_groups_claim")),
+    )
+
+
+def _key(path: str) -> bytes:
+    key = _content(path, "session_key_file")
+    if len(key) < _LEAST_KEY_BYTES:
+        raise ConfigError(
+            f"the key in {path} is shorter than {_LEAST_KEY_BYTES} bytes",
+            f"make one with: openssl rand -hex 32 > {path}",
+        )
+    return key
+
+
+def _content(path: str, key: str) -> bytes:
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read dashboard.{key} {path}: {error.strerror}", "check path and permissions"
+        ) from error

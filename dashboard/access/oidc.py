@@ -1,0 +1,146 @@
+"""Signing in with OpenID Connect: the authorization code flow with PKCE, state and nonce, and a session of its own."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from flask import redirect
+
+from dashboard.access.cookies import Cookie
+from dashboard.access.hosts import is_loopback
+from dashboard.access.insecure import NOT_THIS_NAME
+from dashboard.access.provider import ProviderError
+from dashboard.access.refusal import answer, refuse
+from dashboard.audit import audit
+
+if TYPE_CHECKING:
+    from flask import Request
+    from werkzeug.wrappers import Response as AnyResponse
+
+    from dashboard.access.directory import Directory
+    from dashboard.access.hosts import Hosts
+    from dashboard.access.provider import Provider
+    from dashboard.people import Person
+
+RETURN, OUT = "/sign-in/return", "/sign-out"
+"""Where the provider sends people back to, and where a session ends."""
+
+_ON_THE_WAY_S = 600
+_LONGEST = 300
+_NO_PAGE = ("/_dash", "/assets/", "/export/")
+
+
+class SignIn:
+    """Whoever has a session is who the provider said; pages send others to the provider, and everything else says 401."""
+
+    def __init__(
+        self, provider: Provider, hosts: Hosts, people: Directory, *, key: bytes, lasts_s: int, claims: tuple[str, str]
+    ) -> None:
+        """`key` signs the cookies, `claims` are the names of those with the user and the groups."""
+        context = f"{provider.issuer} {provider.client_id}"
+        self._provider, self._hosts, self._people = provider, hosts, people
+        self._user_claim, self._groups_claim = claims
+        self._session = Cookie("session", key, context, lasts_s)
+        self._way = Cookie("sign-in", key, context, _ON_THE_WAY_S)
+
+    def admit(self, request: Request) -> Person | AnyResponse:
+        """Who it is, or a way to sign in, or 401 or 403."""
+        if not self._hosts.allow(request.host):
+            return refuse(request, NOT_THIS_NAME)
+        if request.path == RETURN:
+            return self._returned(request)
+        if request.path == OUT:
+            return self._out(request)
+        session = self._session.read(request)
+        if session is None:
+            return self._send(request) if _is_page(request) else answer("fallow: sign in first\n", 401)
+        found = self._people.person(session["user"], session["groups"])
+        if found is None:
+            return refuse(request, _no_role(session["user"]), who=session["user"], why="no role")
+        return found
+
+    def _send(self, request: Request) -> AnyResponse:
+        """Away to the provider; what comes back has to fit to what is left in the browser here."""
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        try:
+            response = redirect(self._provider.address(_return_address(request), state, nonce, verifier), 302)
+        except ProviderError as error:
+            return refuse(request, "the sign-in service cannot be reached; try again", why=str(error), status=503)
+        wanted = {"state": state, "nonce": nonce, "verifier": verifier, "back": _back(request)}
+        self._way.put(response, request, wanted, state[:8])
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def _returned(self, request: Request) -> AnyResponse:
+        """Back from the provider: a session, or why there is none."""
+        state = request.args.get("state", "")
+        wanted = self._way.read(request, state[:8])
+        if wanted is None or not secrets.compare_digest(wanted["state"].encode(), state.encode()):
+            return refuse(
+                request, "this sign-in is too old or began elsewhere; open the pages again", why="wrong state"
+            )
+        if request.args.get("iss", self._provider.issuer) != self._provider.issuer:
+            return refuse(request, "another service has answered this sign-in", why="wrong issuer")
+        if "code" not in request.args:
+            why = f"the provider said {request.args.get('error', 'nothing')}"
+            return refuse(request, "you did not sign in; open the pages again to do so", why=why)
+        try:
+            claims = self._provider.claims(
+                request.args["code"], _return_address(request), wanted["nonce"], wanted["verifier"]
+            )
+        except ProviderError as error:
+            return refuse(request, "signing in did not work; open the pages again", why=str(error))
+        return self._begin(request, claims, wanted, state)
+
+    def _begin(self, request: Request, claims: dict[str, Any], wanted: dict[str, str], state: str) -> AnyResponse:
+        user = claims.get(self._user_claim)
+        if not isinstance(user, str) or not user.strip() or len(user) > _LONGEST:
+            return refuse(request, "the sign-in service did not say who you are", why=f"no claim {self._user_claim}")
+        if self._user_claim == "email" and claims.get("email_verified") is False:
+            return refuse(request, "your address is not verified", who=user, why="email_verified is false")
+        groups = claims.get(self._groups_claim) or []
+        groups = [groups] if isinstance(groups, str) else groups
+        # those that matter only: a browser keeps no cookie above 4 kB
+        known = self._people.known([each for each in groups if isinstance(each, str)])
+        person = self._people.person(user, known)
+        if person is None:
+            return refuse(request, _no_role(user), who=user, why="no role")
+        audit(user, f"signed in as {person.described}")
+        response = redirect(wanted["back"], 302)
+        self._session.put(response, request, {"user": user, "groups": known})
+        self._way.drop(response, request, state[:8])
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def _out(self, request: Request) -> AnyResponse:
+        if request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            return refuse(request, "another site may not sign you out")
+        if (session := self._session.read(request)) is not None:
+            audit(session["user"], "signed out")
+        response = answer("You are signed out of these pages. The sign-in service may still know you.\n")
+        self._session.drop(response, request)
+        return response
+
+
+def _no_role(user: str) -> str:
+    return f"you are signed in as {user}, who has no role here; ask who runs these pages"
+
+
+def _return_address(request: Request) -> str:
+    """The host is one of ours; only loopback is read without TLS, which a proxy may have taken off."""
+    return f"{'http' if is_loopback(request.host) else 'https'}://{request.host}{RETURN}"
+
+
+def _back(request: Request) -> str:
+    """The page that was asked for; with one slash in front, because two would name another host."""
+    path = "/" + request.path.lstrip("/\\")
+    query = request.query_string.decode("ascii", errors="ignore")
+    return f"{path}?{query}" if query else path
+
+
+def _is_page(request: Request) -> bool:
+    """Whether a browser wants to show this as a page of its own."""
+    as_page = request.headers.get("Sec-Fetch-Dest", "document") == "document"
+    wanted = "text/html" in request.headers.get("Accept", "")
+    return request.method == "GET" and as_page and wanted and not request.path.startswith(_NO_PAGE)

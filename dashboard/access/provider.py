@@ -1,0 +1,160 @@
+"""The OpenID Connect provider: where it sends people to, and what it says of who comes back."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from authlib.common.errors import AuthlibBaseError  # type: ignore[import-untyped]
+from authlib.integrations.requests_client import OAuth2Session  # type: ignore[import-untyped]
+from authlib.oidc.core import CodeIDToken  # type: ignore[import-untyped]
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from dashboard.access.hosts import is_loopback
+from fallow.errors import ConfigError, FallowError
+
+_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
+"""Signatures with the provider's own key; none and those with a shared secret are not believed."""
+
+_TIMEOUT_S = 10
+_KEPT_S = 3600
+_KEYS_AGAIN_S = 30
+"""A token with a key that is not known has the keys read again, but not by every token that somebody makes up."""
+_LEEWAY_S = 60
+
+
+class ProviderError(FallowError):
+    """The provider cannot be reached, or what it says cannot be believed."""
+
+
+class Provider:
+    """One provider, as its discovery document describes it. Safe to use from many threads."""
+
+    def __init__(self, issuer: str, client_id: str, secret: str | None, scopes: str, ca_file: str = "") -> None:
+        """Raises ConfigError for an address that is not protected; contacts nobody."""
+        self.issuer, self.client_id = issuer, client_id
+        self._secret, self._scopes, self._verify = secret, scopes, ca_file or True
+        _protected(
+            issuer, ConfigError("dashboard.oidc_issuer has to begin with https://", "only loopback may do without")
+        )
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+        """Where somebody signs in; they come back to `redirect`. Raises ProviderError."""
+        with self._session(redirect) as session:
+            address, _ = session.create_authorization_url(
+                self._endpoint("authorization_endpoint"), state=state, nonce=nonce, code_verifier=verifier
+            )
+        return str(address)
+
+    def claims(self, code: str, redirect: str, nonce: str, verifier: str) -> dict[str, Any]:
+        """What the provider says of whoever came back with a code: the claims of the ID token, and of userinfo where there is one.
+
+        Raises ProviderError.
+        """
+        with self._session(redirect) as session:
+            try:
+                token = session.fetch_token(
+                    self._endpoint("token_endpoint"), code=code, code_verifier=verifier, timeout=_TIMEOUT_S
+                )
+                claims = self._checked(token, nonce)
+                return self._more(session, token, claims)
+            except (requests.RequestException, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError) as error:
+                raise ProviderError(f"the provider's answer cannot be used: {error}") from error
+
+    def _session(self, redirect: str) -> OAuth2Session:
+        methods = self._discovered().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+        session = OAuth2Session(
+            self.client_id,
+            self._secret,
+            token_endpoint_auth_method=method if self._secret else "none",
+            scope=self._scopes,
+            redirect_uri=redirect,
+            code_challenge_method="S256",
+        )
+        session.max_redirects = 0  # a code or a secret goes where it was meant to go, or nowhere
+        session.verify = self._verify
+        return session
+
+    def _checked(self, token: dict[str, Any], nonce: str) -> dict[str, Any]:
+        """The claims of the ID token, whose signature, issuer, audience, times and nonce are right."""
+        decoded = self._decoded(str(token["id_token"]))
+        about = {"nonce": nonce, "client_id": self.client_id, "access_token": token.get("access_token")}
+        wanted = {"iss": {"essential": True, "value": self.issuer}, "aud": {"essential": True, "value": self.client_id}}
+        CodeIDToken(decoded.claims, decoded.header, wanted, about).validate(leeway=_LEEWAY_S)
+        return dict(decoded.claims)
+
+    def _decoded(self, token: str) -> jwt.Token:
+        try:
+            return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
+        except (JoseError, ValueError):  # the provider may have changed its keys since
+            with self._lock:
+                read_s, _ = self._kept.get("jwks_uri", (0.0, {}))
+                if time.monotonic() - read_s < _KEYS_AGAIN_S:
+                    raise
+                self._kept.pop("jwks_uri", None)
+            return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
+
+    def _keys(self) -> KeySet:
+        found = self._read("jwks_uri", self._endpoint("jwks_uri"))
+        fit = [key for key in found["keys"] if key.get("kty") in ("RSA", "EC") and key.get("use", "sig") == "sig"]
+        return KeySet.import_key_set({"keys": fit})
+
+    def _more(self, session: OAuth2Session, token: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
+        """Some providers say name and groups there alone; the ID token, which is signed, comes first."""
+        if "userinfo_endpoint" not in self._discovered() or "access_token" not in token:
+            return claims
+        answer = session.get(self._endpoint("userinfo_endpoint"), timeout=_TIMEOUT_S)
+        found = answer.json() if answer.ok and "json" in answer.headers.get("Content-Type", "") else {}
+        same = hmac.compare_digest(str(found.get("sub", "")).encode(), str(claims["sub"]).encode())
+        return {**found, **claims} if same else claims
+
+    def _endpoint(self, name: str) -> str:
+        try:
+            endpoint = str(self._discovered()[name])
+        except KeyError:
+            raise ProviderError(f"the provider's discovery document has no {name}") from None
+        return _protected(endpoint, ProviderError(f"the provider's {name} is not protected by TLS"))
+
+    def _discovered(self) -> dict[str, Any]:
+        found = self._read("discovery", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != self.issuer:
+            raise ProviderError(f"the provider calls itself {found.get('issuer')}, not {self.issuer}")
+        return found
+
+    def _read(self, name: str, address: str) -> dict[str, Any]:
+        """A document of the provider, read again when it is old; ProviderError where it cannot be had."""
+        with self._lock:
+            read_s, content = self._kept.get(name, (0.0, {}))
+            if content and time.monotonic() - read_s < _KEPT_S:
+                return content
+            try:
+                answer = requests.get(address, timeout=_TIMEOUT_S, allow_redirects=False, verify=self._verify)
+                answer.raise_for_status()
+                content = answer.json()
+            except (requests.RequestException, ValueError) as error:
+                raise ProviderError(f"the provider cannot be reached at {address}: {error}") from error
+            if not isinstance(content, dict) or not content:
+                raise ProviderError(f"the provider's document at {address} cannot be used")
+            self._kept[name] = (time.monotonic(), content)
+            return content
+
+
+def _protected(address: str, otherwise: FallowError) -> str:
+    """The address, which is one over TLS or on this machine; raises the error otherwise."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        raise otherwise from None
+    if host and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
+        return address
+    raise otherwise

@@ -1,0 +1,89 @@
+"""Behind a reverse proxy that knows who asks and says so in a header."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from dashboard.access.insecure import NOT_THIS_NAME
+from dashboard.access.refusal import refuse
+from dashboard.audit import audit
+from fallow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flask import Request, Response
+
+    from dashboard.access.directory import Directory
+    from dashboard.access.hosts import Hosts
+    from dashboard.people import Person
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LONGEST = 300
+_MOST_SEEN = 10_000
+
+
+class Proxy:
+    """Believes the header from the proxies, by the address of the connection itself, and answers nobody else."""
+
+    def __init__(self, header: str, proxies: Iterable[str], hosts: Hosts, people: Directory) -> None:
+        """Raises ConfigError for what is no header or no network."""
+        # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it
+        if not re.fullmatch(r"[A-Za-z0-9-]+", header):
+            raise ConfigError(
+                f"dashboard.proxy_header '{header}' is no name of a header", "use letters, digits and dashes"
+            )
+        self._header = header
+        self._proxies = tuple(_network(each) for each in proxies)
+        self._hosts = hosts
+        self._people = people
+        self._seen: set[Person] = set()
+
+    def admit(self, request: Request) -> Person | Response:
+        """Whom the proxy names, or 403."""
+        if not self._is_proxy(request.environ.get("REMOTE_ADDR", "")):
+            return refuse(request, "these pages answer to their reverse proxy only", why="not one of dashboard.proxies")
+        if not self._hosts.allow(request.host):
+            return refuse(request, NOT_THIS_NAME)
+        name = self._name(request)
+        if name is None:
+            return refuse(request, f"the reverse proxy did not say in {self._header} who you are")
+        found = self._people.person(name)
+        if found is None:
+            return refuse(request, "you have no role here; ask who runs these pages", who=name, why="no role")
+        self._note(found)
+        return found
+
+    def _is_proxy(self, peer: str) -> bool:
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        # how IPv4 shows on a socket for both
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return any((mapped or address) in network for network in self._proxies)
+
+    def _name(self, request: Request) -> str | None:
+        """One name: a comma means that the proxy has passed on a header of the reader's beside its own."""
+        try:
+            name = request.headers.get(self._header, "").encode("latin-1").decode().strip()
+        except UnicodeError:
+            return None
+        return name if 0 < len(name) <= _LONGEST and "," not in name and name.isprintable() else None
+
+    def _note(self, found: Person) -> None:
+        """One line when somebody comes for the first time since the start, or with another role."""
+        if found not in self._seen and len(self._seen) < _MOST_SEEN:
+            self._seen.add(found)
+            audit(found.name, f"came through the proxy as {found.described}")
+
+
+def _network(text: str) -> _Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ConfigError(
+            f"dashboard.proxies: '{text}' is neither an address nor a network", "write 10.0.0.5 or 10.0.0.0/24"
+        ) from None

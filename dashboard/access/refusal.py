@@ -1,0 +1,18 @@
+"""How somebody is sent away: a status, a sentence, and a line in the log."""
+
+from __future__ import annotations
+
+from flask import Request, Response
+
+from dashboard.audit import audit
+
+
+def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
+    """Plain text for whoever asks; the log names them, else the address they ask from, and says why."""
+    audit(who or f"somebody at {request.remote_addr}", f"was refused {request.path}: {why or sentence}")
+    return answer(f"fallow: {sentence}\n", status)
+
+
+def answer(text: str, status: int = 200) -> Response:
+    """Plain text that nobody keeps."""
+    return Response(text, status=status, mimetype="text/plain", headers={"Cache-Control": "no-store"})

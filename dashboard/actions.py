@@ -1,0 +1,176 @@
+"""What planners do about findings on the pages: recorded as `fallow findings ack|suppress|reopen|note` records it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analytics.findings.action_command import after_what_is_known
+from analytics.findings.actions import Action, load_actions, record, who
+from analytics.findings.lifecycle import in_words, status_of
+from analytics.language.quantities import Moment
+from analytics.language.sentences import Listed, say, say_many
+from analytics.ledger.text import plain
+from dashboard.people import PLANNER, NotAllowedError
+from fallow.clock import parse_window
+from fallow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dashboard.source import View
+
+ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
+KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
+_LONGEST = 2000
+"""Characters of a reason: it is read beside others."""
+
+_AUDIT = logging.getLogger("dashboard.audit")
+
+_DONE = {
+    ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
+    SUPPRESS: ("Suppressed {number} finding", "Suppressed {number} findings"),
+    REOPEN: ("Reopened {number} finding", "Reopened {number} findings"),
+    NOTE: ("Noted on {number} finding", "Noted on {number} findings"),
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a reader wants done: about which findings, in which words, until which day.
+
+    `seen` has by finding the id of the last action that their page showed.
+    """
+
+    kind: str
+    ids: tuple[str, ...]
+    text: str = ""
+    until: str = ""
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was recorded, in words for the reader, and what their page has seen by now."""
+
+    done: tuple[Action, ...]
+    said: str
+    seen: dict[str, str]
+
+
+def act(view: View, wish: Wish, now_ms: int) -> Outcome:
+    """Records the wish, on all of its findings or on none; where others acted meanwhile it records nothing and says so.
+
+    Raises NotAllowedError for whoever may not act and for findings that the reader does not see, UsageError for a wish that
+    lacks something, LakeError where it cannot be written.
+    """
+    try:
+        view.reader.require(PLANNER)
+        ids = _own(view, wish.ids)
+    except NotAllowedError:
+        _log(view, f"refused {wish.kind}", wish.ids)
+        raise
+    reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
+    lake = view.whole.inputs.lake.require()
+    before = load_actions(lake)
+    news = _meanwhile(ids, wish, before)
+    if news:
+        return Outcome((), _asked_again(news), {**wish.seen, **last_of(before, ids)})
+    # what stands open already is not reopened: the record says only what somebody changed
+    ids = [each for each in ids if wish.kind != REOPEN or status_of(before.get(each, ()), "", now_ms)]
+    if not ids:
+        return Outcome((), say("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
+    at_ms = after_what_is_known(now_ms, ids, before)
+    actor = who(view.reader.name)
+    done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
+    _log(view, wish.kind, [f"{each.finding_id} ({each.action_id})" for each in done])
+    known = load_actions(lake)
+    return Outcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
+
+
+def last_of(actions: Mapping[str, Sequence[Action]], ids: Iterable[str]) -> dict[str, str]:
+    """The id of the last action that changes how each finding stands; nothing for findings without one."""
+    changes = {each: [action for action in actions.get(each, ()) if action.kind != NOTE] for each in ids}
+    return {each: own[-1].action_id for each, own in changes.items() if own}
+
+
+def _own(view: View, ids: Iterable[str]) -> list[str]:
+    """The ids if the reader sees all of them: the browser sends what it likes."""
+    known = {finding.finding_id for finding in view.report.review.findings}
+    wanted = list(dict.fromkeys(ids))
+    strange = [each for each in wanted if each not in known]
+    if strange:
+        raise NotAllowedError(
+            f"there is no finding {plain(str(strange[0]))} on your page", "load the page again: it may have ended"
+        )
+    if not wanted:
+        raise UsageError("no finding is chosen", "choose one or more rows of the table")
+    return wanted
+
+
+def _reason(wish: Wish) -> str | None:
+    text = wish.text.strip()
+    if len(text) > _LONGEST:
+        raise UsageError("the text is too long", f"stay below {_LONGEST} characters")
+    if not text and wish.kind in (SUPPRESS, NOTE):
+        what = "a reason" if wish.kind == SUPPRESS else "a text"
+        raise UsageError(f"this takes {what}", "say it in a few words: others will read it")
+    return text or None
+
+
+def _expires_ms(wish: Wish, now_ms: int) -> int | None:
+    """The end of a suppression, its last day inclusive; None is until somebody reopens it."""
+    if wish.kind != SUPPRESS or not wish.until:
+        return None
+    expires_ms = parse_window(None, wish.until).until_ms
+    if expires_ms is None or expires_ms <= now_ms:
+        raise UsageError(f"{plain(wish.until)} has passed", "choose a day to come")
+    return expires_ms
+
+
+def _meanwhile(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action]]) -> list[Action]:
+    """What others did since the reader's page was made, the last of each finding; a note changes nothing for anybody."""
+    if wish.kind == NOTE:
+        return []
+    last = last_of(now, ids)
+    news = {action for each, action in last.items() if action != wish.seen.get(each, "")}
+    return [action for each in last for action in now[each] if action.action_id in news]
+
+
+def _asked_again(news: Sequence[Action]) -> Listed:
+    what = [say("{finding}: {what}", finding=each.finding_id, what=in_words(each)) for each in news]
+    again = say("Nothing is recorded yet: press the button again to do it all the same.")
+    return Listed([say("Somebody acted meanwhile."), *what, again], "\n")
+
+
+def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> Listed:
+    """What was done, until when, and what somebody did at the very same time, which decides if it came later."""
+    first = say_many(*_DONE[wish.kind], len(done))
+    expires_ms = done[0].expires_ms
+    if expires_ms is not None:
+        first = say("{what} until {moment}", what=first, moment=Moment(expires_ms))
+    later = [
+        say("{finding}: {what}, which came later and decides", finding=own.finding_id, what=in_words(each))
+        for own in done
+        for each in known[own.finding_id]
+        if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)
+    ]
+    return Listed([say("{done}.", done=first), *later], "\n")
+
+
+def _log(view: View, what: str, ids: Iterable[str]) -> None:
+    """One line for whoever looks after the pages; names are other people's and stay on their line."""
+    reader = view.reader
+    team = "all teams" if reader.team is None else f"team {plain(reader.team)}"
+    about = ", ".join(plain(str(each)) for each in ids)
+    _AUDIT.info("%s (%s, %s): %s: %s", plain(reader.name), reader.role, team, what, about)
+
+
+def show_audit() -> None:
+    """Sends the audit's lines to standard error where nobody has said where they go."""
+    _AUDIT.setLevel(logging.INFO)
+    if not _AUDIT.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+        _AUDIT.addHandler(handler)

@@ -1,0 +1,106 @@
+// Film strips and series: what lies under the pointer, where a click leads, and what a drag along the time asks for.
+
+(function () {
+    "use strict";
+    const same = () => window.dash_clientside.no_update;
+    const DOUBLE_MS = 350;  // a double click begins like a click: that one leads nowhere
+    let clicks = 0;
+    const pad = (number) => String(number).padStart(2, "0");
+
+    // A moment on the clocks of the reader's zone, in the reader's language.
+    function moment(ms, words) {
+        const how = {timeZone: words.zone, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit",
+            hourCycle: "h23", timeZoneName: "short"};
+        try {
+            return new Intl.DateTimeFormat(words.lang === "en" ? "en-GB" : words.lang, how).format(ms);
+        } catch (error) {
+            const utc = new Date(ms);  // a zone that the browser does not know
+            return `${utc.toISOString().slice(0, 10)} ${pad(utc.getUTCHours())}:${pad(utc.getUTCMinutes())} UTC`;
+        }
+    }
+
+    // Who had a row's GPU in a column: runs are [first column, name, first column, name, ...].
+    function holder(words, row, column) {
+        const runs = words.runs && words.runs[row];
+        let name = 0;
+        for (let at = 0; runs && at < runs.length && runs[at] <= column; at += 2) {
+            name = runs[at + 1];
+        }
+        return name ? words.names[name] : "";
+    }
+
+    function changed(search, change) {
+        const address = new URLSearchParams(search || "");
+        const before = address.toString();
+        change(address);
+        const after = address.toString();
+        return after === before ? same() : (after ? `?${after}` : "");
+    }
+
+    function text(point, words) {
+        if (point.z === undefined) {
+            const line = words.lines[point.curveNumber];
+            const format = new Intl.NumberFormat(words.lang, {maximumFractionDigits: line.digits});
+            return [line.name, moment(point.x, words), `${format.format(point.y)} ${line.unit}`].join("\n");
+        }
+        const column = Math.round((point.x - words.start) / words.bin - 0.5);
+        const lines = [words.rows[point.y], moment(words.start + column * words.bin, words), words.states[point.z]];
+        const name = holder(words, point.y, column);
+        return (name ? [...lines, name] : lines).join("\n");
+    }
+
+    window.dash_clientside = Object.assign({}, window.dash_clientside, {
+        d2_film: {
+            tooltip: (hover, words) => {
+                const points = (hover && hover.points) || [];
+                const point = points.find((each) => each.z !== undefined || (words && words.lines && words.lines[each.curveNumber]));
+                return point && words ? [true, point.bbox, text(point, words)] : [false, same(), same()];
+            },
+
+            // A click on a row opens its GPU; the bar's choices go along.
+            open: (click, words) => {
+                const point = click && click.points && click.points[0];
+                const gpu = point && point.z !== undefined && words && words.gpus[point.y];
+                if (!gpu) {
+                    return [same(), same()];
+                }
+                const mine = ++clicks;
+                const there = ["/gpu", changed(words.search, (address) => address.set("gpu", gpu))];
+                return new Promise((resolve) => {
+                    setTimeout(() => resolve(mine === clicks ? there : [same(), same()]), DOUBLE_MS);
+                });
+            },
+
+            // What was dragged out of the time goes into the address, and the server bins it anew; a double click takes it out.
+            zoom: (layout, search) => {
+                if (!layout) {
+                    return same();
+                }
+                if (layout["xaxis.autorange"]) {
+                    clicks += 1;
+                    return changed(search, (address) => ["start", "end"].forEach((name) => address.delete(name)));
+                }
+                const [from, to] = [layout["xaxis.range[0]"], layout["xaxis.range[1]"]].map(Number);
+                if (!Number.isFinite(from) || !Number.isFinite(to)) {
+                    return same();
+                }
+                const minute = 60000;
+                const start = Math.floor(Math.min(from, to) / minute) * minute;
+                const end = Math.max(Math.ceil(Math.max(from, to) / minute) * minute, start + 5 * minute);
+                const when = (ms) => new Date(ms).toISOString().replace(":00.000Z", "Z");
+                return changed(search, (address) => {
+                    address.set("start", when(start));
+                    address.set("end", when(end));
+                });
+            },
+
+            sort: (value, search) => changed(search, (address) => {
+                if (value && value !== "host") {
+                    address.set("sort", value);
+                } else {
+                    address.delete("sort");
+                }
+            }),
+        },
+    });
+})();

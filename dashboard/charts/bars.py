@@ -1,0 +1,72 @@
+"""Tables whose rows have a bar: lengths are compared at a glance, and the figures stand beside them in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from analytics.ledger.text import plain
+from analytics.money.accounts import USED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dashboard.palette import Palette
+    from dashboard.query import Query
+
+GIVEN = ("active", "low", "held", "reserved")
+"""States of time that somebody was given, as a bar has them from the left: used first."""
+
+NAME_MOST = 80
+
+
+def bar(state_ms: Mapping[str, float], most_ms: float, colours: Palette) -> html.Div:
+    """GPU time by state as lengths; the whole width is `most_ms`. The row has its figures in words."""
+    parts = [
+        html.Span(
+            className=f"part {state}",
+            style={"width": f"{100 * state_ms[state] / most_ms:.2f}%", "background": colours.state[state]},
+        )
+        for state in GIVEN
+        if state_ms[state] > 0 and most_ms > 0
+    ]
+    return html.Div(parts, className="lengths", **{"aria-hidden": "true"})
+
+
+def used_ms(state_ms: Mapping[str, float]) -> float:
+    """The time in which kernels ran."""
+    return sum(state_ms[state] for state in USED)
+
+
+def name_link(name: str, path: str, query: Query) -> dcc.Link:
+    """A name that leads to a page about it; it is somebody else's text and keeps its own direction."""
+    return dcc.Link(html.Bdi(plain(name, NAME_MOST)), href=path + query.search)
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], labelled_by: str, *, words: Iterable[int] = (0,)
+) -> html.Div:
+    """A table that is always in sight; the first column names the row, `words` are the columns that are no figures."""
+    left = frozenset(words)
+    head = [html.Th(each, scope="col", className=_side(place, left)) for place, each in enumerate(header)]
+    body = [
+        html.Tr(
+            [
+                html.Th(row[0], scope="row"),
+                *(html.Td(cell, className=_side(place, left)) for place, cell in enumerate(row[1:], 1)),
+            ]
+        )
+        for row in rows
+    ]
+    return html.Div(
+        html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="listed"),
+        className="scroll",
+        tabIndex="0",
+        role="region",
+        **{"aria-labelledby": labelled_by},
+    )
+
+
+def _side(place: int, left: frozenset[int]) -> str:
+    return "" if place in left else "right"

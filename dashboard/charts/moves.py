@@ -1,0 +1,104 @@
+"""The right-size findings: who could move to which card, and what that would save."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from analytics.language.quantities import Amount, GpuHours, Number
+from analytics.language.sentences import Listed, say, say_many
+from analytics.ledger.text import plain
+from analytics.names import JOINER
+from analytics.report.listed import by_cost
+from dashboard.charts.bars import NAME_MOST, name_link, table
+from dashboard.charts.panel import panel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.findings.model import Finding
+    from dashboard.source import View
+
+_MOST = 50
+_HEADER = ("finding", "holder", "GPUs", "GPU-hours", "card", "card to move to", "would save", "cost", "confidence")
+
+
+def moves(view: View) -> html.Section:
+    """The panel; the costliest first."""
+    found = by_cost(each for each in view.report.findings if each.category == "right_size")
+    rest = found[_MOST:]
+    said = say("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest)))  # fmt: skip
+    link = dcc.Link(view.say(say("All findings")), href="/findings" + view.query.on_every_page.search)
+    return panel(
+        name="moves",
+        title=view.say(say("What could move to a smaller card")),
+        question=view.say(say("Who would need to change what, and what would it save in this window?")),
+        finding=view.say(_finding(view, found)),
+        body=[
+            *([table([view.say(say(each)) for each in _HEADER], [_row(view, each) for each in found[:_MOST]], "moves-title", words=(0, 1, 4, 5, 8))] if found else []),
+            *([html.P(view.say(said), className="note")] if rest else []),
+            html.P(link, className="note"),
+        ],
+        wide=True,
+    )  # fmt: skip
+
+
+def _finding(view: View, found: Sequence[Finding]) -> str:
+    savings = [saving for each in found if (saving := _saving(each)) is not None]
+    if not found:
+        return say("No finding about the size of cards.")
+    count = say_many("{number} finding.", "{number} findings.", len(found))
+    if not savings:
+        return Listed([count, say("What they would save is not known.")], " ")
+    told = say_many(
+        "{number} of them has a known saving, {amount} in all; savings of one work may overlap.",
+        "{number} of them have known savings, {amount} in all; savings of one work may overlap.",
+        len(savings),
+        amount=Amount(sum(savings), view.report.money.currency),
+    )
+    return Listed([count, told], " ")
+
+
+def _saving(finding: Finding) -> float | None:
+    value = finding.evidence.numbers.get("saving")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _row(view: View, finding: Finding) -> tuple[Any, ...]:
+    speaks = view.language
+    numbers = finding.evidence.numbers
+    saving = _saving(finding)
+    return (
+        html.Span(view.say(finding.sentence)),
+        _holder(view, finding),
+        speaks.number(len(finding.gpus)),
+        speaks.hours(finding.gpu_ms),
+        plain(str(numbers.get("model") or ""), NAME_MOST),
+        _target(view, finding),
+        speaks.money(saving, view.report.money.currency),
+        speaks.money(finding.cost, view.report.money.currency),
+        view.say(finding.confidence.grade),
+    )
+
+
+def _holder(view: View, finding: Finding) -> Any:
+    if finding.holder is None:
+        return view.say(finding.without_holder)
+    if JOINER in finding.holder:
+        return html.Bdi(plain(finding.holder, NAME_MOST))
+    return name_link(finding.holder, "/holders", view.query.on_every_page.but(holder=finding.holder))
+
+
+def _target(view: View, finding: Finding) -> str:
+    """The card, or the part of one; where it is none of the fleet's that is said."""
+    numbers = finding.evidence.numbers
+    profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
+    if profile:
+        return view.say(say("MIG instance {profile}", profile=str(profile)))
+    if not card:
+        return "-"
+    name = plain(str(card), NAME_MOST)
+    if "recommended_in_fleet" in numbers and not numbers["recommended_in_fleet"]:
+        return view.say(say("{card} (not in this fleet)", card=name))
+    return name

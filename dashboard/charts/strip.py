@@ -1,0 +1,115 @@
+"""A film as a heatmap, and what the browser needs to say what lies under the pointer. For film strips and detail pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+from dash import dcc, html
+
+from analytics.language.sentences import say
+from analytics.ledger.text import MEANING, plain
+from dashboard.film import NOT_SEEN
+from dashboard.palette import ORDER, Palette
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dashboard.film import Film
+    from dashboard.source import View
+
+TOOLTIP = "film-tip"
+WORDS = "film-words-of"
+_MOST_RUNS = 12_000
+"""Changes of holder that go to the browser; of more the tooltip names the state alone."""
+
+
+def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
+    """The frames in the states' colours; x is milliseconds since the epoch, y the row."""
+    steps = [*(colours.state[state] for state in ORDER), colours.card]
+    scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
+    return go.Heatmap(
+        z=film.frames,
+        x0=film.start_ms + film.bin_ms / 2,
+        dx=film.bin_ms,
+        zmin=-0.5,
+        zmax=NOT_SEEN + 0.5,
+        colorscale=scale,
+        showscale=False,
+        hoverinfo="none",
+        ygap=1 if len(film.gpus) <= 96 else 0,
+        **more,
+    )
+
+
+def hover(view: View, colours: Palette, film: Film, lines: Sequence[Mapping[str, Any] | None] = ()) -> list[Any]:
+    """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture.
+
+    `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
+    """
+    return [
+        dcc.Tooltip(
+            id=TOOLTIP,
+            direction="top",
+            className="tooltip",
+            background_color=colours.card,
+            border_color=colours.muted,
+            style={"color": colours.text},
+        ),
+        dcc.Store(id=WORDS, data=_words(view, film, lines)),
+    ]
+
+
+def state_legend(view: View, colours: Palette) -> html.Ul:
+    """The states' colours with their names and meanings."""
+    items = [
+        html.Li(
+            [html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), view.say(say(state))],
+            title=view.say(MEANING[state]),
+        )
+        for state in ORDER
+    ]
+    return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})
+
+
+def not_seen(view: View) -> str:
+    """What a frame without a state means."""
+    if view.report.scope.is_personal:
+        return view.say(say("not of this team: nothing is shown"))
+    return view.say(say("not seen: outside its first and last row"))
+
+
+def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    runs, names = _runs(film)
+    return {
+        "rows": [f"{plain(host)} · {plain(gpu)}" for host, gpu in zip(film.hosts, film.gpus, strict=True)],
+        "gpus": list(film.gpus),
+        "states": [
+            *(view.say(say("{label}: {value}", label=say(state), value=MEANING[state])) for state in ORDER),
+            not_seen(view),
+        ],
+        "start": film.start_ms,
+        "bin": film.bin_ms,
+        "runs": runs,
+        "names": names,
+        "lines": list(lines),
+        "zone": str(view.zone),
+        "lang": view.language.code,
+        "search": view.query.on_every_page.search,
+    }
+
+
+def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
+    """Per row the columns in which somebody else begins and who that is; nothing where that were too much."""
+    if not film.had.size:
+        return [], []
+    first = np.ones(film.had.shape, bool)
+    first[:, 1:] = film.had[:, 1:] != film.had[:, :-1]
+    if int(first.sum()) > _MOST_RUNS:
+        return [], []
+    rows = []
+    for had, begins in zip(film.had, first, strict=True):
+        columns = np.flatnonzero(begins)
+        rows.append(np.stack([columns, had[columns]], axis=1).ravel().tolist())
+    return rows, [plain(name, 40) for name in film.names]

@@ -1,0 +1,77 @@
+"""The weekly report as documents: a preview for a frame on the page, and every format to download."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flask import Response, request
+
+from analytics.report.formats import FORMATS
+from dashboard.ask import view_of
+from dashboard.editions import chosen_week, edition, file_name
+from dashboard.source import Problem
+from fallow.errors import FallowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dashboard.source import Source, View
+
+_TYPES = {
+    "text": "text/plain; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+}
+_BY_NAME = {each.name: each for each in FORMATS}
+
+FRAME_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""Of the preview: it fetches nothing and runs nothing; the document itself names the one style that it has."""
+
+
+def serve_documents(server: Any, source: Source) -> None:
+    """Adds the routes; each comes to its view as the pages do, so that a team's reader gets that team's edition."""
+
+    @server.route("/report/preview")  # type: ignore[untyped-decorator]
+    def preview() -> Response:
+        def made(view: View) -> Response:
+            content = _BY_NAME["html"].render(edition(view, chosen_week(view)), view.language)
+            return Response(
+                content,
+                content_type=_TYPES["html"],
+                headers={"Content-Security-Policy": FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"},
+            )
+
+        return _answer(source, made)
+
+    @server.route("/report/download/<name>")  # type: ignore[untyped-decorator]
+    def download(name: str) -> Response:
+        form = _BY_NAME.get(name)
+        if form is None:
+            return Response("fallow: there is no such format\n", status=404, mimetype="text/plain")
+
+        def made(view: View) -> Response:
+            week = chosen_week(view)
+            content = form.render(edition(view, week), view.language)
+            named = f'attachment; filename="{file_name(view, week, form.suffix)}"'
+            kind = _TYPES.get(name, "application/octet-stream")
+            return Response(content, content_type=kind, headers={"Content-Disposition": named})
+
+        return _answer(source, made)
+
+
+def _answer(source: Source, make: Callable[[View], Response]) -> Response:
+    """The document, or one sentence on why there is none; never a traceback."""
+    look = view_of(source, request.query_string.decode(errors="replace"))
+    try:
+        if not isinstance(look, Problem):
+            return make(look)
+        said = f"{look.message}; {look.hint}"
+    except FallowError as error:
+        said = str(error)
+    return Response(f"fallow: {said}\n", status=409, mimetype="text/plain")

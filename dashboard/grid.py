@@ -1,0 +1,152 @@
+"""Tables that a reader sorts, filters and pages through: AG Grid with the site's colours and the reader's language.
+
+Cells are text and never markup. A cell of another kind has a value, by which it is sorted and filtered, and a text, which is
+shown; both come from the server, so that the browser needs no rule of any language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
+
+from dashboard.grid_words import grid_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from analytics.language.languages import Language
+
+TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
+"""Kinds of columns. A moment's value is milliseconds since the epoch; a rank's is the place of its word among the others."""
+
+_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 90, 46, 16
+_PAGES = (10, 25, 50, 100)
+_SHOWN = {"function": "fallowShown(params)"}
+
+_KINDS: dict[str, dict[str, Any]] = {
+    TEXT: {"filter": "agTextColumnFilter"},
+    NUMBER: {"filter": "agNumberColumnFilter", "valueFormatter": _SHOWN, "type": "rightAligned"},
+    MOMENT: {
+        "filter": "agDateColumnFilter",
+        "valueFormatter": _SHOWN,
+        "filterParams": {"comparator": {"function": "fallowDay"}},
+        "comparator": {"function": "fallowByNumber"},
+        "sortingOrder": ["desc", "asc", None],
+    },
+    RANK: {"filter": "agTextColumnFilter", "comparator": {"function": "fallowByRank"}},
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: the rows' field, its heading in the reader's language, what kind of values it has, and its width."""
+
+    field: str
+    name: str
+    kind: str = TEXT
+    width_px: int = 120
+
+    def definition(self) -> dict[str, Any]:
+        """As AG Grid takes it."""
+        return {
+            "field": self.field,
+            "headerName": self.name,
+            "headerTooltip": self.name,
+            "width": self.width_px,
+            "tooltipField": self.field if self.kind in (TEXT, RANK) else _text_of(self.field),
+            **_KINDS[self.kind],
+        }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value to sort and filter by, None where it is unknown, and how it is written."""
+
+    value: float | None
+    text: str
+
+
+Row = tuple[str, "Mapping[str, Cell | str]"]
+"""A row's own id, and its cells by field."""
+
+
+def rows_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows as AG Grid takes them: of every cell that has a value, the text in a field beside it."""
+    found = []
+    for name, cells in rows:
+        row: dict[str, Any] = {"id": name}
+        for field, cell in cells.items():
+            row[field] = cell.value if isinstance(cell, Cell) else cell
+            if isinstance(cell, Cell):
+                row[_text_of(field)] = cell.text
+        found.append(row)
+    return found
+
+
+def ranked(rank: float, text: str, field: str) -> dict[str, Cell | str]:
+    """The cells of a RANK column: the word, and beside it the place by which it is sorted."""
+    return {field: text, f"{field}_rank": Cell(rank, text)}
+
+
+def grid(
+    language: Language,
+    name: str,
+    label: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    chosen: Sequence[str] | None = None,
+    page_rows: int = 10,
+) -> html.Div:
+    """The table in a frame of its final height, `label` being its accessible name.
+
+    With `chosen` (ids) rows can be chosen, one by a click or Space and more by their boxes; they stand in `selectedRows`.
+    """
+    data = rows_of(rows)
+    shown = max(1, min(len(data), page_rows))
+    height_px = _HEAD_PX + _ROW_PX * shown + _BAR_PX + _FOOT_PX
+    table = AgGrid(
+        id=name,
+        columnDefs=[each.definition() for each in columns],
+        rowData=data,
+        getRowId="params.data.id",
+        defaultColDef={"sortable": True, "resizable": True, "floatingFilter": True, "suppressHeaderMenuButton": True},
+        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None),
+        selectedRows=[row for row in data if row["id"] in (chosen or ())],
+        style={"height": f"{height_px}px", "width": "100%"},
+        className="",
+        dangerously_allow_code=False,
+    )
+    return html.Div(table, className="grid", style={"minHeight": f"{height_px}px"})
+
+
+def _options(language: Language, label: str, page_rows: int, *, choosing: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "theme": "themeQuartz",
+        "rowHeight": _ROW_PX,
+        "pagination": True,
+        "paginationPageSize": page_rows,
+        "paginationPageSizeSelector": sorted({page_rows, *_PAGES}),
+        "localeText": grid_words(language) | {"ariaGridName": label},
+        # readers of the screen go through rows in the order of the elements
+        "ensureDomOrder": True,
+        "enableCellTextSelection": not choosing,
+        "tooltipShowDelay": 400,
+        "animateRows": False,
+    }
+    if choosing:
+        options["rowSelection"] = {
+            "mode": "multiRow",
+            "checkboxes": True,
+            "headerCheckbox": True,
+            "selectAll": "filtered",
+            "enableClickSelection": True,
+        }
+    return options
+
+
+def _text_of(field: str) -> str:
+    return f"{field}_text"

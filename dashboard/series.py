@@ -1,0 +1,118 @@
+"""The series of a GPU or a host in what is in sight of the window, binned so that the browser gets few points.
+
+Whoever asks for a team's part gets the rows that lie inside that team's own time, and no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.readings import binned, gpu_readings, only_during
+from dashboard.zoom import visible
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dashboard.source import View
+
+MOST_POINTS = 2_000
+"""Of all lines together: below it every row is a point of its own."""
+_TABLE_ROWS = 24
+_BINS_MS = (
+    *(SECOND_MS * seconds for seconds in (1, 2, 5, 10, 15, 20, 30)),
+    *(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 15, 20, 30)),
+    *(HOUR_MS * hours for hours in (1, 2, 3, 4, 6, 12)),
+    *(DAY_MS * days for days in (1, 2, 7, 28, 364)),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: its column, what it is called, and its unit, of which one is `scale` of the column's."""
+
+    column: str
+    name: str
+    unit: str
+    scale: float = 1.0
+    digits: int = 1
+    top: float | None = None
+
+
+_GIB, _MB = 2.0**30, 1e6
+GPU_LINES = (
+    Line("gpu_util_pct", say("GPU utilization"), "%", top=100.0),
+    Line("sm_active_pct", say("SM activity"), "%", top=100.0),
+    Line("mem_used_bytes", say("memory in use"), "GiB", _GIB),
+    Line("power_w", say("power"), "W", digits=0),
+)
+HOST_LINES = (
+    Line("cpu_util_mean_pct", say("CPU use, all CPUs"), "%", top=100.0),
+    Line("disk_read_mean_bytes_per_s", say("disks, read"), "MB/s", _MB),
+    Line("disk_write_mean_bytes_per_s", say("disks, written"), "MB/s", _MB),
+    Line("net_receive_mean_bytes_per_s", say("network, received"), "MB/s", _MB),
+    Line("net_transmit_mean_bytes_per_s", say("network, sent"), "MB/s", _MB),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """`frame` has a row per bin with `time` and per line `_min`, `_mean` and `_max`, null where nothing is known.
+
+    `lines` are those of which anything is known, `missing` the others; `coarse` is the same in few bins, for a table.
+    `is_raw` says that no bin holds more than one row.
+    """
+
+    frame: pl.DataFrame
+    coarse: pl.DataFrame
+    lines: tuple[Line, ...]
+    missing: tuple[Line, ...]
+    bin_ms: int
+    is_raw: bool
+
+
+def gpu_series(view: View, gpu: str) -> Series:
+    """A GPU's own rows; raises LakeError and its kinds."""
+    since_ms, until_ms = visible(view)
+    spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    rows = gpu_readings(view.whole.inputs.lake, gpu, spans["host"].unique().to_list(), since_ms, until_ms)
+    return _series(view, rows, spans, GPU_LINES)
+
+
+def host_series(view: View, host: str) -> Series:
+    """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs all the time."""
+    since_ms, until_ms = visible(view)
+    spans = view.part.inside.stretches.filter(pl.col("host") == host)
+    hours = view.whole.ledger.inside.rollups.hosts().filter(
+        (pl.col("host") == host) & (pl.col("time") >= since_ms) & (pl.col("time") < until_ms)
+    )
+    columns = [line.column for line in HOST_LINES]
+    rows = hours.select("time", pl.lit(HOUR_MS).alias("interval_ms"), *columns).sort("time")
+    return _series(view, rows, spans, HOST_LINES)
+
+
+def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence[Line]) -> Series:
+    if not view.report.scope.is_all:
+        rows = only_during(rows, spans)
+    since_ms, until_ms = visible(view)
+    known = tuple(line for line in lines if rows[line.column].null_count() < rows.height)
+    names = [line.column for line in known]
+    least_ms = int(rows["interval_ms"].median() or SECOND_MS)  # type: ignore[arg-type]  # of integers
+    bin_ms = _bin_ms(until_ms - since_ms, MOST_POINTS // max(1, len(known)), least_ms)
+    return Series(
+        frame=binned(rows, names, since_ms, until_ms, bin_ms),
+        coarse=binned(rows, names, since_ms, until_ms, _bin_ms(until_ms - since_ms, _TABLE_ROWS, least_ms)),
+        lines=known,
+        missing=tuple(line for line in lines if line not in known),
+        bin_ms=bin_ms,
+        is_raw=bin_ms <= least_ms,
+    )
+
+
+def _bin_ms(span_ms: int, most: int, least_ms: int) -> int:
+    """The shortest round width that makes no more bins than that, and is no shorter than the rows' intervals."""
+    return next((width for width in _BINS_MS if span_ms / width <= most and width >= least_ms), _BINS_MS[-1])

@@ -1,0 +1,109 @@
+"""What all pages share, in a browser: they load, filters are addresses, and back goes back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from dashboard.pages import PAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.dashboard.browser.conftest import Surfer
+
+LISTED = [page.path for page in PAGES if page.listed]
+NAMES = {page.path: str(page.name) for page in PAGES}
+
+
+def asked(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlparse(page.url).query)
+
+
+def choose(page: Page, name: str, label: str) -> None:
+    """Picks from one of the bar's lists, as somebody with a keyboard or a mouse would."""
+    page.click(f"#ask-{name}")
+    page.get_by_role("option", name=label, exact=True).first.click()
+
+
+def picture(page: Page, name: str) -> None:
+    """A screenshot, where FALLOW_SCREENSHOTS names a folder for somebody to look at."""
+    if folder := os.environ.get("FALLOW_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("path", LISTED)
+def test_a_page_loads_is_accessible_and_fits_a_phone(surf: Callable[..., Surfer], path: str) -> None:
+    name = path.strip("/") or "overview"
+    for scheme in ("light", "dark"):
+        page = surf(scheme=scheme).open(path)
+        assert page.inner_text("#page h1") == NAMES[path]
+        picture(page, f"{name}-{scheme}")
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+    phone = surf(width=390).open(path)
+    picture(phone, f"{name}-phone")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_filters_are_addresses_and_back_steps_through_them(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = surfer.open("/")
+    before = page.inner_text("#page .headline")
+    choose(page, "pool", "legacy")
+    page.wait_for_url("**/?pool=legacy")
+    surfer.settled()
+    page.wait_for_function("before => document.querySelector('#page .headline').innerText !== before", arg=before)
+    choose(page, "span", "last 24 hours")
+    page.wait_for_url("**pool=legacy&span=24h")
+    page.click("#nav a[href*='span=24h'] >> text=Findings")
+    page.wait_for_url("**/findings?*")
+    assert asked(page) == {"pool": ["legacy"], "span": ["24h"]}
+    page.go_back()
+    page.go_back()
+    page.wait_for_url("**/?pool=legacy")
+    page.go_back()
+    page.wait_for_function("before => document.querySelector('#page .headline').innerText === before", arg=before)
+    assert asked(page) == {}
+
+
+def test_a_shared_link_shows_the_same(surf: Callable[..., Surfer]) -> None:
+    link = "/?span=3d&pool=legacy&zone=Europe%2FParis&lang=fr"
+    one, other = (surf().open(link) for _ in range(2))
+    assert one.inner_text("#page .headline") == other.inner_text("#page .headline")
+    assert "heures GPU" in one.inner_text("#page .headline")
+    assert "CET" in one.inner_text("#page .facts") or "CEST" in one.inner_text("#page .facts")
+    assert one.inner_text("#ask-pool").strip() == "legacy"
+
+
+def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = surfer.open("/")
+    assert page.get_attribute("html", "data-theme") == "light"
+    page.click("#theme")
+    page.wait_for_selector("html[data-theme=dark]")
+    page.reload()
+    surfer.settled()
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_nonsense_in_an_address_is_one_sentence(surf: Callable[..., Surfer]) -> None:
+    page = surf().open("/?span=9y")
+    assert "is no length of a window" in page.inner_text("#page")
+    assert "Traceback" not in page.inner_text("body")
+
+
+def test_the_keyboard_goes_past_the_bar(surf: Callable[..., Surfer]) -> None:
+    page = surf().open("/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "Skip to the page"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"

@@ -1,0 +1,345 @@
+"""Signing in with OpenID Connect, against a real provider on loopback."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+from joserfc.jwk import RSAKey
+
+from dashboard.access.choose import access_of
+from dashboard.access.oidc import OUT, RETURN
+from dashboard.app import build_app
+from dashboard.source import Source
+from fallow import config
+from fallow.errors import ConfigError
+from tests.dashboard.conftest import inputs_of
+from tests.dashboard.servers import SECRET, Provider, provider, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+    from werkzeug.test import TestResponse
+
+    from fallow.lake import Lake
+
+NAMED = {"Host": "gpus.example.org", "Accept": "text/html"}
+LOCAL = {"Host": "localhost", "Accept": "text/html"}
+
+
+@pytest.fixture
+def idp() -> Iterator[Provider]:
+    with provider() as found:
+        yield found
+
+
+@pytest.fixture
+def settings(idp: Provider, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    (tmp_path / "people.csv").write_text("kind,name,role,team\nuser,ann,planner,\ngroup,gpu-admins,admin,\n")
+    return {
+        "dashboard.oidc_issuer": idp.issuer,
+        "dashboard.oidc_client_id": "fallow",
+        "dashboard.oidc_client_secret_file": str(tmp_path / "secret"),
+        "dashboard.people": str(tmp_path / "people.csv"),
+        "dashboard.hosts": "gpus.example.org",
+    }
+
+
+MakeClient = "Callable[..., FlaskClient]"
+
+
+@pytest.fixture
+def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., FlaskClient]:
+    """The pages behind a sign-in; flags are further settings."""
+
+    def make(**changes: str) -> FlaskClient:
+        loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
+        access = access_of(loaded, address="0.0.0.0", local=False, insecure=False)  # noqa: S104  # nothing is bound
+        client: FlaskClient = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
+        return client
+
+    return make
+
+
+def sign_in(client: FlaskClient, headers: dict[str, str] = LOCAL, path: str = "/findings?span=7d") -> TestResponse:
+    """Goes where the pages send to, and comes back from there; what the pages answer to that."""
+    back = provider_answer(client.get(path, headers=headers))
+    return client.get(back, headers=headers)
+
+
+def provider_answer(sent: TestResponse) -> str:
+    """Path and query with which the provider sends the browser back."""
+    assert sent.status_code == 302
+    answer = requests.get(sent.headers["Location"], allow_redirects=False, timeout=10)
+    back = urlsplit(answer.headers["Location"])
+    assert back.path == RETURN
+    return f"{back.path}?{back.query}"
+
+
+def test_a_page_sends_to_the_provider_and_back_to_itself(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    done = sign_in(client)
+    assert (done.status_code, done.headers["Location"]) == (302, "/findings?span=7d")
+    assert client.get("/findings?span=7d", headers=LOCAL).status_code == 200
+    # without a name for the whole request there is no way in: callbacks, exports and files as well
+    assert client.get("/_dash-layout", headers=LOCAL).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/_dash-layout", "/_dash-dependencies", "/assets/style.css", "/export/findings.csv", "/nowhere"]
+)
+def test_what_is_no_page_is_401(client_of: Callable[..., FlaskClient], path: str) -> None:
+    answer = client_of().get(path, headers={"Host": "localhost", "Accept": "*/*"})
+    assert answer.status_code == 401
+    assert answer.text == "fallow: sign in first\n"
+
+
+def test_a_callback_is_401_and_a_frame_as_well(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    post = client.post("/_dash-update-component", json={}, headers={"Host": "localhost", "Origin": "http://localhost"})
+    assert post.status_code == 401
+    assert client.get("/report/preview", headers=LOCAL | {"Sec-Fetch-Dest": "iframe"}).status_code == 401
+
+
+def test_health_needs_no_sign_in_and_says_nothing(client_of: Callable[..., FlaskClient]) -> None:
+    answer = client_of().get("/healthz", headers={"Host": "10.2.3.4:8050"})
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+
+
+def test_the_request_has_pkce_state_and_nonce(client_of: Callable[..., FlaskClient]) -> None:
+    first, second = (client_of().get("/", headers=NAMED).headers["Location"] for _ in range(2))
+    asked, again = (parse_qs(urlsplit(each).query) for each in (first, second))
+    assert asked["redirect_uri"] == [f"https://gpus.example.org{RETURN}"]
+    assert (asked["response_type"], asked["code_challenge_method"]) == (["code"], ["S256"])
+    assert asked["scope"] == ["openid profile email"]
+    for name in ("state", "nonce", "code_challenge"):
+        assert len(asked[name][0]) >= 43
+        assert asked[name] != again[name]
+
+
+def test_the_cookies_are_for_this_host_and_no_script(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    sent = client.get("/", headers=NAMED)
+    # the test's browser keeps no secure cookies of a foreign host: they are looked at as they are sent
+    [way] = sent.headers.getlist("Set-Cookie")
+    assert way.startswith("__Host-fallow-sign-in-")
+    done = sign_in(client_of())
+    session = next(each for each in done.headers.getlist("Set-Cookie") if each.startswith("fallow-session="))
+    for cookie in (way, session):
+        assert {"HttpOnly", "Path=/", "SameSite=Lax"} <= set(cookie.split("; "))
+        assert "Max-Age=" in cookie
+        assert "Domain" not in cookie
+    assert "Secure" in way.split("; ")
+    assert "Secure" not in session.split("; ")  # loopback without TLS
+
+
+def test_a_session_ends_by_itself(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of(session="1s")
+    sign_in(client)
+    assert client.get("/", headers=LOCAL).status_code == 200
+    kept = client.get_cookie("fallow-session")
+    assert kept is not None
+    time.sleep(2.1)  # whole seconds are signed
+    client.set_cookie("fallow-session", kept.value)  # a browser that keeps it all the same
+    assert client.get("/", headers=LOCAL).status_code == 302
+
+
+def test_a_forged_or_foreign_session_is_none(client_of: Callable[..., FlaskClient], idp: Provider) -> None:
+    client, other = client_of(), client_of(oidc_client_id="other")
+    sign_in(client)
+    kept = client.get_cookie("fallow-session")
+    assert kept is not None
+    for value in (f"{kept.value}x", "e30.aaaa.bbbb", ""):
+        client.set_cookie("fallow-session", value)
+        assert client.get("/", headers=LOCAL).status_code == 302
+    other.set_cookie("fallow-session", kept.value)  # same key, another client of the provider
+    assert other.get("/", headers=LOCAL).status_code == 302
+    assert idp.asked.count("/token") == 1
+
+
+def test_one_browsers_way_is_no_others(client_of: Callable[..., FlaskClient]) -> None:
+    mine, theirs = client_of(), client_of()
+    back = provider_answer(theirs.get("/", headers=LOCAL))
+    answer = mine.get(back, headers=LOCAL)  # a link that somebody sends to have others signed in as them
+    assert answer.status_code == 403
+    assert mine.get("/", headers=LOCAL).status_code == 302
+
+
+def test_a_return_is_good_for_once(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    back = provider_answer(client.get("/", headers=LOCAL))
+    assert client.get(back, headers=LOCAL).status_code == 302
+    assert client.get(back, headers=LOCAL).status_code == 403
+
+
+def test_two_tabs_sign_in_side_by_side(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    ways = [provider_answer(client.get(path, headers=LOCAL)) for path in ("/film", "/gpu")]
+    ends = [client.get(way, headers=LOCAL).headers["Location"] for way in ways]
+    assert ends == ["/film", "/gpu"]
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example"])
+def test_nobody_is_sent_elsewhere_afterwards(client_of: Callable[..., FlaskClient], path: str) -> None:
+    done = sign_in(client_of(), path=f"http://localhost{path}")
+    assert not done.headers["Location"].startswith(("//", "/\\", "http"))
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "another issuer": {"iss": "https://evil.example"},
+    "another audience": {"aud": "others"},
+    "a foreign party": {"aud": ["fallow", "others"], "azp": "others"},
+    "too old": {"exp": 1_700_000_000},
+    "another nonce": {"nonce": "x"},
+    "no name": {"preferred_username": ""},
+    "a name that is none": {"preferred_username": ["ann"]},
+}
+
+
+@pytest.mark.parametrize("claims", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_token_signs_nobody_in(
+    client_of: Callable[..., FlaskClient], idp: Provider, claims: dict[str, Any]
+) -> None:
+    idp.claims = claims
+    client = client_of()
+    assert sign_in(client).status_code == 403
+    assert client.get("/", headers=LOCAL).status_code == 302
+
+
+def test_a_token_that_others_signed_signs_nobody_in(client_of: Callable[..., FlaskClient], idp: Provider) -> None:
+    idp.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
+    assert sign_in(client_of()).status_code == 403
+
+
+def test_new_keys_of_the_provider_are_looked_up(
+    client_of: Callable[..., FlaskClient], idp: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of()
+    assert sign_in(client).status_code == 302
+    monkeypatch.setattr("dashboard.access.provider._KEYS_AGAIN_S", 0.0)
+    idp.key = idp.published = RSAKey.generate_key(2048, {"kid": "second", "use": "sig"})
+    assert sign_in(client_again(client)).status_code == 302
+    assert idp.asked.count("/keys") == 2
+
+
+def client_again(client: FlaskClient) -> FlaskClient:
+    """Another browser at the same pages."""
+    other: FlaskClient = client.application.test_client()
+    return other
+
+
+def test_who_is_in_no_line_of_the_file_is_refused_by_name(
+    client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    idp.user["preferred_username"] = "eve"
+    with caplog.at_level(logging.INFO, "dashboard.audit"):
+        answer = sign_in(client_of())
+    assert answer.status_code == 403
+    assert "you are signed in as eve, who has no role here" in answer.text
+    assert f"eve: was refused {RETURN}: no role" in caplog.messages
+
+
+def test_a_group_gives_a_role(
+    client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    idp.user |= {"preferred_username": "bob", "groups": ["others", "gpu-admins"]}
+    with caplog.at_level(logging.INFO, "dashboard.audit"):
+        assert sign_in(client_of()).status_code == 302
+    assert "bob: signed in as admin" in caplog.messages
+
+
+def test_names_and_groups_of_userinfo_count_where_the_token_has_none(
+    client_of: Callable[..., FlaskClient], idp: Provider
+) -> None:
+    idp.user, idp.userinfo = {"sub": "1"}, {"preferred_username": "bob", "groups": ["gpu-admins"]}
+    assert sign_in(client_of()).status_code == 302
+    idp.userinfo["sub"] = "2"  # about somebody else
+    assert sign_in(client_of()).status_code == 403
+
+
+def test_who_loses_the_role_is_out_at_once(client_of: Callable[..., FlaskClient], settings: dict[str, str]) -> None:
+    client = client_of()
+    sign_in(client)
+    with open(settings["dashboard.people"], "w", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+        file.write("name,role\nbob,viewer\n")
+    answer = client.get("/", headers=LOCAL)
+    assert (answer.status_code, "no role" in answer.text) == (403, True)
+
+
+def test_signing_out(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    sign_in(client)
+    assert client.get(OUT, headers=LOCAL | {"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert client.get("/", headers=LOCAL).status_code == 200
+    assert client.get(OUT, headers=LOCAL | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    assert client.get("/", headers=LOCAL).status_code == 302
+
+
+def test_a_foreign_name_is_refused(client_of: Callable[..., FlaskClient]) -> None:
+    answer = client_of().get("/", headers=NAMED | {"Host": "evil.example"})
+    assert answer.status_code == 403
+    assert "Location" not in answer.headers
+
+
+def test_a_provider_that_is_away_is_said(client_of: Callable[..., FlaskClient], idp: Provider) -> None:
+    client = client_of()
+    idp.server_close()
+    answer = client.get("/", headers=LOCAL)
+    assert (answer.status_code, "cannot be reached" in answer.text) == (503, True)
+
+
+def test_cancelling_is_no_sign_in(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    state = parse_qs(urlsplit(client.get("/", headers=LOCAL).headers["Location"]).query)["state"][0]
+    answer = client.get(f"{RETURN}?error=access_denied&state={state}", headers=LOCAL)
+    assert answer.status_code == 403
+    assert "did not sign in" in answer.text
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("oidc_issuer", "http://idp.example.org", "https://"),
+    ("oidc_client_id", "", "oidc_client_id is not"),
+    ("hosts", "", "dashboard.hosts"),
+    ("oidc_client_secret_file", "/nowhere/secret", "oidc_client_secret_file"),
+    ("people", "/nowhere/people.csv", "/nowhere/people.csv"),
+])  # fmt: skip
+def test_wrong_settings_are_said(client_of: Callable[..., FlaskClient], name: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        client_of(**{name: value})
+
+
+def test_a_short_key_is_refused(client_of: Callable[..., FlaskClient], tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(ConfigError, match="32 bytes"):
+        client_of(session_key_file=str(tmp_path / "key"))
+
+
+def test_a_session_is_good_in_every_process_and_after_a_restart(
+    settings: dict[str, str], fleet_lake: Lake, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(secrets.token_hex(32))
+    variables = {f"FALLOW_{name.replace('.', '_').upper()}": value for name, value in settings.items()}
+    variables["FALLOW_DASHBOARD_SESSION_KEY_FILE"] = str(tmp_path / "key")
+    flags = ("dashboard", "--lake", fleet_lake.root, "--port", "0", "--workers", "2")
+    log = tmp_path / "log"
+    with requests.Session() as browser:
+        with serving(*flags, log=log, **variables) as (_, address):
+            assert requests.get(f"{address}_dash-layout", timeout=30).status_code == 401
+            shown = browser.get(f"{address}?span=24h", headers={"Accept": "text/html"}, timeout=30)
+            assert (shown.status_code, shown.url) == (200, f"{address}?span=24h")
+            assert [each.status_code for each in shown.history] == [302, 302, 302]
+            # a connection each, so that both processes get some
+            cookies = browser.cookies.get_dict()
+            answers = {requests.get(address, cookies=cookies, timeout=30).status_code for _ in range(20)}
+            assert answers == {200}
+        with serving(*flags, log=log, **variables) as (_, address):
+            cookies = browser.cookies.get_dict()
+            assert requests.get(address, cookies=cookies, timeout=30).status_code == 200

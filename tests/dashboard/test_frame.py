@@ -1,0 +1,84 @@
+"""The frame and the bar: choices come with the page, and nothing of the lake stands in what everybody gets."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import plotly.offline
+import pytest
+
+from dashboard.app import build_app
+from dashboard.pages import PAGES
+from dashboard.source import Source
+from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
+
+
+def test_the_charts_library_is_the_one_that_the_figures_are_made_for() -> None:
+    """The vendored bundle is a third of what plotly brings along; its version has to be the same."""
+    bundle = resources.files("dashboard").joinpath("assets", "vendor", "plotly-cartesian.min.js")
+    head = bundle.read_text(encoding="utf-8")[:200]
+    assert f"v{plotly.offline.get_plotlyjs_version()}" in head
+
+
+def test_the_frame_tells_nothing_of_the_lake(client: FlaskClient, fleet_lake: Lake) -> None:
+    for path in ("/", "/_dash-layout", "/_dash-dependencies"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "sim-" not in answer.text
+        assert fleet_lake.root not in answer.text
+
+
+def test_the_choices_are_the_lakes_own(client: FlaskClient) -> None:
+    found = filled(client)
+    values = {each["value"] for each in found["ask-span"]["options"]}
+    assert values == {"24h", "3d", "7d", "28d", "all"}
+    assert found["ask-span"]["value"] == "7d"
+    pools = [each["value"] for each in found["ask-pool"]["options"]]
+    assert pools[0] == ""
+    assert len(pools) > 1
+    assert all(page(client, search=f"?pool={pool}") for pool in pools)
+
+
+def test_labels_are_in_the_readers_language(client: FlaskClient) -> None:
+    assert filled(client)["label-zone"]["children"] == "time zone"
+    assert filled(client, search="?lang=fr")["label-zone"]["children"] == "fuseau horaire"
+
+
+def test_a_choice_of_one_is_none(client: FlaskClient) -> None:
+    """The fleet has no owners file: there is no team to choose."""
+    assert filled(client)["box-team"]["hidden"] is True
+
+
+def test_links_keep_window_and_scope(client: FlaskClient) -> None:
+    links = [each["props"]["href"] for each in components(filled(client, search="?span=24h&gpu=G")["nav"]["children"])
+             if "href" in each["props"]]  # fmt: skip
+    assert links == [f"{each.path}?span=24h" for each in PAGES if each.listed]
+
+
+@pytest.mark.parametrize(
+    ("path", "search", "said"),
+    [
+        ("/nowhere", "", "There is no such page"),
+        ("/", "?span=9y", "is no length of a window"),
+        ("/", "?pool=nobody's", "nothing in this window is of pool nobody's"),
+        ("/", "?since=2001-01-01&until=2001-01-02", "choose a window that has some of them"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_sentence(client: FlaskClient, path: str, search: str, said: str) -> None:
+    assert said.lower() in words(page(client, path, search)).lower()
+
+
+def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
+    empty = empty_folder(tmp_path / "lake")
+    client: Any = build_app(Source(lambda: inputs_of(empty))).server.test_client()
+    text = words(page(client))
+    assert "Nothing to show yet" in text
+    assert "fallow agent run" in text
