@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from analytics.ledger.build import Ledger, load_ledger
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.summary import Summary, clip, summarise
+from analytics.ledger.summary import Summary, clip, stopped_gpus, summarise
 from analytics.progress import bar
 from fallow import config
-from fallow.clock import Window, format_ms, parse_window
+from fallow.clock import SystemClock, Window, format_ms, parse_window
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
 
@@ -34,11 +34,15 @@ class Inputs:
 
 @dataclass(frozen=True)
 class WindowLedger:
-    """The whole ledger, the part of it inside the window, and that part in numbers."""
+    """The whole ledger, the part of it inside the window, and that part in numbers.
+
+    `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen.
+    """
 
     whole: Ledger
     inside: Ledger
     summary: Summary
+    end_ms: int | None = None
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +87,21 @@ def load_window_ledger(inputs: Inputs, *, or_empty: bool = False, whole: Ledger 
             f"it has rows from {format_ms(everything.since_ms)} to {format_ms(everything.until_ms)}: "
             "choose a window that has some of them",
         )
-    return WindowLedger(whole, inside, _summary(inside, inputs.window))
+    end_ms = _end_ms(whole, inputs.window)
+    return WindowLedger(whole, inside, _summary(inside, inputs.window, end_ms), end_ms)
 
 
-def _summary(inside: Ledger, window: Window) -> Summary:
-    """That of a window in which nothing was seen is about the window itself."""
+def _end_ms(whole: Ledger, window: Window) -> int | None:
+    if window.until_ms is None:
+        return None
+    return min(window.until_ms, max(int(whole.stretches["end"].max()), SystemClock().now_ms()))  # type: ignore[arg-type]
+
+
+def _summary(inside: Ledger, window: Window, end_ms: int | None) -> Summary:
+    """That of a window in which nothing was seen is about the window itself; who is silent is so at the end that was asked for."""
     found = summarise(inside)
+    if end_ms is not None:
+        found = replace(found, stopped_gpus=stopped_gpus(inside.stretches, end_ms))
     if not inside.stretches.is_empty():
         return found
     return replace(found, since_ms=window.since_ms or 0, until_ms=window.until_ms or 0)

@@ -118,7 +118,8 @@ def narrow(
 def _summary(inside: Ledger, ledger: WindowLedger, scope: Scope) -> Summary:
     """The numbers of a part over the window of the whole: a GPU that left the part has not stopped reporting."""
     since_ms, until_ms = ledger.summary.since_ms, ledger.summary.until_ms
-    stopped = 0 if scope.is_personal else stopped_gpus(ledger.inside.stretches, until_ms, inside.stretches["gpu"])
+    end_ms = until_ms if ledger.end_ms is None else ledger.end_ms
+    stopped = 0 if scope.is_personal else stopped_gpus(ledger.inside.stretches, end_ms, inside.stretches["gpu"])
     return replace(summarise(inside), since_ms=since_ms, until_ms=until_ms, stopped_gpus=stopped)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from analytics.findings.lifecycle import in_words, status_of
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
+from dashboard.audit import audit
 from dashboard.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window
 from fallow.errors import UsageError
@@ -25,8 +25,6 @@ ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
 _LONGEST = 2000
 """Characters of a reason: it is read beside others."""
-
-_AUDIT = logging.getLogger("dashboard.audit")
 
 _DONE = {
     ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
@@ -69,7 +67,7 @@ def act(view: View, wish: Wish, now_ms: int) -> Outcome:
         view.reader.require(PLANNER)
         ids = _own(view, wish.ids)
     except NotAllowedError:
-        _log(view, f"refused {wish.kind}", wish.ids)
+        _log(view, f"refused {wish.kind}", ", ".join(plain(str(each)) for each in wish.ids))
         raise
     reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
     lake = view.whole.inputs.lake.require()
@@ -84,7 +82,8 @@ def act(view: View, wish: Wish, now_ms: int) -> Outcome:
     at_ms = after_what_is_known(now_ms, ids, before)
     actor = who(view.reader.name)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
-    _log(view, wish.kind, [f"{each.finding_id} ({each.action_id})" for each in done])
+    for each in done:
+        _log(view, each.kind, f"{each.finding_id} ({each.action_id})")
     known = load_actions(lake)
     return Outcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
 
@@ -156,21 +155,9 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
         for each in known[own.finding_id]
         if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)
     ]
-    return Listed([say("{done}.", done=first), *later], "\n")
+    return Listed([first, *later], "\n")
 
 
-def _log(view: View, what: str, ids: Iterable[str]) -> None:
-    """One line for whoever looks after the pages; names are other people's and stay on their line."""
-    reader = view.reader
-    team = "all teams" if reader.team is None else f"team {plain(reader.team)}"
-    about = ", ".join(plain(str(each)) for each in ids)
-    _AUDIT.info("%s (%s, %s): %s: %s", plain(reader.name), reader.role, team, what, about)
-
-
-def show_audit() -> None:
-    """Sends the audit's lines to standard error where nobody has said where they go."""
-    _AUDIT.setLevel(logging.INFO)
-    if not _AUDIT.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-        _AUDIT.addHandler(handler)
+def _log(view: View, what: str, about: str) -> None:
+    """One line for whoever looks after the pages."""
+    audit(view.reader.name, f"{what} as {view.reader.described}: {about}")

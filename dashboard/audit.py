@@ -9,7 +9,7 @@ from analytics.ledger.text import plain
 
 AUDIT = logging.getLogger(__name__)
 
-_LONGEST = 500
+_LONGEST = 4000
 
 
 def audit(who: str, did: str) -> None:

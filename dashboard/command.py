@@ -89,7 +89,7 @@ def _lake_missing(args: argparse.Namespace) -> int:
     asking = multiprocessing.get_context("fork").Process(target=_require_lake, args=(args,))
     asking.start()
     asking.join()
-    return asking.exitcode or 0
+    return max(asking.exitcode or 0, 0)
 
 
 def _require_lake(args: argparse.Namespace) -> None:

@@ -39,6 +39,15 @@ def nothing(view: View, sentence: str) -> html.Div:
     return html.Div([html.P(view.say(sentence)), html.P(link)], className="problem", role="alert")
 
 
+def others_note(view: View) -> list[html.P]:
+    """Why some of the time is empty, where somebody else had it."""
+    if not view.report.scope.is_personal:
+        return []
+    return [
+        html.P(view.say(say("Only this team's time is shown: the time of others is left empty.")), className="hint")
+    ]
+
+
 def state_sentence(view: View, spans: pl.DataFrame) -> str:
     """Where the time of some stretches went, and how much of it was observed."""
     totals = totals_by(spans, "'all'")["all"]

@@ -69,8 +69,9 @@ def as_csv(table: pl.DataFrame) -> bytes:
 
     A text that a spreadsheet would run begins with an apostrophe.
     """
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
+    target = io.StringIO(newline="")
+    # lines end as in RFC 4180: a text with either sign of it is put in quotes
+    writer = csv.writer(target)
     writer.writerow(table.columns)
     writer.writerows([_in_csv(value) for value in row] for row in table.iter_rows())
     return target.getvalue().encode()

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from analytics.ledger.summary import totals_by
 from dashboard.palette import ORDER
 from dashboard.zoom import visible
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, floor_ms
@@ -88,7 +89,7 @@ def shoot(view: View, only: Collection[str] | None = None) -> Film:
     Rows go by what the address asks for: host, unused time or holder, of the whole window.
     """
     since_ms, until_ms = visible(view)
-    spans = view.part.inside.stretches.select("gpu", "host", "holder", "state", "time", "end")
+    spans = view.part.inside.stretches.select("gpu", "host", "holder", "state", "time", "end", "gpu_share")
     if only is not None:
         spans = spans.filter(pl.col("gpu").is_in(list(only)))
     rows, gpus_in_all = _rows(spans, sort_of(view))
@@ -133,10 +134,12 @@ def _rows(spans: pl.DataFrame, sort: str) -> tuple[pl.DataFrame, int]:
         .sort("held_ms", "holder", descending=(True, False))
         .unique("gpu", keep="first", maintain_order=True)
     )
+    unused = {gpu: sum(each.state_ms[state] for state in _UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
     found = (
         spans.sort("time")
         .group_by("gpu")
-        .agg(pl.col("host").last(), unused_ms=lasted.filter(pl.col("state").is_in(_UNUSED)).sum())
+        .agg(pl.col("host").last())
+        .with_columns(unused_ms=pl.col("gpu").replace_strict(unused, return_dtype=pl.Int64))
         .join(longest.select("gpu", "holder"), on="gpu", how="left")
         .sort("unused_ms", "gpu", descending=(True, False))
     )

@@ -116,6 +116,7 @@ def grid(
         defaultColDef={"sortable": True, "resizable": True, "floatingFilter": True, "suppressHeaderMenuButton": True},
         dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None),
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
+        paginationGoTo=_page_of(data, chosen or (), page_rows),
         style={"height": f"{height_px}px", "width": "100%"},
         className="",
         dangerously_allow_code=False,
@@ -146,6 +147,12 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool) 
             "enableClickSelection": True,
         }
     return options
+
+
+def _page_of(data: Sequence[Mapping[str, Any]], chosen: Sequence[str], page_rows: int) -> int | None:
+    """The page on which the first chosen row stands; None leaves the grid at its beginning."""
+    place = next((place for place, row in enumerate(data) if row["id"] in chosen), 0)
+    return place // page_rows or None
 
 
 def _text_of(field: str) -> str:

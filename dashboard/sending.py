@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dash import Input, Output, State, ctx, dcc, html, no_update
+from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
 from analytics.language.sentences import say
@@ -19,23 +19,28 @@ from dashboard.source import Problem
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from analytics.report.model import Report
     from analytics.report.weeks import Week
     from dashboard.source import Source, View
 
 
+_ALL = -1
+"""Where the number of a target stands: every one of them."""
+
+
 @dataclass(frozen=True)
-class _Answer:
-    """What the form shows next: sentences, whether the second button works, and for what it was tried."""
+class Answer:
+    """What the form shows next, and for which address and targets it was tried: that can now be sent."""
 
     shown: Any
-    is_ready: bool = False
-    tried: str = ""
+    tried: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.shown, not self.is_ready, self.tried]
+        """As the callback gives them back: shown, whether the last button is off, tried."""
+        return [self.shown, not self.tried, dict(self.tried)]
 
 
 def sending(view: View, week: Week) -> html.Section:
@@ -60,71 +65,95 @@ def _standing(targets: int) -> str:
 
 
 def _form(view: View, shown: Sequence[str]) -> list[Any]:
-    options = [{"label": plain(each, 200), "value": each} for each in shown]
+    """A button for each target and one for all: what is tried last is what can be sent."""
+    rows = list(enumerate(plain(each, 200) for each in shown))
+    if len(rows) > 1:
+        rows.append((_ALL, view.say(say("all of them"))))
     return [
-        html.Fieldset(
-            [
-                html.Legend(view.say(say("Targets")), className="for-readers"),
-                dcc.Checklist(id="send-targets", options=options, value=list(shown), className="targets"),
-            ],
-            className="plain",
-        ),
+        html.Ul([_target(view, number, name) for number, name in rows], className="targets"),
+        dcc.Loading(html.Div(id="send-outcome", className="outcome", role="status")),
         html.Div(
-            [
-                html.Button(view.say(say("Try: what would be sent?")), id="send-try", className="button"),
-                html.Button(view.say(say("Send now")), id="send-now", className="button", disabled=True),
-            ],
+            html.Button(view.say(say("Send what was tried")), id="send-now", className="button", disabled=True),
             className="actions",
         ),
-        dcc.Store(id="send-tried", data=""),
-        dcc.Loading(html.Div(id="send-outcome", className="outcome", role="status")),
+        dcc.Store(id="send-tried", data={}),
     ]
 
 
+def _target(view: View, number: int, name: str) -> html.Li:
+    label = view.say(say("Try: what would be sent to {target}?", target=name))
+    button = html.Button(
+        view.say(say("Try")),
+        id={"type": "send-try", "target": number},
+        className="button",
+        **{"aria-label": label},
+    )
+    return html.Li([button, html.Span(name)])
+
+
 def connect_sending(app: Any, source: Source) -> None:
-    """The callback behind both buttons; another choice of targets takes the try back."""
+    """The callback behind the buttons."""
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("send-outcome", "children"), Output("send-now", "disabled"), Output("send-tried", "data"),
-        Input("send-try", "n_clicks"), Input("send-now", "n_clicks"), Input("send-targets", "value"),
+        Input({"type": "send-try", "target": ALL}, "n_clicks"), Input("send-now", "n_clicks"),
         State("url", "search"), State("send-tried", "data"),
         prevent_initial_call=True,
     )  # fmt: skip
-    def answer(tries: int | None, sends: int | None, targets: list[str] | None, search: str | None, tried: str) -> Any:
-        if ctx.triggered_id == "send-targets":
-            return _Answer("").outputs
-        if not (tries if ctx.triggered_id == "send-try" else sends):
+    def answer(_: list[int | None], __: int | None, search: str | None, tried: dict[str, Any] | None) -> Any:
+        asked_by = ctx.triggered_id
+        # the buttons also call when they come with a page
+        if not any(each["value"] for each in ctx.triggered):
             return [no_update] * 3
-        return asked(source, search, targets or [], sends=ctx.triggered_id == "send-now", tried=tried).outputs
+        if asked_by == "send-now":
+            return send_tried(source, search, tried or {}).outputs
+        return try_target(source, search, asked_by["target"]).outputs
 
 
-def asked(source: Source, search: str | None, targets: Sequence[str], *, sends: bool, tried: str) -> _Answer:
-    """What came of it; only for who may, and only what was tried before with the same address and targets is sent."""
+def try_target(source: Source, search: str | None, number: int) -> Answer:
+    """What would go to the target of that number, of those in the settings; only for who may send."""
+
+    def carried_out(view: View) -> Answer:
+        known = [target.shown for target in site_targets(view.whole.inputs.settings)]
+        targets = known if number == _ALL else known[number : number + 1]
+        said = try_order(view.whole.inputs, _order(view, targets), _maker(view))
+        is_due = any(each.is_due for each in said)
+        return Answer(_list(view, said), {"search": search or "", "targets": targets} if is_due else {})
+
+    return _asked(source, search, carried_out)
+
+
+def send_tried(source: Source, search: str | None, tried: Mapping[str, Any]) -> Answer:
+    """Sends what was tried, if it was with this address; only for who may, and only to targets of the settings."""
+
+    def carried_out(view: View) -> Answer:
+        targets = [str(each) for each in tried.get("targets", ())]
+        if tried.get("search") != (search or ""):
+            return Answer(html.P(view.say(say("Try it first: the choice has changed since."))))
+        order = _order(view, targets)
+        audit(view.reader.name, f"sends the report of {order.week} to {', '.join(targets)}")
+        return Answer(_list(view, send_order(view.whole.inputs, order, _maker(view))))
+
+    return _asked(source, search, carried_out)
+
+
+def _asked(source: Source, search: str | None, carried_out: Callable[[View], Answer]) -> Answer:
     look = view_of(source, search)
     if isinstance(look, Problem):
-        return _Answer(_wrong(look.message, look.hint))
-    key = repr((search, sorted(targets)))
+        return Answer(_wrong(look.message, look.hint))
     try:
         look.reader.require(PLANNER)
-        if sends and tried != key:
-            return _Answer(look.say(say("Try it first: the choice has changed since.")))
-        said = _carried_out(look, targets, sends=sends)
+        return carried_out(look)
     except FallowError as error:
-        return _Answer(_wrong(error.message, error.hint))
-    return _Answer(_list(look, said), not sends and any(each.is_due for each in said), "" if sends else key)
+        return Answer(_wrong(error.message, error.hint))
 
 
-def _carried_out(view: View, targets: Sequence[str], *, sends: bool) -> tuple[Said, ...]:
-    week, inputs = chosen_week(view), view.whole.inputs
-    order = Order(week.label, view.report.scope, view.language, tuple(targets), view.reader.name)
+def _order(view: View, targets: Sequence[str]) -> Order:
+    return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.name)
 
-    def make(asked_for: Week) -> Any:
-        return edition(view, asked_for)
 
-    if not sends:
-        return try_order(inputs, order, make)
-    audit(view.reader.name, f"sends the report of {week.label} to {len(targets)} targets")
-    return send_order(inputs, order, make)
+def _maker(view: View) -> Callable[[Week], Report]:
+    return lambda week: edition(view, week)
 
 
 def _list(view: View, said: Sequence[Said]) -> html.Ul:

@@ -5,10 +5,14 @@ The process that starts the others reads no lake: the threads with which the lib
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 
 from dashboard.serving import announce
 
@@ -35,6 +39,9 @@ class Pages(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
 
     def __init__(self, make: Callable[[], Any], renew: Callable[[], None], settings: dict[str, Any]) -> None:
         self._make, self._renew, self._settings = make, renew, settings
+        self._warm: set[int] = set()
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
         super().__init__()
 
     def load_config(self) -> None:
@@ -52,6 +59,32 @@ class Pages(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
         self._renew()
         super().reload()
 
+    def run(self) -> None:
+        """Until it is told to stop, which raises SystemExit."""
+        _Arbiter(self).run()
+
+    def say_warm(self, age: int) -> None:
+        """In a worker, which gunicorn knows by its age: it can answer."""
+        os.write(self._write, b"%d " % age)
+
+    def are_warm(self, ages: set[int]) -> bool:
+        """In the first process: whether all of these can answer."""
+        with contextlib.suppress(BlockingIOError):  # nothing new
+            self._warm |= {int(each) for each in os.read(self._read, 65536).split()}
+        return ages <= self._warm
+
+
+class _Arbiter(Arbiter):  # type: ignore[misc]
+    """Lets the old workers answer until the new ones can, which takes as long as reading the lake."""
+
+    def manage_workers(self) -> None:
+        while len(self.WORKERS) > self.num_workers and self.SIG_QUEUE.empty():
+            newest = sorted(worker.age for worker in self.WORKERS.values())[-self.num_workers :]
+            if self.app.are_warm(set(newest)):
+                break
+            time.sleep(0.1)
+        super().manage_workers()
+
 
 def serve_workers(make: Callable[[], Any], renew: Callable[[], None], listening: socket.socket, *, workers: int) -> int:
     """Serves what `make` makes until Ctrl-C or SIGTERM, and says where as soon as it can answer; returns the exit code.
@@ -61,7 +94,8 @@ def serve_workers(make: Callable[[], Any], renew: Callable[[], None], listening:
     said = multiprocessing.get_context("fork").Value("b", 0)
     host, port = listening.getsockname()[:2]
 
-    def ready(_: Any) -> None:
+    def ready(worker: Any) -> None:
+        worker.app.say_warm(worker.age)
         with said.get_lock():
             if not said.value:
                 announce(host, port)

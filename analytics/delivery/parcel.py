@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.folder import safe
 from analytics.delivery.model import Brief, Line, Parcel, Part
-from analytics.language.quantities import Amount, GpuHours, Moment, Share
+from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
+from analytics.report.facts import facts
 from analytics.report.formats.text import TextFormat
 from analytics.report.listed import costliest
 from analytics.report.wording import TITLE, headline, reclaimable, scope_parts
@@ -95,7 +96,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
     return Brief(
         title=language.say(_title(report, week)),
-        window=language.say(_window(report)),
+        window=_window(report, language),
         sentences=tuple(
             language.say(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
         ),
@@ -105,12 +106,12 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     )
 
 
-def _window(report: Report) -> Sentence:
-    """The window, and how much of it was seen: without that no figure below it says anything."""
-    window = say("{since} to {until}", since=Moment(report.summary.since_ms), until=Moment(report.summary.until_ms))
-    if report.is_empty:
-        return window
-    return say("{window}; {share} of the time observed", window=window, share=Share(report.summary.totals.coverage))
+def _window(report: Report, language: Language) -> str:
+    """The window, how much of it was seen, and which hosts fell silent: without that no figure below it says anything."""
+    told = dict(facts(report, language))
+    labels = [language.say(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
+    beside = [say("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
+    return language.say(Listed([told[language.say("window")], *beside]))
 
 
 def line(finding: Finding, language: Language) -> Line:

@@ -26,6 +26,8 @@ _TIMEOUT_S = 10
 _KEPT_S = 3600
 _KEYS_AGAIN_S = 30
 """A token with a key that is not known has the keys read again, but not by every token that somebody makes up."""
+_AWAY_S = 5
+"""A provider that is away is not asked again for this long: those who come meanwhile need not all wait for it."""
 _LEEWAY_S = 60
 
 
@@ -45,6 +47,7 @@ class Provider:
         )
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._away: tuple[float, ProviderError] | None = None
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
         """Where somebody signs in; they come back to `redirect`. Raises ProviderError."""
@@ -136,16 +139,26 @@ class Provider:
             read_s, content = self._kept.get(name, (0.0, {}))
             if content and time.monotonic() - read_s < _KEPT_S:
                 return content
+            if self._away and time.monotonic() - self._away[0] < _AWAY_S:
+                raise self._away[1]
             try:
-                answer = requests.get(address, timeout=_TIMEOUT_S, allow_redirects=False, verify=self._verify)
-                answer.raise_for_status()
-                content = answer.json()
-            except (requests.RequestException, ValueError) as error:
-                raise ProviderError(f"the provider cannot be reached at {address}: {error}") from error
-            if not isinstance(content, dict) or not content:
-                raise ProviderError(f"the provider's document at {address} cannot be used")
+                content = self._fetched(address)
+            except ProviderError as error:
+                self._away = (time.monotonic(), error)
+                raise
             self._kept[name] = (time.monotonic(), content)
             return content
+
+    def _fetched(self, address: str) -> dict[str, Any]:
+        try:
+            answer = requests.get(address, timeout=_TIMEOUT_S, allow_redirects=False, verify=self._verify)
+            answer.raise_for_status()
+            content = answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise ProviderError(f"the provider cannot be reached at {address}: {error}") from error
+        if not isinstance(content, dict) or not content:
+            raise ProviderError(f"the provider's document at {address} cannot be used")
+        return content
 
 
 def _protected(address: str, otherwise: FallowError) -> str:

@@ -93,14 +93,6 @@
                     address.set("end", when(end));
                 });
             },
-
-            sort: (value, search) => changed(search, (address) => {
-                if (value && value !== "host") {
-                    address.set("sort", value);
-                } else {
-                    address.delete("sort");
-                }
-            }),
         },
     });
 })();

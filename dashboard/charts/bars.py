@@ -12,8 +12,10 @@ from analytics.money.accounts import USED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from analytics.findings.model import Finding
     from dashboard.palette import Palette
     from dashboard.query import Query
+    from dashboard.source import View
 
 GIVEN = ("active", "low", "held", "reserved")
 """States of time that somebody was given, as a bar has them from the left: used first."""
@@ -44,6 +46,11 @@ def name_link(name: str, path: str, query: Query) -> dcc.Link:
     return dcc.Link(html.Bdi(plain(name, NAME_MOST)), href=path + query.search)
 
 
+def finding_link(view: View, finding: Finding, words: str) -> dcc.Link:
+    """Words that lead to a finding, with its evidence and what to type."""
+    return dcc.Link(words, href="/findings" + view.query.on_every_page.but(finding=finding.finding_id).search)
+
+
 def table(
     header: Sequence[str], rows: Iterable[Sequence[Any]], labelled_by: str, *, words: Iterable[int] = (0,)
 ) -> html.Div:
@@ -63,7 +70,7 @@ def table(
         html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="listed"),
         className="scroll",
         tabIndex="0",
-        role="region",
+        role="group",
         **{"aria-labelledby": labelled_by},
     )
 

@@ -34,7 +34,7 @@ def coverage(
     rows = [_row(view, colours, group, totals) for group, totals in shown.items()]
     table = html.Table([html.Thead(header), html.Tbody(rows)], className="numbers settings")
     labelled = {"aria-labelledby": f"coverage-{name}-title"}
-    body = [html.Div(table, className="scroll", tabIndex="0", role="region", **labelled)]
+    body = [html.Div(table, className="scroll", tabIndex="0", role="group", **labelled)]
     if len(groups) > len(shown):
         rest = say("and {number} more, all of them better observed", number=Number(len(groups) - len(shown)))
         body.append(html.P(view.say(rest), className="note"))

@@ -141,7 +141,7 @@ def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
                 "tickmode": "array",
                 "tickvals": names[::every],
                 "ticktext": [each.short for each in bins][::every],
-                "tickangle": 0,
+                "autotickangles": [0, 45, 90],
             },
             yaxis={"title": {"text": view.say(say("GPU-hours")), "standoff": 8}, "tickformat": ",~f"},
             hovermode="x unified",

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from dashboard.source import View
 
 GRAPH = "film-graph"
-SORT = "film-sort"
 _MOST_LABELS = 24
 _MOST_LISTED = 200
-_LINE_PX = 14
 _ROW_PX = ((16, 18), (96, 9), (512, 6))
 """Up to so many rows, so many pixels each; of more rows fewer."""
 _FEWEST_PX = 4
@@ -68,8 +66,6 @@ def film_strip(view: View, colours: Palette) -> html.Section:
                 graph(GRAPH, _figure(view, film, colours, height_px), f"{view.say(label)} {finding}", height_px),
                 className="film-rows",
                 tabIndex="0",
-                role="region",
-                **{"aria-labelledby": "film-title"},
             ),
             *hover(view, colours, film),
             _list(view, film),
@@ -79,21 +75,18 @@ def film_strip(view: View, colours: Palette) -> html.Section:
 
 
 def _sorting(view: View) -> html.Div:
-    return html.Div(
-        [
-            html.Span(view.say(say("Sorted by")), id="film-sort-label", className="label"),
-            dcc.RadioItems(
-                id=SORT,
-                options=[{"label": view.say(_SORT_NAMES[name]), "value": name} for name in SORTS],
-                value=sort_of(view),
-                inline=True,
-                className="film-sort",
-            ),
-        ],
-        className="film-sorting",
-        role="group",
-        **{"aria-labelledby": "film-sort-label"},
-    )
+    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
+    chosen = sort_of(view)
+    orders = [
+        dcc.Link(
+            view.say(_SORT_NAMES[name]),
+            href=view.query.but(sort="" if name == SORTS[0] else name).search or "?",
+            className="here" if name == chosen else "",
+        )
+        for name in SORTS
+    ]
+    items = [html.Span(each, **({"aria-current": "true"} if each.className else {})) for each in orders]
+    return html.Div([html.Span(view.say(say("Sorted by")), className="label"), *items], className="film-sorting")
 
 
 def _cut(view: View, film: Film) -> list[str]:

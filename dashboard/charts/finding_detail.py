@@ -45,7 +45,9 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
         gpus=say_many("{number} GPU", "{number} GPUs", sums.gpus),
         part=Number(sums.gpus_to_take),
     )
-    lines = [html.Li([html.Code(each.finding_id), " ", view.say(heading(each, view.report))]) for each in chosen[:_MOST_GPUS]]
+    lines = [
+        html.Li([html.Code(each.finding_id), " ", view.say(heading(each, view.report))]) for each in chosen[:_MOST_GPUS]
+    ]
     rest = len(chosen) - len(lines)
     more = say_many("and {number} more finding", "and {number} more findings", rest)
     return [
@@ -108,10 +110,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (say("category"), view.say(CATEGORY_NAMES[finding.category])),
         (say("rule"), finding.rule),
         (say("GPUs to take back"), _gpus(view, finding.reclaimable_gpus) or view.say(say("none now"))),
-        (
-            say("other GPUs"),
-            _gpus(view, [each for each in finding.gpus if each not in finding.reclaimable_gpus]) or "0",
-        ),
+        *([(say("other GPUs"), _gpus(view, others))] if others else []),
     ]
 
 

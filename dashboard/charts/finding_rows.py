@@ -32,7 +32,7 @@ CATEGORY_NAMES = {
 
 _COLUMNS = (
     ("finding", say("finding"), "text", 300),
-    ("confidence", say("confidence"), RANK, 150),
+    ("confidence", say("confidence"), RANK, 190),
     ("holder", say("holder"), "text", 120),
     ("team", say("team"), "text", 110),
     ("host", say("host"), "text", 140),

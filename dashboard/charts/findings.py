@@ -59,7 +59,7 @@ def _table(view: View, shown: list[Finding]) -> html.Div:
         role="table",  # narrow screens show the rows as blocks, which would take the roles away
         **{"aria-labelledby": "findings-title"},
     )
-    return html.Div(table, className="scroll", tabIndex="0", role="region", **{"aria-labelledby": "findings-title"})
+    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": "findings-title"})
 
 
 def _row(view: View, finding: Finding, heads: dict[str, str]) -> html.Tr:

@@ -82,6 +82,7 @@ def _body(view: View, colours: Palette, found: HoursOfWeek) -> list[html.Div | h
         html.Div(
             graph("hours-chart", _figure(found, colours, days), f"{name} {_finding(view, found)}", _HEIGHT_PX),
             className="hours-scroll",
+            tabIndex="0",
         ),
         html.Details(
             [

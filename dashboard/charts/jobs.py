@@ -14,7 +14,7 @@ from analytics.ledger.summary import ratio
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.scope import Scope
-from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
+from dashboard.charts.bars import GIVEN, NAME_MOST, bar, finding_link, name_link, table, used_ms
 from dashboard.charts.holders import paid
 from dashboard.charts.panel import panel
 from dashboard.charts.written import legend
@@ -175,7 +175,7 @@ def _findings(view: View, name: str) -> html.Section:
         title=view.say(say("Findings about this holder")),
         question=view.say(say("What can be done about it?")),
         finding=view.say(say_many("{number} finding in this window.", "{number} findings in this window.", len(found))),
-        body=[html.Ul([html.Li(_sentence(view, each)) for each in found[:_FINDINGS]]), link],
+        body=[html.Ul([html.Li(finding_link(view, each, _sentence(view, each))) for each in found[:_FINDINGS]]), link],
         wide=True,
     )
 

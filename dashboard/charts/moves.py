@@ -11,7 +11,7 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.listed import by_cost
-from dashboard.charts.bars import NAME_MOST, name_link, table
+from dashboard.charts.bars import NAME_MOST, finding_link, name_link, table
 from dashboard.charts.panel import panel
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _row(view: View, finding: Finding) -> tuple[Any, ...]:
     numbers = finding.evidence.numbers
     saving = _saving(finding)
     return (
-        html.Span(view.say(finding.sentence)),
+        finding_link(view, finding, view.say(finding.sentence)),
         _holder(view, finding),
         speaks.number(len(finding.gpus)),
         speaks.hours(finding.gpu_ms),

@@ -28,7 +28,7 @@ _BLOCKS = (1, 2, 4, 8)
 def reclaimable(view: View, colours: Palette) -> html.Section:
     """The panel: a row for each pool and model."""
     found = view.report.reclaimable
-    finding = view.say(_finding(found))
+    finding = view.say(_finding(view, found))
     head = (
         "pool and model",
         "GPUs",
@@ -46,7 +46,7 @@ def reclaimable(view: View, colours: Palette) -> html.Section:
     body: list[Any] = [
         graph("reclaimable-chart", _figure(view, drawn, colours), finding, 70 + _ROW_PX * len(drawn)),
         table([view.say(say(each)) for each in head], [_row(view, each) for each in found], "reclaimable-title", words=(0, 9)),
-        html.P(view.say(say(note)), className="note"),
+        html.P([view.say(say("Bar: all GPUs of the pool. Mark: those that can go, with the interval.")), " ", view.say(say(note))], className="note"),
     ]  # fmt: skip
     return panel(
         name="reclaimable",
@@ -58,22 +58,27 @@ def reclaimable(view: View, colours: Palette) -> html.Section:
     )
 
 
-def _finding(found: Sequence[Reclaimable]) -> str:
-    low, point, high = (sum(getattr(each, name) for each in found) for name in ("low", "point", "high"))
+def _finding(view: View, found: Sequence[Reclaimable]) -> str:
+    """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
         return say(
             "No pool is known to have GPUs to spare: all of them were needed at once, or the history is too short."
         )
-    if not high:
-        return say("Every GPU was needed at some time: there is nothing to give away.")
+    if not any(each.high for each in found):
+        return say("No GPU can go with the reserve kept.")
+    point, eight = sum(each.point for each in found), Number(sum(each.blocks.get(8, 0) for each in found))
+    if len(found) > 1:
+        return say_many(
+            "{number} GPU can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
+            "{number} GPUs can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
+            point, groups=Number(len(found)), eight=eight,
+        )  # fmt: skip
+    [own] = found
     return say_many(
-        "{number} GPU was never needed ({low} to {high}); {eight} can go in blocks of eight.",
-        "{number} GPUs were never needed ({low} to {high}); {eight} can go in blocks of eight.",
-        point,
-        low=Number(low),
-        high=Number(high),
-        eight=Number(sum(each.blocks.get(8, 0) for each in found)),
-    )
+        "{number} GPU of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
+        "{number} GPUs of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
+        point, pool=plain(placed(own.pool, view.language), NAME_MOST), low=Number(own.low), high=Number(own.high), eight=eight,
+    )  # fmt: skip
 
 
 def _figure(view: View, found: Sequence[Reclaimable], colours: Palette) -> go.Figure:
@@ -101,7 +106,7 @@ def _figure(view: View, found: Sequence[Reclaimable], colours: Palette) -> go.Fi
     )  # fmt: skip
     height = 70 + _ROW_PX * len(found)
     words = {
-        "xaxis": {"title": {"text": view.say(say("GPUs: all of the pool (bar), those beyond need (mark with its interval)"))}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": view.say(say("GPUs"))}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "showgrid": False, "ticksuffix": "  "},
     }  # fmt: skip
     figure.update_layout(layout(colours, height, **words))

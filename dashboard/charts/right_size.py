@@ -112,7 +112,7 @@ def _figure(view: View, drawn: pl.DataFrame, colours: Palette) -> go.Figure:
     lines = capacities(view)
     highest = max([each for each, _ in lines] + [each / GIB for each in drawn["peak_bytes"].to_list()], default=1.0)
     axes: dict[str, Any] = {
-        "xaxis": {"title": {"text": view.say(say("activity: SM activity, else utilization (95th percentile)"))}, "range": [-2, 104], "ticksuffix": " %"},
+        "xaxis": {"title": {"text": view.say(say("activity, 95th percentile"))}, "range": [-2, 104], "ticksuffix": " %"},
         "yaxis": {"title": {"text": view.say(say("peak memory (GiB)"))}, "range": [0, highest * 1.08]},
     }  # fmt: skip
     figure.update_layout(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import ClientsideFunction, Input, Output, State, html
 
 from analytics.language.sentences import say
-from dashboard.charts.film_strip import GRAPH, SORT, film_strip
+from dashboard.charts.film_strip import GRAPH, film_strip
 from dashboard.charts.hour_of_week import hour_of_week
 from dashboard.charts.strip import TOOLTIP, WORDS
 from dashboard.people import VIEWER
@@ -28,13 +28,6 @@ class Film:
     def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
         """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
         connect_strip(app, GRAPH)
-        app.clientside_callback(
-            ClientsideFunction("d2_film", "sort"),
-            Output("url", "search", allow_duplicate=True),
-            Input(SORT, "value"),
-            State("url", "search"),
-            prevent_initial_call=True,
-        )
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """The strip, then the hours of the week."""

@@ -9,7 +9,7 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.findings.totals import totals
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
-from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of, show_audit
+from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.ask import view_of
 from dashboard.charts.finding_detail import detail
 from dashboard.charts.finding_rows import columns, rows
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dashboard.source import Source, View
 
 _GRID = "findings-grid"
-_HIDDEN = "suppressed"
 _LABELS = {ACK: say("Acknowledge"), SUPPRESS: say("Suppress"), REOPEN: say("Reopen"), NOTE: say("Add a note")}
 
 
@@ -40,7 +39,6 @@ class Findings:
 
     def connect(self, app: Any, source: Source) -> None:
         """Choosing a row shows it in full, the switch shows suppressed ones, and the buttons record what somebody does."""
-        show_audit()
         app.clientside_callback(
             ClientsideFunction("d3", "address"), Input(_GRID, "selectedRows"), prevent_initial_call=True
         )
@@ -103,11 +101,13 @@ def _left_out(number: int) -> str:
 
 
 def _tools(view: View, *, hidden: bool) -> html.Div:
-    option = {"label": view.say(say("show suppressed ones")), "value": _HIDDEN}
-    switch = dcc.Checklist(
-        id="findings-hidden", options=[option], value=[_HIDDEN] if hidden else [], className="switch"
-    )
+    """The switch is pressed an odd number of times where suppressed findings are listed; the table as files."""
+    switch = html.Button(_switch(view, hidden=hidden), id="findings-hidden", className="button", n_clicks=int(hidden))
     return html.Div([switch, links(view, "findings")], className="tools")
+
+
+def _switch(view: View, *, hidden: bool) -> str:
+    return view.say(say("Hide suppressed ones") if hidden else say("Show suppressed ones"))
 
 
 def _acts(view: View, chosen: list[str]) -> list[Any]:
@@ -124,7 +124,7 @@ def _acts(view: View, chosen: list[str]) -> list[Any]:
                 _field(
                     view, "text", say("reason or note"), dcc.Input(id="act-text", type="text", value="", maxLength=2000)
                 ),
-                _field(view, "until", say("suppressed until"), _day(view)),
+                _field(view, "until", say("suppressed until (empty: until reopened)"), _day(view)),
                 *(
                     html.Button(view.say(_LABELS[kind]), id=f"act-{kind}", className="button", n_clicks=0)
                     for kind in KINDS
@@ -141,9 +141,10 @@ def _field(view: View, name: str, label: str, element: Any) -> html.Div:
     return html.Div([html.Label(view.say(label), htmlFor=f"act-{name}"), element], className=f"field of-{name}")
 
 
-def _day(view: View) -> dcc.DatePickerSingle:
-    empty = view.say(say("until reopened"))
-    return dcc.DatePickerSingle(id="act-until", display_format="YYYY-MM-DD", placeholder=empty, clearable=True)
+def _day(view: View) -> dcc.Input:
+    """A day as text, which the browser makes its own picker of (d3_findings.js); empty is until somebody reopens it."""
+    day = view.say(say("yyyy-mm-dd"))
+    return dcc.Input(id="act-until", type="text", value="", placeholder=day, maxLength=10, className="day")
 
 
 def _connect_looking(app: Any, source: Source) -> None:
@@ -163,13 +164,15 @@ def _connect_looking(app: Any, source: Source) -> None:
         return not _ids(chosen)
 
     @app.callback(  # type: ignore[untyped-decorator]
-        Output(_GRID, "rowData"),
-        Input("findings-hidden", "value"), State("url", "search"),
+        Output(_GRID, "rowData"), Output("findings-hidden", "children"),
+        Input("findings-hidden", "n_clicks"), State("url", "search"),
         prevent_initial_call=True,
     )  # fmt: skip
-    def switch(hidden: Any, search: str | None) -> Any:
+    def switch(presses: Any, search: str | None) -> Any:
         view = view_of(source, search)
-        return no_update if isinstance(view, Problem) else _data(view, hidden)
+        if isinstance(view, Problem):
+            return [no_update, no_update]
+        return [_data(view, presses), _switch(view, hidden=_is_on(presses))]
 
 
 def _connect_acting(app: Any, source: Source) -> None:
@@ -178,20 +181,20 @@ def _connect_acting(app: Any, source: Source) -> None:
         Output(_GRID, "rowData", allow_duplicate=True), Output("finding-detail", "children", allow_duplicate=True),
         Output("version", "data", allow_duplicate=True), Output("findings-words", "children"),
         *(Input(f"act-{kind}", "n_clicks") for kind in KINDS),
-        State("url", "search"), State(_GRID, "selectedRows"), State("act-text", "value"), State("act-until", "date"),
-        State("findings-seen", "data"), State("findings-hidden", "value"),
+        State("url", "search"), State(_GRID, "selectedRows"), State("act-text", "value"), State("act-until", "value"),
+        State("findings-seen", "data"), State("findings-hidden", "n_clicks"),
         prevent_initial_call=True,
     )  # fmt: skip
     def press(*values: Any) -> Any:
-        search, chosen, text, until, seen, hidden = values[len(KINDS) :]
+        search, chosen, text, until, seen, presses = values[len(KINDS) :]
         kind = str(callback_context.triggered_id or "").removeprefix("act-")
         if kind not in KINDS or not any(values[: len(KINDS)]):
             return [no_update] * 7
         wish = Wish(kind, _ids(chosen), str(text or ""), str(until or ""), seen if isinstance(seen, dict) else {})
-        return _acted(source, search, wish, hidden)
+        return _acted(source, search, wish, presses)
 
 
-def _acted(source: Source, search: str | None, wish: Wish, hidden: Any) -> list[Any]:
+def _acted(source: Source, search: str | None, wish: Wish, presses: Any) -> list[Any]:
     """What the page shows after a button: what was done or why it was not, and the table as it now is."""
     view = view_of(source, search)
     if isinstance(view, Problem):
@@ -206,12 +209,16 @@ def _acted(source: Source, search: str | None, wish: Wish, hidden: Any) -> list[
     if isinstance(now, Problem):
         return [said, outcome.seen, *[no_update] * 5]
     text = "" if outcome.done else no_update
-    data, words = _data(now, hidden), now.say(_words(now))
+    data, words = _data(now, presses), now.say(_words(now))
     return [said, outcome.seen, text, data, detail(now, wish.ids), now.version, words]
 
 
-def _data(view: View, hidden: Any) -> list[dict[str, Any]]:
-    return rows_of(rows(view, suppressed=_HIDDEN in (hidden or ())))
+def _data(view: View, presses: Any) -> list[dict[str, Any]]:
+    return rows_of(rows(view, suppressed=_is_on(presses)))
+
+
+def _is_on(presses: Any) -> bool:
+    return isinstance(presses, int) and presses % 2 == 1
 
 
 def _ids(chosen: Any) -> tuple[str, ...]:

@@ -13,9 +13,18 @@ from analytics.ledger.text import plain
 from analytics.money.text import price_source
 from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart
-from dashboard.charts.strip import not_seen, state_legend
+from dashboard.charts.strip import state_legend
 from dashboard.charts.tables import gpu_link, host_link
-from dashboard.detail import events, events_panel, findings_panel, lead, nothing, state_sentence, stays_panel
+from dashboard.detail import (
+    events,
+    events_panel,
+    findings_panel,
+    lead,
+    nothing,
+    others_note,
+    state_sentence,
+    stays_panel,
+)
 from dashboard.film import shoot
 from dashboard.pages.film import connect_strip
 from dashboard.people import VIEWER
@@ -96,7 +105,6 @@ def _facts(view: View, gpu: str, spans: pl.DataFrame, hosts: list[str]) -> list[
 
 def _states(view: View, colours: Palette, gpu: str, spans: pl.DataFrame) -> html.Section:
     film, series = shoot(view, only=[gpu]), gpu_series(view, gpu)
-    own = [html.P(view.say(not_seen(view)), className="hint")] if view.report.scope.is_personal else []
     return panel(
         name="gpu",
         title=view.say(say("States and series")),
@@ -104,7 +112,7 @@ def _states(view: View, colours: Palette, gpu: str, spans: pl.DataFrame) -> html
         finding=state_sentence(view, spans),
         body=[
             state_legend(view, colours),
-            *own,
+            *others_note(view),
             zoom_note(view),
             *series_chart(view, colours, _GRAPH, film, series),
         ],

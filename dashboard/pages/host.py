@@ -13,9 +13,18 @@ from analytics.ledger.text import plain
 from analytics.quality.checks.values import SENTENCES
 from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart
-from dashboard.charts.strip import not_seen, state_legend
+from dashboard.charts.strip import state_legend
 from dashboard.charts.tables import gpu_link, table
-from dashboard.detail import events, events_panel, findings_panel, lead, nothing, state_sentence, stays_panel
+from dashboard.detail import (
+    events,
+    events_panel,
+    findings_panel,
+    lead,
+    nothing,
+    others_note,
+    state_sentence,
+    stays_panel,
+)
 from dashboard.film import shoot
 from dashboard.pages.film import connect_strip
 from dashboard.people import VIEWER
@@ -90,7 +99,6 @@ def _facts(view: View, host: str, gpus: list[str], spans: pl.DataFrame) -> list[
 
 def _states(view: View, colours: Palette, host: str, gpus: list[str], spans: pl.DataFrame) -> html.Section:
     film, series = shoot(view, only=gpus), host_series(view, host)
-    own = [html.P(view.say(not_seen(view)), className="hint")] if view.report.scope.is_personal else []
     return panel(
         name="host",
         title=view.say(say("The GPUs side by side")),
@@ -98,7 +106,7 @@ def _states(view: View, colours: Palette, host: str, gpus: list[str], spans: pl.
         finding=state_sentence(view, spans),
         body=[
             state_legend(view, colours),
-            *own,
+            *others_note(view),
             zoom_note(view),
             *series_chart(view, colours, _GRAPH, film, series),
         ],

@@ -137,4 +137,4 @@ def _table(heads: list[str], rows: list[list[Any]], labelled: str) -> html.Div:
     header = html.Tr([html.Th(head, scope="col") for head in heads])
     body = [html.Tr([html.Th(row[0], scope="row"), *(html.Td(cell) for cell in row[1:])]) for row in rows]
     table = html.Table([html.Thead(header), html.Tbody(body)], className="numbers")
-    return html.Div(table, className="scroll", tabIndex="0", role="region", **{"aria-labelledby": labelled})
+    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": labelled})

@@ -75,7 +75,7 @@ def _settings(view: View) -> html.Section:
 
 
 def _setting_table(view: View, found: Sequence[Shown]) -> html.Div:
-    heads = [say("setting"), say("value"), say("from"), say("meaning")]
+    heads = [say("setting"), say("value"), say("set by"), say("meaning")]
     rows = [
         html.Tr(
             [
@@ -179,4 +179,4 @@ def _table(view: View, heads: Sequence[str], rows: list[html.Tr], labelled: str)
         [html.Th(view.say(head), scope="col", className="right" if head in _RIGHT else "") for head in heads]
     )
     table = html.Table([html.Thead(header), html.Tbody(rows)], className="settings")
-    return html.Div(table, className="scroll", tabIndex="0", role="region", **{"aria-labelledby": labelled})
+    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": labelled})

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
@@ -23,36 +24,43 @@ from tests.conftest import REPOSITORY, clean_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # of gunicorn's: it leaves sockets to the collector, and it forks
 NOT_OURS = ("-W", "ignore::ResourceWarning", "-W", "ignore:This process:DeprecationWarning")
 
 
 @contextmanager
-def serving(
-    *arguments: str, log: Path | None = None, **environment: str
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running server and its address; it is ended with the block, whatever happens in it. `log` gets standard error."""
+def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running server and its address; it is ended with the block, whatever happens in it."""
     command = [sys.executable, "-W", "error", *NOT_OURS, "-m", "fallow", *arguments]
-    errors = log.open("w", encoding="utf-8") if log else subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=REPOSITORY, env=clean_environment(environment)
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env=clean_environment(environment),
     ) as server:
         try:
             assert server.stdout is not None
             found = next((match for line in server.stdout if (match := re.search(r"http://\S+/", line))), None)
-            assert found, log.read_text() if log else server.communicate()[1]
+            assert found, server.communicate()[1]
             yield server, found[0]
         finally:
-            server.terminate()
+            server.terminate()  # gunicorn's other processes go with it
             try:
-                server.wait(30)
+                server.communicate(timeout=30)
             finally:
                 server.kill()
 
 
 SECRET = "a secret, with / and : in it"  # noqa: S105  # of a provider that lives for one test
+
+
+@cache
+def first_key() -> RSAKey:
+    """Of all providers: making one takes a while."""
+    return RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
 
 
 class Provider(ThreadingHTTPServer):
@@ -64,7 +72,7 @@ class Provider(ThreadingHTTPServer):
         self.user: dict[str, Any] = {"sub": "1", "preferred_username": "ann"}
         self.claims: dict[str, Any] = {}
         self.userinfo: dict[str, Any] = {}
-        self.published = self.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
+        self.published = self.key = first_key()
         self.header: dict[str, Any] = {}
         self.codes: dict[str, dict[str, str]] = {}
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The pages stay on this machine: headers, hosts and addresses."""
+"""What keeps the pages to themselves: headers, names, and no writing from other sites."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from flask import Response
 
+from dashboard.app import build_app
 from dashboard.charts.panel import GRAPH_CONFIG
+from dashboard.source import Source
+from tests.dashboard.conftest import inputs_of
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
 
 
 @pytest.mark.parametrize("path", ["/", "/_dash-layout", "/_dash-dependencies", "/assets/style.css", "/nowhere"])
@@ -75,3 +81,55 @@ def test_long_answers_are_compressed_for_those_who_take_it(client: FlaskClient) 
 
 def test_pages_are_not_kept_by_caches(client: FlaskClient) -> None:
     assert client.get("/_dash-layout").headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"Origin": "http://localhost"}, 200),
+    ({"Origin": "https://localhost"}, 200),  # TLS ends at a proxy
+    ({"Sec-Fetch-Site": "same-origin"}, 200),
+    ({"Sec-Fetch-Site": "same-origin", "Origin": "https://gpus.example.org"}, 200),  # a proxy has changed Host
+    ({}, 403),
+    ({"Origin": ""}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Origin": "http://localhost:81"}, 403),
+    ({"Origin": "http://localhost.evil.example"}, 403),
+    ({"Origin": "http://localhost@evil.example"}, 403),
+    ({"Origin": "http://["}, 403),
+    ({"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"}, 403),
+    ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Sec-Fetch-Site": "none"}, 403),
+    ({"Referer": "http://localhost/"}, 403),
+])  # fmt: skip
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_only_these_pages_write(client: FlaskClient, method: str, headers: dict[str, str], status: int) -> None:
+    answer = client.open("/_dash-update-component", method=method, json={}, headers=headers)
+    refused = answer.status_code == 403 and "did not come from these pages" in answer.text
+    assert refused == (status == 403)
+
+
+@pytest.mark.parametrize("path", ["/_dash-update-component", "/", "/assets/style.css", "/nowhere"])
+def test_every_address_refuses_what_other_sites_send(client: FlaskClient, path: str) -> None:
+    assert client.post(path, json={}, headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_health_is_answered_under_any_name_and_says_nothing(client: FlaskClient) -> None:
+    answer = client.get("/healthz", headers={"Host": "10.1.2.3:8050"})
+    assert (answer.status_code, answer.text, answer.mimetype) == (200, "ok\n", "text/plain")
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_a_document_keeps_its_own_policy_and_is_framed_here_only(fleet_lake: Lake) -> None:
+    server = build_app(Source(lambda: inputs_of(fleet_lake))).server
+    own = "default-src 'none'; style-src 'unsafe-inline'"
+
+    @server.route("/framed")  # type: ignore[untyped-decorator]
+    def framed() -> Response:
+        return Response("x", headers={"Content-Security-Policy": own})
+
+    headers = server.test_client().get("/framed").headers
+    assert headers.getlist("Content-Security-Policy") == [f"{own}; frame-ancestors 'self'"]
+    assert headers["X-Frame-Options"] == "SAMEORIGIN"
+    shown = server.test_client().get("/").headers
+    assert "frame-src 'self'" in shown["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in shown["Content-Security-Policy"]

@@ -1,47 +1,33 @@
-"""`fallow dashboard` and `fallow demo` as servers: they answer on this machine and end when told to."""
+"""`fallow dashboard` and `fallow demo` as servers: whom they answer, how they begin, and that they end when told to."""
 
 from __future__ import annotations
 
-import re
+import http.client
 import signal
 import socket
-import subprocess
 import sys
+import time
 import urllib.request
-from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import REPOSITORY, clean_environment
+from tests.dashboard.servers import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from fallow.lake import Lake
     from tests.conftest import RunFallow
-
-
-@contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running server and its address; it is ended with the block, whatever happens in it."""
-    command = [sys.executable, "-W", "error", "-m", "fallow", *arguments]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=clean_environment()
-    ) as server:
-        try:
-            assert server.stdout is not None
-            found = next((match for line in server.stdout if (match := re.search(r"http://\S+/", line))), None)
-            assert found, server.communicate()[1]
-            yield server, found[0]
-        finally:
-            server.kill()
 
 
 def answer(address: str) -> str:
     with urllib.request.urlopen(address, timeout=30) as response:  # noqa: S310  # our own server's address
         return str(response.read().decode())
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -73,11 +59,82 @@ def test_a_taken_port_is_one_sentence(fleet_lake: Lake, run_fallow: RunFallow) -
     assert "--port" in done.stderr
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "gpu-host.example", "192.168.1.4", ""])  # noqa: S104  # must be refused
-def test_only_this_machine_is_served(fleet_lake: Lake, run_fallow: RunFallow, host: str) -> None:
+def threads(pid: int) -> set[str]:
+    """Their names."""
+    return {(each / "comm").read_text().strip() for each in Path(f"/proc/{pid}/task").iterdir()}
+
+
+EVERYWHERE = ["0.0.0.0", "::", "gpu-host.example", "192.168.1.4", ""]  # noqa: S104  # must be refused
+
+
+@pytest.mark.parametrize("host", EVERYWHERE)
+def test_without_a_sign_in_only_this_machine_is_served(fleet_lake: Lake, run_fallow: RunFallow, host: str) -> None:
     done = run_fallow("dashboard", "--lake", fleet_lake.root, "--host", host)
     assert done.returncode == 2
-    assert "ssh -L" in done.stderr
+    assert done.stderr.count("\n") == 1
+    for remedy in ("dashboard.proxy_header", "dashboard.oidc_issuer", "--insecure", "ssh -L"):
+        assert remedy in done.stderr
+
+
+def test_insecure_says_so_and_serves(fleet_lake: Lake) -> None:
+    flags = ("--host", "0.0.0.0", "--port", "0", "--insecure")  # noqa: S104  # ended with the test
+    with serving("dashboard", "--lake", fleet_lake.root, *flags) as (server, address):
+        port = urlsplit(address).port
+        assert '<html lang="en">' in answer(f"http://127.0.0.1:{port}/")
+        server.terminate()
+        assert "everybody who can reach 0.0.0.0 sees everything" in server.communicate(timeout=30)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_reload_takes_new_processes_and_loses_no_request(fleet_lake: Lake, tmp_path: Path) -> None:
+    settings = tmp_path / "fallow.toml"
+    settings.write_text('[report]\nlanguage = "en"\n')
+    flags = ("--lake", fleet_lake.root, "--port", "0", "--workers", "2", "--config", str(settings))
+    with serving("dashboard", *flags) as (server, address):
+        before = set(children(server.pid))
+        assert len(before) == 2
+        server.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while before <= set(children(server.pid)) and time.monotonic() < deadline:
+            assert answer(f"{address}healthz") == "ok\n"
+        # the first of the old ones has gone: the new ones have read the lake by then
+        new = set(children(server.pid)) - before
+        assert len(new) == 2
+        assert all("polars-0" in threads(each) for each in new)
+        while before & set(children(server.pid)) and time.monotonic() < deadline:
+            assert answer(f"{address}healthz") == "ok\n"
+        assert set(children(server.pid)) == new
+        # settings that are wrong change nothing
+        settings.write_text("[dashboard]\nproxies = 5\n")
+        server.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert answer(f"{address}healthz") == "ok\n"
+        server.terminate()
+        errors = server.communicate(timeout=30)[1]
+        assert "dashboard.proxies is set and dashboard.proxy_header is not" in errors
+        assert server.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_process_that_starts_the_others_has_no_threads_that_a_fork_would_lose(fleet_lake: Lake) -> None:
+    with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, _):
+        names = threads(server.pid)
+        [worker] = children(server.pid)
+        assert "polars-0" in threads(worker)
+    assert not {each for each in names if each.startswith(("polars-0", "tokio", "async-executor"))}
+
+
+def test_a_connection_is_kept(fleet_lake: Lake) -> None:
+    with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (_, address):
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
+        try:
+            for path in ("/", "/healthz", "/_dash-layout"):
+                connection.request("GET", path)
+                response = connection.getresponse()
+                response.read()
+                assert (response.status, response.will_close) == (200, False)
+        finally:
+            connection.close()
 
 
 def test_no_lake_is_said_at_once(tmp_path: Path, run_fallow: RunFallow) -> None:
@@ -86,8 +143,17 @@ def test_no_lake_is_said_at_once(tmp_path: Path, run_fallow: RunFallow) -> None:
     assert "there is no lake" in done.stderr
 
 
-@pytest.mark.parametrize("flags", [("--port", "70000"), ("--since", "yesterday")])
+@pytest.mark.parametrize("flags", [("--port", "70000"), ("--since", "yesterday"), ("--workers", "0")])
 def test_wrong_use_is_said_at_once(fleet_lake: Lake, run_fallow: RunFallow, flags: tuple[str, str]) -> None:
     done = run_fallow("dashboard", "--lake", fleet_lake.root, *flags)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_it_tells_systemd_that_it_is_there(fleet_lake: Lake, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(30)
+        flags = ("--lake", fleet_lake.root, "--port", "0")
+        with serving("dashboard", *flags, NOTIFY_SOCKET=str(tmp_path / "notify")):
+            assert manager.recv(1000).startswith(b"READY=1")

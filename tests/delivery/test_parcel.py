@@ -39,9 +39,11 @@ def packed(report: Report, code: str = "en") -> Parcel:
 
 
 def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
-    share = f"{100 * (week.summary.totals.coverage or 0):.1f}"
-    assert packed(week).brief.window.replace("\N{NO-BREAK SPACE}", " ").endswith(f"; {share} % of the time observed")
-    assert f"{share.replace('.', ',')} %" in packed(week, "fr").brief.window.replace("\N{NO-BREAK SPACE}", " ")
+    share = f"{100 * (week.seen.share or 0):.1f}"
+    for code, said in (("en", f"; observed: {share} % of the time; silent: import since"), ("fr", " ; observé : ")):
+        shown = packed(week, code).brief.window.replace("\N{NO-BREAK SPACE}", " ")
+        assert said in shown
+        assert (share if code == "en" else share.replace(".", ",")) + " %" in shown
 
 
 def test_a_chat_has_the_cost_of_each_finding_that_has_a_price(week: Report) -> None:

@@ -12,7 +12,7 @@ from fallow.clock import DAY_MS, MINUTE_MS
 from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
-from tests.ledger.rows import fill, ms, processes, samples
+from tests.ledger.rows import device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from analytics.findings.find import Review
@@ -155,6 +155,26 @@ def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(l
     found = reviewed(lake).findings
     assert sorted((each.subject.partition("\0")[0], each.gpus) for each in found) == [("b", ("a",)), ("b", ("b",))]
     assert len({each.finding_id for each in found}) == 2
+
+
+def test_what_nobody_could_see_any_more_is_not_closed(lake: Lake) -> None:
+    """Ann's host falls silent and bob's does not; bob's GPU is at work, and a card of his host is lost."""
+    fill(lake, held("a", 0, WEEK - HOUR), users("a", 0, WEEK - HOUR), devices=[device("a")], host="h1")
+    rows = held("b", 0, 5 * HOUR) + busy("b", 5 * HOUR, 2 * WEEK) + held("c", 0, WEEK - HOUR)
+    lists = users("b", 0, 2 * WEEK, "bob", 2) + users("c", 0, WEEK - HOUR, "cy", 3)
+    fill(lake, rows, lists, devices=[device("b"), device("c")], host="h2")
+    found = reviewed(lake, since="2026-11-27", until="2026-12-03")
+    gone = {each.holder: each for each in found.gone if each.rule == "held"}
+    assert {name: each.status for name, each in gone.items()} == {"ann": "unseen", "bob": "closed", "cy": "unseen"}
+    assert (gone["ann"].reclaimable, gone["ann"].next_command) == (False, "")
+
+
+def test_what_ended_on_a_host_that_was_seen_is_closed(lake: Lake) -> None:
+    """A name without an entry in the inventory, such as a pod's, ends with its work."""
+    fill(lake, held("pod", 0, WEEK - HOUR), users("pod", 0, WEEK - HOUR), host="h1")
+    fill(lake, busy("b", 0, 2 * WEEK), devices=[device("b")], host="h1")
+    found = reviewed(lake, since="2026-11-27", until="2026-12-03")
+    assert {each.status for each in found.gone if each.rule == "held"} == {"closed"}
 
 
 def test_every_status_is_documented() -> None:

@@ -43,6 +43,11 @@ def files() -> list[Path]:
     return sorted(path for path in ROOT.rglob("*.py"))
 
 
+def speaking() -> list[Path]:
+    """Those, and the modules of the dashboard, which says its own texts by the same catalogues."""
+    return [*files(), *sorted((ROOT.parent / "dashboard").rglob("*.py"))]
+
+
 def fields(text: str) -> frozenset[str]:
     """The names in braces."""
     return frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
@@ -57,7 +62,7 @@ def templates() -> tuple[Template, ...]:
 @cache
 def literals() -> frozenset[str]:
     """Every string in the code: a text that is none of them is said no more."""
-    every = (node for path in files() for node in ast.walk(_tree(path)))
+    every = (node for path in speaking() for node in ast.walk(_tree(path)))
     strings = {node.value for node in every if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return frozenset(strings | {each.one for each in _of_pages()})
 
@@ -70,7 +75,7 @@ def is_said(text: str) -> bool:
 @cache
 def _formed() -> tuple[re.Pattern[str], ...]:
     """What f-strings make that have words of their own, such as a label with a number in it."""
-    every = (node for path in files() for node in ast.walk(_tree(path)) if isinstance(node, ast.JoinedStr))
+    every = (node for path in speaking() for node in ast.walk(_tree(path)) if isinstance(node, ast.JoinedStr))
     parts = ([each.value if isinstance(each, ast.Constant) else None for each in node.values] for node in every)
     return tuple(
         re.compile("".join(r"\w+" if each is None else re.escape(str(each)) for each in own))

@@ -74,7 +74,8 @@ def test_the_title_names_week_and_scope(full: Lake, report: Callable[..., Outcom
 def test_a_week_stands_beside_those_before_it(week: Report) -> None:
     rows = part(text_of(week), "AGAINST LAST WEEK")
     assert "unused share               55.4 %     33.3 %  +22.1 points      not known" in rows
-    assert "active, GPU-hours            72.0      336.0       -78.6 %      not known" in rows
+    assert "active, GPU-hours            72.0      336.0             -      not known" in rows
+    assert "observed share             65.7 %    100.0 %  -34.3 points      not known" in rows
     assert "held, GPU-hours             138.0        0.0             -      not known" in rows
     assert "AGAINST LAST WEEK" not in text_of(replace(week, week=None, trends=()))
 
@@ -134,9 +135,9 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in one_line(part(text, "SUPPRESSED")))
     gone = one_line(part(text, "CLOSED AND REVERSED"))
     assert any(": reversed: last week's was wrong" in line for line in gone)
-    assert any(line.endswith(": closed") for line in gone)
+    assert any(line.endswith(": unseen") for line in gone)
     assert gone.index(next(line for line in gone if "reversed:" in line)) < gone.index(
-        next(line for line in gone if line.endswith(": closed"))
+        next(line for line in gone if line.endswith(": unseen"))
     )
 
 
@@ -156,18 +157,24 @@ def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(tmp_path
     assert "found again this week" in page(report, language("en", None))
 
 
-def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(full: Lake, tmp_path: Path) -> None:
-    lake = everything(Lake.at(str(tmp_path / "lake")))
-    first_s = 14 * DAY - BACK_S
-    fill(lake, samples("GPU-1", first_s, first_s + 2 * DAY, **FREE), host="train-01")
-    running = part(text_of(report_of(lake, "2026-W41")), "AGAINST LAST WEEK")
-    assert running[-1] == "2.0 of the week's 7 days were seen: sums of hours and money have no change."
+def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    first_s = -BACK_S
+    fill(
+        lake,
+        samples("GPU-1", first_s, first_s + 7 * DAY, **BUSY)
+        + samples("GPU-1", first_s + 7 * DAY, first_s + 14 * DAY, **FREE),
+    )
+    report = report_of(lake, "2026-W40")
+    whole = part(text_of(report), "AGAINST LAST WEEK")
+    assert not any("days have passed" in line for line in whole)
+    assert any("0.0 %" in line for line in whole if line.startswith("all GPU-hours"))
+    seen = replace(report.seen, until_ms=report.seen.until_ms - 5 * DAY * 1000)
+    running = part(text_of(replace(report, seen=seen)), "AGAINST LAST WEEK")
+    assert running[-1] == "2.0 of this week's 7 days have passed: sums of hours and money have no change."
     changes = {line.split("  ")[0]: line for line in running[2:-1]}
     assert "points" in changes["unused share"]
-    assert "%" not in changes["unused GPU-hours"]
-    whole = part(text_of(report_of(full, "2026-W40")), "AGAINST LAST WEEK")
-    assert not any("days were seen" in line for line in whole)
-    assert any("%" in line for line in whole if line.startswith("unused GPU-hours"))
+    assert "%" not in changes["all GPU-hours"]
 
 
 def one_line(lines: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from analytics.language.languages import language
 from analytics.report.html.mail import mail_body
 from tests.report.html.reports import report_of
+from tests.report.test_schema import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +37,31 @@ def test_it_says_where_the_rows_are_and_concludes_nothing(
 
 def test_figures_for_programs_are_unknown_and_not_zero(full: Lake, report: Callable[..., Outcome]) -> None:
     content = json.loads(report(full, "--week", AFTER, "--format", "json").out)
-    assert content["ledger"]["coverage"] is None
+    assert (content["empty"], faults(content)) == (True, [])
+    assert content["known"] == {"since": "2026-09-21T00:00:00Z", "until": "2026-10-05T00:00:00Z"}
+    ledger, energy = content["ledger"], content["ledger"]["energy"]
+    figures = [ledger["gpu_hours"], ledger["money"]["cost"], ledger["idle"], energy["kwh_by_state"], energy["kwh"],
+               content["waterfall"], content["sensitivity"], [each["now"] for each in content["trends"].values() if each["unit"] != "share"]]  # fmt: skip
+    assert numbers([figures, *(content[name] for name in ("hosts", "simulated_gpus", "findings_left_out"))]) == []
+    assert (ledger["gpus"], ledger["coverage"], ledger["money"]["unpriced_gpu_hours"]) == (None, None, None)
+    assert energy["pue"] > 1  # a setting holds whatever was seen
     assert content["ledger"]["window"] == {"since": "2026-10-12T00:00:00Z", "until": "2026-10-19T00:00:00Z"}
     assert (content["findings"], content["ended"], content["reversals"]) == ([], [], None)
+
+
+def test_the_table_of_figures_is_empty_where_they_are_unknown(full: Lake, report: Callable[..., Outcome]) -> None:
+    lines = report(full, "--week", AFTER, "--format", "csv").out.splitlines()
+    assert "empty,true" in lines
+    assert {"ledger.gpu_hours.free,", "ledger.gpus,", "trends.total.now,", "waterfall.1.gpu_hours,"} <= set(lines)
+    seen = report(full, "--week", "2026-W40", "--format", "csv").out.splitlines()
+    assert {"empty,false", "ledger.gpu_hours.active,72.0"} <= set(seen)
+
+
+def numbers(value: object) -> list[object]:
+    """Every number in JSON values."""
+    if isinstance(value, dict | list):
+        return [found for each in (value.values() if isinstance(value, dict) else value) for found in numbers(each)]
+    return [] if value is None or isinstance(value, str) else [value]
 
 
 def test_the_mail_has_no_picture_of_nothing(full: Lake) -> None:

@@ -17,7 +17,8 @@ from analytics.report.seen import Watch
 from analytics.report.trends import figures, trends, weeks_before
 from analytics.report.weeks import week_of
 from fallow.clock import DAY_MS
-from tests.money.fleet import T0, inventory, ledger, stretch
+from tests.money.fleet import T0, inventory, stretch
+from tests.report.test_watch import whole_of
 
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
@@ -33,7 +34,7 @@ MONDAY_S = -4 * 86_400  # T0 is a Friday
 
 def weeks(rows: list[Row]) -> tuple[Figures, list[tuple[Seen, Figures | None]]]:
     """The figures of the week, and what was seen of those before, as of its end."""
-    whole, week, devices = ledger(rows), week_of(T0, UTC), inventory(rows)
+    whole, week, devices = whole_of(rows), week_of(T0, UTC), inventory(rows)
     costs = Costs(PriceBook.load(None, "USD"), devices)
     inside = clip(whole, week.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), devices, week.until_ms)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from analytics.inputs import WindowLedger
@@ -15,6 +17,7 @@ from fallow.clock import HOUR_MS, Window
 from tests.money.fleet import T0, inventory, ledger, stretch
 
 if TYPE_CHECKING:
+    from analytics.ledger.build import Ledger
     from analytics.report.seen import Seen
     from tests.money.fleet import Row
 
@@ -23,11 +26,19 @@ MONDAY_S = -4 * DAY_S  # T0 is a Friday
 WEEK = week_of(T0, UTC)
 
 
-def seen(rows: list[Row], now_s: float, window: Window | None = None, **parents: str) -> Seen:
+def whole_of(rows: list[Row]) -> Ledger:
+    """The ledger of these rows, without a spell at zero."""
+    spells = dict.fromkeys(("time", "end", "spell_start", "spell_end"), pl.Int64)
+    return replace(ledger(rows), spells=pl.DataFrame(schema=spells))
+
+
+def seen(rows: list[Row], now_s: float, window: Window | None = None, parents: dict[str, str] | None = None) -> Seen:
     """Of the week, when the clock says so many seconds after T0."""
-    whole, asked = ledger(rows), window or WEEK.window
+    whole, asked = whole_of(rows), window or WEEK.window
     inside = clip(whole, asked)
-    watch = Watch(WindowLedger(whole, inside, summarise(inside)), inventory(rows, **parents), T0 + round(now_s * 1000))
+    watch = Watch(
+        WindowLedger(whole, inside, summarise(inside)), inventory(rows, **(parents or {})), T0 + round(now_s * 1000)
+    )
     return watch.seen(asked, inside, lambda each: each)
 
 
@@ -66,7 +77,16 @@ def test_time_that_nobody_looked_at_between_two_rows_counts_once() -> None:
         stretch("a", DAY_S, 3 * DAY_S, "free"),
     ]
     found = seen(rows, 3 * DAY_S)
-    assert (found.unseen_ms, found.share) == (24 * HOUR_MS, pytest.approx(6 / 7))
+    assert found.unseen_ms == 24 * HOUR_MS
+    assert found.share == pytest.approx(6 / 7)
+
+
+@pytest.mark.parametrize(("silent_days", "share"), [(27, 0.5), (28, 1.0)])
+def test_what_was_not_seen_for_four_weeks_was_taken_away(silent_days: int, share: float) -> None:
+    end_s = MONDAY_S + 7 * DAY_S
+    rows = [stretch(gpu, end_s - 40 * DAY_S, end_s - silent_days * DAY_S, "free") for gpu in ("a", "b")]
+    found = seen([*rows, stretch("a", end_s - silent_days * DAY_S, end_s, "free")], end_s)
+    assert (found.share, [each.host for each in found.silent]) == (share, ["h-b"] if share < 1 else [])
 
 
 def test_a_gpu_that_moved_is_not_silent_where_it_was() -> None:
@@ -83,20 +103,21 @@ def test_a_mig_instance_that_was_taken_down_is_not_silent_and_those_of_a_silent_
         stretch("a", 0, DAY_S, "free", host="h"),
     ]
     parents = {"MIG_1": "a"}
-    living = seen([*rows, stretch("a", DAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, **parents)
+    living = seen([*rows, stretch("a", DAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, parents=parents)
     assert (living.silent, living.share, living.gpus) == ((), 1.0, 1)
-    dead = seen(rows, 3 * DAY_S, **parents)
+    dead = seen(rows, 3 * DAY_S, parents=parents)
     assert [(each.host, each.gpus, each.whole_host) for each in dead.silent] == [("h", 1, True)]
     assert dead.share == pytest.approx(5 / 7)
-    split = seen(rows[:2], 3 * DAY_S, **parents)
+    split = seen(rows[:2], 3 * DAY_S, parents=parents)
     assert [(each.host, each.gpus) for each in split.silent] == [("h", 1)]
-    assert (split.share, split.unseen_ms) == (pytest.approx(4 / 7), 3 * 24 * HOUR_MS)
+    assert split.share == pytest.approx(4 / 7)
+    assert split.unseen_ms == 3 * 24 * HOUR_MS
 
 
 def test_a_name_without_an_entry_in_the_inventory_has_ended_where_its_host_goes_on() -> None:
     rows = [stretch("a", MONDAY_S, 3 * DAY_S, "free", host="h")]
     pod = stretch("pod", MONDAY_S, 0, "held", host="h")
-    whole = ledger([*rows, pod])
+    whole = whole_of([*rows, pod])
     inside = clip(whole, WEEK.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), inventory(rows), T0 + 3 * DAY_S * 1000)
     assert watch.seen(WEEK.window, inside, lambda each: each).share == 1.0

@@ -1,0 +1,143 @@
+"""A lake of four held GPUs and its pages as several people get them; every test has its own, and may write to it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from analytics.inputs import Inputs, open_inputs
+from dashboard.app import build_app
+from dashboard.people import PLANNER, VIEWER, Person
+from dashboard.query import Query
+from dashboard.source import Source, View
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask import Request
+
+    from analytics.findings.model import Finding
+    from fallow.lake import Lake
+
+HOUR = 3600
+MARKUP = "<img src=x onerror=alert(1)>"
+FORMULA = "=HYPERLINK(1)"
+HOLDERS = {"a": "ann", "b": "bob", "c": MARKUP, "d": FORMULA}
+PLAN = Person("pia", PLANNER)
+PLAN_ALPHA = Person("paul", PLANNER, "alpha")
+VIEW_ALPHA = Person("vic", VIEWER, "alpha")
+_HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+
+
+class As:
+    """Whoever asks is this person."""
+
+    def __init__(self, who: Person) -> None:
+        self.who = who
+
+    def admit(self, request: Request) -> Person:  # noqa: ARG002  # a way in asks for it
+        return self.who
+
+
+@dataclass
+class Pages:
+    """The pages over a lake, as one person gets them."""
+
+    lake: Lake
+    config: Path
+    who: Person
+    app: Any = field(init=False)
+    source: Source = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source = Source(self.inputs)
+        self.app = build_app(self.source, As(self.who))
+        self.client = self.app.server.test_client()
+
+    def inputs(self) -> Inputs:
+        return open_inputs(argparse.Namespace(lake=self.lake.root, since=None, until=None, config=str(self.config)))
+
+    def view(self, search: str = "?span=all") -> View:
+        self.source.forget()
+        look = self.source.look(Query.parse(search), self.who)
+        assert isinstance(look, View), look
+        return look
+
+    def call(self, changed: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """What the callback answers that `changed` (`id.property`) starts; `values` are its inputs and states."""
+        name, spec = next(
+            (name, spec)
+            for name, spec in self.app.callback_map.items()
+            if changed in [f"{each['id']}.{each['property']}" for each in spec["inputs"]] and "url" not in name
+            and any(each in name for each in ("acts-said", "finding-detail", "findings-grid"))
+        )  # fmt: skip
+        filled = {
+            kind: [each | {"value": values.get(f"{each['id']}.{each['property']}")} for each in spec[kind]]
+            for kind in ("inputs", "state")
+        }
+        outputs = [each.rpartition(".") for each in name.strip(".").split("...")]
+        answer = self.client.post("/_dash-update-component", headers={"Origin": "http://localhost"}, json={
+            "output": name,
+            "outputs": [{"id": each, "property": kind} for each, _, kind in outputs]
+            if name.startswith("..") else {"id": outputs[0][0], "property": outputs[0][2]},
+            **filled,
+            "changedPropIds": [changed],
+        })  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        found: dict[str, dict[str, Any]] = answer.get_json()["response"]
+        return found
+
+    def press(self, kind: str, *ids: str, text: str = "", until: str = "", seen: dict[str, str] | None = None) -> Any:
+        """What the page shows after a button."""
+        return self.call(f"act-{kind}.n_clicks", {
+            f"act-{kind}.n_clicks": 1, "url.search": "?span=all", "act-text.value": text, "act-until.value": until,
+            "findings-grid.selectedRows": [{"id": each} for each in ids], "findings-seen.data": seen or {},
+            "findings-hidden.n_clicks": 0,
+        })  # fmt: skip
+
+    def look_at(self, *ids: str) -> Any:
+        """The panel below the table after rows have been chosen."""
+        return self.call("findings-grid.selectedRows", {
+            "findings-grid.selectedRows": [{"id": each} for each in ids], "url.search": "?span=all",
+        })["finding-detail"]["children"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    """The lake and its settings."""
+
+    lake: Lake
+    config: Path
+
+    def pages(self, who: Person = PLAN) -> Pages:
+        return Pages(self.lake, self.config, who)
+
+    def finding(self, gpu: str) -> Finding:
+        """The one that says the GPU is held."""
+        found = self.pages().view().report.review.findings
+        return next(each for each in found if each.rule == "held" and each.gpus == (gpu,))
+
+
+def held_lake(lake: Lake, folder: Path) -> Held:
+    """Four GPUs, each held for three hours by somebody else: `a` by one of team alpha, `b` of beta; only H100s have a price."""
+    models = {
+        "a": "NVIDIA H100 80GB HBM3",
+        "b": "Card that nobody sells",
+        "c": "NVIDIA H100 80GB HBM3",
+        "d": "Card that nobody sells",
+    }
+    rows = [row for gpu in HOLDERS for row in samples(gpu, 0, 3 * HOUR, every_s=60, **_HELD)]
+    lists = [
+        row for gpu, user in HOLDERS.items() for row in processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=user)
+    ]
+    fill(lake, rows, lists, devices=[device(gpu, model) for gpu, model in models.items()])
+    (folder / "owners.csv").write_text("kind,name,team\nuser,ann,alpha\nuser,bob,beta\n", encoding="utf-8")
+    prices = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,train,2.5,USD,2025-01-02,order 7\n"
+    (folder / "prices.csv").write_text(prices, encoding="utf-8")
+    config = folder / "fallow.toml"
+    tables = {name: json.dumps(str(folder / f"{name}.csv")) for name in ("owners", "prices")}
+    config.write_text("[money]\n" + "".join(f"{name} = {path}\n" for name, path in tables.items()), encoding="utf-8")
+    return Held(lake, config)

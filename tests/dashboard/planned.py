@@ -1,0 +1,72 @@
+"""A larger simulated site with its plan's owners and prices: for pages about people, cards and capacity."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from analytics.inputs import Inputs, open_inputs
+from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from dashboard.app import build_app
+from dashboard.people import VIEWER, Person
+from dashboard.query import Query
+from dashboard.source import Source, View
+from fallow.lake import Lake
+from tests.dashboard.conftest import UNTIL_MS
+from tests.dashboard.sites import As
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+READER = Person("reader", VIEWER)
+LANGUAGE = Person("lena", VIEWER, "language")
+"""A reader who may see one of the teams."""
+
+WEEK = "?since=2025-11-13&until=2025-11-19"
+WINDOW = ("--since", "2025-11-13", "--until", "2025-11-19")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The site's config file, and one source for all views of its lake."""
+
+    config: str
+    source: Source
+
+    def view(self, search: str = WEEK, reader: Person = READER) -> View:
+        """What a reader sees of an address."""
+        found = self.source.look(Query.parse(search), reader)
+        assert isinstance(found, View), found
+        return found
+
+    def client(self, reader: Person = READER) -> FlaskClient:
+        """The pages as a reader is served them."""
+        client: FlaskClient = build_app(self.source, As(reader)).server.test_client()
+        return client
+
+
+@cache
+def planned_site(base: Path) -> Planned:
+    """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
+    folder = base / "planned"
+    folder.mkdir()
+    fleet = Fleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
+    lake = Lake.at(str(folder / "lake"))
+    write_fleet(lake, fleet)
+    (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
+    (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
+    tables = [f'{name} = {json.dumps(str(folder / name))[:-1]}.csv"' for name in ("owners", "prices")]
+    config = folder / "fallow.toml"
+    config.write_text(
+        "\n".join(["[lake]", f"path = {json.dumps(lake.root)}", "[money]", *tables, ""]), encoding="utf-8"
+    )
+
+    def opened() -> Inputs:
+        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
+
+    return Planned(str(config), Source(opened))

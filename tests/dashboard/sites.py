@@ -1,0 +1,84 @@
+"""A site with owners and settings over a simulated lake, and its pages as one reader gets them, without a browser."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plotly.utils import PlotlyJSONEncoder
+
+from analytics.inputs import Inputs, open_inputs
+from analytics.simulation import Fleet, write_fleet
+from dashboard.app import build_app
+from dashboard.palette import palette
+from dashboard.people import ADMIN, Person
+from dashboard.query import Query
+from dashboard.source import Source, View
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask import Request
+    from flask.testing import FlaskClient
+
+UNTIL_MS = 1_763_596_800_000
+"""2025-11-20T00:00Z, a Thursday."""
+
+OWNERS = (
+    "kind,name,team,organisation,quota_gpus\n"
+    "user,farid,vision,research,4\nuser,quinn,vision,research,\nuser,hiro,language,products,2\naccount,acme,language,products,\n"
+)
+PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,train,2.5,USD,2025-01-02,order 7\n"
+ADMINISTRATOR = Person("root", ADMIN)
+
+
+class As:
+    """Whoever asks is this person."""
+
+    def __init__(self, who: Person) -> None:
+        self.who = who
+
+    def admit(self, request: Request) -> Person:  # noqa: ARG002  # a way in asks for it
+        return self.who
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lake and a config file."""
+
+    lake: Lake
+    config: Path
+
+    def inputs(self) -> Inputs:
+        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
+
+    def view(self, search: str = "", reader: Person = ADMINISTRATOR) -> View:
+        found = Source(self.inputs).look(Query.parse(search), reader)
+        assert isinstance(found, View), found
+        return found
+
+    def client(self, reader: Person = ADMINISTRATOR) -> FlaskClient:
+        """The whole app, with this person as whoever asks."""
+        client: FlaskClient = build_app(Source(self.inputs), As(reader)).server.test_client()
+        return client
+
+
+def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
+    """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML."""
+    lake = Lake.at(str(folder / "lake"))
+    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
+    (folder / "owners.csv").write_text(OWNERS)
+    (folder / "prices.csv").write_text(PRICES)
+    config = folder / "fallow.toml"
+    config.write_text(
+        f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\nprices = "{folder}/prices.csv"\n{settings}'
+    )
+    return Site(lake, config)
+
+
+def content(page: Any, view: View, scheme: str = "light") -> Any:
+    """What a page shows, as the browser gets it."""
+    return json.loads(json.dumps(page.content(view, palette(scheme)), cls=PlotlyJSONEncoder))

@@ -1,0 +1,215 @@
+"""What planners do on the findings' page is recorded as the command records it; others may not, and nobody undoes another unasked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.findings.actions import load_actions, record
+from dashboard.actions import Wish, act, last_of
+from dashboard.audit import AUDIT
+from dashboard.people import ADMIN, VIEWER, NotAllowedError, Person
+from fallow.cli import main
+from fallow.clock import DAY_MS, SystemClock, format_ms
+from fallow.errors import UsageError
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.conftest import page, words
+from tests.ledger.rows import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+
+@pytest.fixture
+def held(lake: Lake, tmp_path: Path) -> Held:
+    return held_lake(lake, tmp_path)
+
+
+@pytest.fixture
+def audited() -> Iterator[list[str]]:
+    """The lines of the audit, wherever else they go."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    handler, before = Kept(), AUDIT.level
+    AUDIT.addHandler(handler)
+    AUDIT.setLevel(logging.INFO)
+    yield lines
+    AUDIT.removeHandler(handler)
+    AUDIT.setLevel(before)
+
+
+def now_ms() -> int:
+    return SystemClock().now_ms()
+
+
+def a_day_to_come(days: int = 7) -> str:
+    return format_ms(now_ms() + days * DAY_MS)[:10]
+
+
+def rows(answer: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
+    data = answer["findings-grid"]["rowData"]
+    assert isinstance(data, list)
+    return {row["id"]: row for row in data}
+
+
+def test_acknowledged_by_the_one_who_reads(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    finding_id = held.finding("a").finding_id
+    answer = held.pages().press("ack", finding_id, text="asking ann")
+    assert answer["acts-said"]["children"] == "Acknowledged 1 finding"
+    assert rows(answer)[finding_id]["status"] == "acknowledged"
+    assert "pia: acknowledged: asking ann" in words(answer["finding-detail"]["children"])
+    assert answer["act-text"]["value"] == ""
+    capsys.readouterr()
+    assert main(["findings", "--lake", held.lake.root, "history", finding_id, "--json"]) == 0
+    (action,) = json.loads(capsys.readouterr().out)["actions"]
+    assert (action["kind"], action["actor"], action["reason"]) == ("ack", "pia", "asking ann")
+
+
+def test_several_at_once_are_one_file(held: Held) -> None:
+    ids = [held.finding(gpu).finding_id for gpu in ("a", "b", "c")]
+    answer = held.pages().press("ack", *ids)
+    assert answer["acts-said"]["children"] == "Acknowledged 3 findings"
+    assert [rows(answer)[each]["status"] for each in ids] == ["acknowledged"] * 3
+    assert len(held.lake.files("action")) == 1
+    assert {each for each, own in load_actions(held.lake).items() if own[0].actor == "pia"} == set(ids)
+
+
+def test_suppressed_is_hidden_until_its_day_is_over(held: Held) -> None:
+    finding_id, day = held.finding("a").finding_id, a_day_to_come()
+    answer = held.pages().press("suppress", finding_id, text="warm standby", until=day)
+    assert finding_id not in rows(answer)
+    assert "1 suppressed" in str(answer["findings-words"]["children"])
+    (action,) = load_actions(held.lake)[finding_id]
+    assert (action.kind, action.reason) == ("suppress", "warm standby")
+    assert action.expires_ms is not None
+    assert format_ms(action.expires_ms - 1)[:10] == day
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (Wish("suppress", ()), "no finding is chosen"),
+        (Wish("suppress", ("a",), "  "), "takes a reason"),
+        (Wish("note", ("a",)), "takes a text"),
+        (Wish("suppress", ("a",), "why", "2001-02-03"), "has passed"),
+        (Wish("suppress", ("a",), "why", "some day"), "some day"),
+        (Wish("ack", ("a",), "x" * 2001), "too long"),
+    ],
+)
+def test_a_wish_that_lacks_something_changes_nothing(held: Held, wish: Wish, why: str) -> None:
+    ids = tuple(held.finding(gpu).finding_id for gpu in wish.ids)
+    before = snapshot(held.lake, "action")
+    with pytest.raises(UsageError, match=why):
+        act(held.pages().view(), Wish(wish.kind, ids, wish.text, wish.until), now_ms())
+    assert snapshot(held.lake, "action") == before
+    answer = held.pages().press(wish.kind, *ids, text=wish.text, until=wish.until)
+    assert why in answer["acts-said"]["children"]
+    assert set(answer) == {"acts-said"}
+    assert snapshot(held.lake, "action") == before
+
+
+@pytest.mark.parametrize("kind", ["ack", "suppress", "reopen", "note"])
+def test_a_viewer_may_not(held: Held, kind: str, audited: list[str]) -> None:
+    before = snapshot(held.lake, "action")
+    finding_id = held.finding("a").finding_id
+    answer = held.pages(VIEW_ALPHA).press(kind, finding_id, text="x")
+    assert "vic may not do this" in answer["acts-said"]["children"]
+    assert snapshot(held.lake, "action") == before
+    assert audited == [f"vic: refused {kind} as {VIEW_ALPHA.described}: {finding_id}"]
+
+
+def test_a_finding_of_another_team_is_not_acted_on_nor_are_those_beside_it(held: Held) -> None:
+    before = snapshot(held.lake, "action")
+    own, other = held.finding("a").finding_id, held.finding("b").finding_id
+    pages = held.pages(PLAN_ALPHA)
+    for ids in ([own, other], [other], ["F-0000000000"]):
+        with pytest.raises(NotAllowedError):
+            act(pages.view(), Wish("ack", tuple(ids)), now_ms())
+        assert "on your page" in pages.press("ack", *ids)["acts-said"]["children"]
+    assert snapshot(held.lake, "action") == before
+    assert rows(pages.press("ack", own))[own]["status"] == "acknowledged"
+
+
+def test_who_acted_meanwhile_is_told_and_it_is_asked_again(held: Held) -> None:
+    finding_id, pages = held.finding("a").finding_id, held.pages()
+    view = pages.view()
+    seen = last_of(view.report.review.actions, [finding_id])
+    record(held.lake, "ack", [finding_id], "zoe", now_ms=now_ms())
+    answer = pages.press("suppress", finding_id, text="warm standby", seen=seen)
+    said = answer["acts-said"]["children"]
+    assert "zoe: acknowledged" in said
+    assert "press the button again" in said
+    assert rows(answer)[finding_id]["status"] == "acknowledged"
+    assert "value" not in answer.get("act-text", {})
+    assert len(load_actions(held.lake)[finding_id]) == 1
+    again = pages.press("suppress", finding_id, text="warm standby", seen=answer["findings-seen"]["data"])
+    assert again["acts-said"]["children"] == "Suppressed 1 finding"
+    assert finding_id not in rows(again)
+    assert [each.actor for each in load_actions(held.lake)[finding_id]] == ["zoe", "pia"]
+
+
+def test_a_note_changes_nothing_for_anybody(held: Held) -> None:
+    finding_id = held.finding("a").finding_id
+    record(held.lake, "ack", [finding_id], "zoe", now_ms=now_ms())
+    record(held.lake, "note", [finding_id], "zoe", now_ms=now_ms(), reason="hm")
+    noted = held.pages().press("note", finding_id, text="me too")
+    assert noted["acts-said"]["children"] == "Noted on 1 finding"
+    assert rows(noted)[finding_id]["status"] == "acknowledged"
+    seen = noted["findings-seen"]["data"]
+    record(held.lake, "note", [finding_id], "zoe", now_ms=now_ms(), reason="hm")
+    assert held.pages().press("reopen", finding_id, seen=seen)["acts-said"]["children"] == "Reopened 1 finding"
+
+
+def test_nothing_is_reopened_that_stands_open(held: Held) -> None:
+    before = snapshot(held.lake, "action")
+    answer = held.pages().press("reopen", held.finding("a").finding_id)
+    assert answer["acts-said"]["children"].startswith("Nothing to reopen")
+    assert snapshot(held.lake, "action") == before
+
+
+def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> None:
+    finding_id = held.finding("a").finding_id
+    people = [Person(f"p{number}", ADMIN) for number in range(6)]
+    views = [held.pages(who).view() for who in people]
+    kinds = ["ack", "suppress"] * 3
+
+    def one(number: int) -> int:
+        return len(act(views[number], Wish(kinds[number], (finding_id,), "why"), now_ms()).done)
+
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(one, range(6)))
+    actions = load_actions(held.lake)[finding_id]
+    assert sorted(each.actor for each in actions) == [f"p{number}" for number in range(6) if done[number]]
+    assert actions
+    last = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
+    assert held.finding("a").status == last
+
+
+def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
+    ids = [held.finding(gpu).finding_id for gpu in ("a", "b")]
+    eve = Person("eve\nroot (admin)", ADMIN)
+    held.pages(eve).press("ack", *ids)
+    actions = load_actions(held.lake)
+    assert audited == [
+        f"eve root (admin): ack as {eve.described}: {each} ({actions[each][0].action_id})" for each in ids
+    ]
+
+
+def test_whoever_may_not_act_has_no_buttons(held: Held) -> None:
+    assert '"act-ack"' in json.dumps(_page(held, PLAN))
+    assert '"act-ack"' not in json.dumps(_page(held, Person("val", VIEWER)))
+
+
+def _page(held: Held, who: Person) -> object:
+    return page(held.pages(who).client, "/findings", "?span=all")

@@ -1,0 +1,96 @@
+"""Capacity: the report's numbers, unknown time as unknown, and nothing for people."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.app import build_app
+from dashboard.charts.demand import hours_of
+from dashboard.charts.gangs import gangs_of
+from dashboard.source import Source
+from tests.conftest import run_python
+from tests.dashboard.conftest import components, inputs_of, page, words
+from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
+from tests.dashboard.test_holders_page import table
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+def figure(shown: Any, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in components(shown) if each["props"].get("id") == name)
+    return dict(found["props"]["figure"])
+
+
+def test_what_can_go_is_the_reports(planned: Planned) -> None:
+    done = run_python("-m", "fallow", "report", "--config", planned.config, "--format", "json", *WINDOW)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["reclaimable"]
+    assert told
+    rows = table(page(planned.client(), "/capacity", WEEK), "reclaimable-title")[1:]
+    assert [row[1:9] for row in rows] == [
+        [
+            f"{each['gpus']:.0f}",
+            *(str(each[name]) for name in ("low", "point", "high")),
+            *(str(each["blocks"][size]) for size in "1248"),
+        ]
+        for each in told
+    ]
+    assert f"{told[0]['back_test']['short_hours']} hours of {told[0]['back_test']['hours']}" in rows[0][9]
+
+
+def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
+    hours = hours_of(planned.view(WEEK))
+    assert hours.height == 7 * 24
+    assert (hours["working"] <= hours["allocated"]).all()
+    assert (hours["allocated_or_unknown"] <= hours["there"]).all()
+    train = hours_of(planned.view(WEEK + "&pool=train"))
+    others = [hours_of(planned.view(f"{WEEK}&pool={pool}")) for pool in planned.view(WEEK).names["pool"]]
+    assert max(train["there"]) < max(hours["there"]) == sum(max(each["there"]) for each in others)
+
+
+def test_the_curve_falls_over_all_hours(planned: Planned) -> None:
+    for trace in figure(page(planned.client(), "/capacity", WEEK), "demand-chart")["data"]:
+        assert trace["y"] == sorted(trace["y"], reverse=True)
+        assert trace["x"] == sorted(trace["x"])
+        assert (trace["x"][0], trace["x"][-1]) == (0, 100)
+
+
+def test_gangs_are_those_of_the_ledger(planned: Planned) -> None:
+    gangs = gangs_of(planned.view(WEEK))
+    rows = table(page(planned.client(), "/capacity", WEEK), "gangs-title")[1:]
+    assert [row[0] for row in rows] == [str(each.size) for each in gangs]
+    assert [each.start_share for each in gangs] == sorted((each.start_share or 0 for each in gangs), reverse=True)
+    bars = figure(page(planned.client(), "/capacity", WEEK), "gangs-chart")["data"]
+    assert bars[1]["y"] == pytest.approx([each.start_share for each in gangs])
+
+
+def test_people_have_no_capacity(planned: Planned) -> None:
+    shown = page(planned.client(), "/capacity", WEEK + "&team=vision")
+    assert "Capacity is that of GPUs" in words(shown)
+    assert not [each for each in components(shown) if each["type"] == "Graph"]
+    own = page(planned.client(LANGUAGE), "/capacity", WEEK)
+    assert "Capacity is that of GPUs" in words(own)
+
+
+def test_unknown_time_is_a_band(lake: Lake) -> None:
+    """Three hours of two GPUs, one of them silent for an hour in between."""
+    busy = {"gpu_util_pct": 90.0, "process_count": 1}
+    rows = [*samples("a", 0, 10800, **busy), *samples("b", 0, 3600), *samples("b", 7200, 10800)]
+    fill(lake, rows, processes("a", *range(0, 10800, 30)), devices=[device("a"), device("b")])
+    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/capacity")
+    assert "In 1 of them some GPU" in words(shown)
+    traces = figure(shown, "demand-chart")["data"]
+    assert [max(trace["y"]) for trace in traces] == [2, 1, 2, 1]
+    assert [trace.get("fill") for trace in traces] == [None, "tonexty", None, "tonexty"]
+    rows_shown = table(shown, "fewer-title")[1:]
+    assert rows_shown[0] == ["1", "1", "0 to 1", "0 to 1"]

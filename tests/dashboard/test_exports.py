@@ -1,0 +1,147 @@
+"""Tables as files: all rows and columns of the commands, typed, of what the reader may see, and nothing that a spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from dashboard.exports import EXPORTS, as_csv
+from fallow.cli import main
+from fallow.clock import from_ms
+from fallow.schema import STATES
+from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held, held_lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dashboard.people import Person
+    from fallow.lake import Lake
+
+ALL = "?span=all"
+
+
+@pytest.fixture
+def held(lake: Lake, tmp_path: Path) -> Held:
+    return held_lake(lake, tmp_path)
+
+
+def lines(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def plainly(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Without what keeps spreadsheets from running a text."""
+    return [{name: value.removeprefix("'") for name, value in row.items()} for row in rows]
+
+
+def frame(held: Held, name: str, who: Person = PLAN, search: str = ALL) -> pl.DataFrame:
+    answer = held.pages(who).client.get(f"/export/{name}.parquet{search}")
+    assert answer.status_code == 200, answer.text
+    assert answer.content_type == "application/vnd.apache.parquet"
+    return pl.read_parquet(io.BytesIO(answer.data))
+
+
+def printed(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main([*arguments, "--config", str(held.config), "--lake", held.lake.root]) == 0
+    return capsys.readouterr().out
+
+
+def test_findings_are_those_of_the_command_with_all_columns(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    suppressed = held.finding("a").finding_id
+    held.pages().press("suppress", suppressed, text="warm standby")
+    told = lines(printed(held, capsys, "findings", "--all", "--csv"))
+    own = held.pages().client.get(f"/export/findings.csv{ALL}")
+    assert own.headers["Content-Disposition"] == 'attachment; filename="fallow-findings.csv"'
+    assert plainly(lines(own.text)) == told
+    assert {each["finding_id"]: each["status"] for each in told}[suppressed] == "suppressed"
+    assert len(told) >= 4
+
+
+def test_findings_have_types_and_nulls(held: Held) -> None:
+    found = frame(held, "findings")
+    assert found.schema["since"] == pl.Datetime("ms", "UTC")
+    assert found.schema["gpu_hours"] == found.schema["cost"] == pl.Float64
+    assert found.schema["reclaimable"] == pl.Boolean
+    by_gpu = {row["gpus"]: row for row in found.iter_rows(named=True)}
+    finding = held.finding("b")
+    assert finding.cost is None
+    assert by_gpu["b"]["cost"] is None
+    assert by_gpu["b"]["gpu_hours"] == finding.gpu_hours
+    assert by_gpu["b"]["since"] == from_ms(finding.since_ms)
+    assert by_gpu["c"]["holder"] == MARKUP
+    assert by_gpu["d"]["holder"] == FORMULA
+    assert by_gpu["d"]["team"] is None
+
+
+def test_holders_are_those_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    told = lines(printed(held, capsys, "ledger", "--by", "holder", "--csv"))
+    assert plainly(lines(held.pages().client.get(f"/export/holders.csv{ALL}").text)) == told
+    found = frame(held, "holders")
+    assert found.schema["gpus"] == found.schema["rank_gpu_hours"] == pl.Int64
+    assert {row["name"] for row in found.iter_rows(named=True)} == {"ann", "bob", MARKUP, FORMULA}
+
+
+def test_gpus_add_up_to_the_ledger(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = json.loads(printed(held, capsys, "ledger", "--json"))
+    found = frame(held, "gpus")
+    assert found["gpu"].to_list() == ["a", "b", "c", "d"]
+    assert found["gpu_hours"].sum() == pytest.approx(ledger["gpu_hours"]["total"])
+    for state in STATES:
+        assert found[f"{state}_gpu_hours"].sum() == pytest.approx(ledger["gpu_hours"][state])
+    assert found["coverage"].to_list() == pytest.approx([ledger["coverage"]] * 4)
+    assert found["simulated"].to_list() == [False] * 4
+
+
+def test_the_scope_of_the_address_is_that_of_the_file(held: Held) -> None:
+    assert frame(held, "gpus", search=f"{ALL}&team=beta")["gpu"].to_list() == ["b"]
+    assert set(frame(held, "findings", search=f"{ALL}&model=NVIDIA+H100+80GB+HBM3")["gpus"]) == {"a", "c"}
+
+
+@pytest.mark.parametrize("search", [ALL, f"{ALL}&team=beta", f"{ALL}&team="])
+def test_a_viewer_of_a_team_gets_that_team_only(held: Held, search: str) -> None:
+    assert set(frame(held, "findings", VIEW_ALPHA, search)["gpus"]) == {"a"}
+    assert set(frame(held, "gpus", VIEW_ALPHA, search)["gpu"]) == {"a"}
+    assert set(frame(held, "holders", VIEW_ALPHA, search)["name"]) == {"ann"}
+    for name in EXPORTS:
+        text = held.pages(VIEW_ALPHA).client.get(f"/export/{name}.csv{search}").text
+        assert "bob" not in text
+        assert "HYPERLINK" not in text
+
+
+def test_what_a_spreadsheet_would_run_is_text(held: Held) -> None:
+    for name in ("findings", "holders"):
+        text = held.pages().client.get(f"/export/{name}.csv{ALL}").text
+        assert FORMULA in text
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t", "\r"))]
+
+
+def test_texts_alone_get_an_apostrophe() -> None:
+    table = pl.DataFrame({"text": ["=1", "+1", "-1", "@x", "\tx", "\rx", "\n=x", "\uff1d1", "a=1", None, ""],
+                          "number": [-1.5, -2.0, 0.0, None, 1, 1, 1, 1, 1, 1, 1]})  # fmt: skip
+    rows = list(csv.reader(io.StringIO(as_csv(table).decode(), newline="")))[1:]
+    assert [row[0][:1] for row in rows] == ["'"] * 8 + ["a", "", ""]
+    assert [row[1] for row in rows[:4]] == ["-1.5", "-2.0", "0.0", ""]
+
+
+def test_an_empty_table_keeps_its_columns_and_their_types(held: Held) -> None:
+    view = held.pages().view()
+    nothing = replace(view, report=replace(view.report, review=replace(view.report.review, findings=())))
+    table = EXPORTS["findings"](nothing)
+    assert table.height == 0
+    assert table.schema == EXPORTS["findings"](view).schema
+    assert as_csv(table).decode().count("\n") == 1
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/export/secrets.csv", 404), ("/export/findings.xlsx", 404), ("/export/findings.csv?span=never", 409),
+])  # fmt: skip
+def test_what_there_is_not(held: Held, path: str, status: int) -> None:
+    assert held.pages().client.get(path).status_code == status

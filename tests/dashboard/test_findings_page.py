@@ -1,0 +1,198 @@
+"""The findings' page has every finding of the command, in full for whoever chooses it, and nothing of other teams."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.findings.actions import record
+from analytics.language.languages import language
+from dashboard.grid import Column, Row, grid
+from dashboard.grid_words import _WORDS, grid_words
+from dashboard.people import VIEWER, Person
+from fallow.cli import main
+from fallow.clock import format_ms
+from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.conftest import components, page, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+ALL = "?span=all"
+NOW_MS = 1_900_000_000_000
+
+
+@pytest.fixture
+def held(lake: Lake, tmp_path: Path) -> Held:
+    return held_lake(lake, tmp_path)
+
+
+def shown(held: Held, who: Person = PLAN, search: str = ALL) -> Any:
+    return page(held.pages(who).client, "/findings", search)
+
+
+def by_id(tree: Any, wanted: str) -> dict[str, Any]:
+    return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
+
+
+def table(tree: Any) -> dict[str, Any]:
+    return by_id(tree, "findings-grid")
+
+
+def found(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["findings", "--json", "--config", str(held.config), "--lake", held.lake.root, *arguments]) == 0
+    content: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
+    return content
+
+
+def test_the_rows_are_the_findings_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    told, rows = found(held, capsys), table(shown(held))["rowData"]
+    assert len(told) >= 4
+    assert [row["id"] for row in rows] == [each["finding_id"] for each in told]
+    for row, each in zip(rows, told, strict=True):
+        assert (row["gpu_hours"], row["cost"], row["gpus"]) == (each["gpu_hours"], each["cost"], len(each["gpus"]))
+        assert (row["holder"], row["team"], row["host"]) == (each["holder"], each["team"] or "", each["host"])
+        assert format_ms(row["since"]) == each["since"]
+        assert (row["rule"], row["status"], row["command"]) == (each["rule"], each["status"], each["next_command"])
+        assert row["confidence_rank"] == len(each["failed_conditions"])
+        assert row["confidence"].startswith(each["confidence"])
+
+
+def test_an_unknown_cost_is_unknown_and_not_nothing(held: Held) -> None:
+    rows = {row["id"]: row for row in table(shown(held))["rowData"]}
+    row = rows[held.finding("b").finding_id]
+    assert (row["cost"], row["cost_text"]) == (None, "unknown")
+    assert rows[held.finding("a").finding_id]["cost_text"].startswith("7.50")
+
+
+def test_every_column_can_be_sorted_and_filtered_and_has_its_values(held: Held) -> None:
+    grid = table(shown(held))
+    for column in grid["columnDefs"]:
+        assert column["filter"]
+        assert all(column["field"] in row for row in grid["rowData"])
+        if column.get("valueFormatter"):
+            assert all(isinstance(row[f"{column['field']}_text"], str) for row in grid["rowData"])
+    assert grid["defaultColDef"]["sortable"]
+    assert grid["dashGridOptions"]["pagination"]
+
+
+def test_names_are_text_wherever_they_stand(held: Held) -> None:
+    finding_id = held.finding("c").finding_id
+    record(held.lake, "note", [finding_id], MARKUP, now_ms=NOW_MS, reason=MARKUP)
+    tree = shown(held, search=f"{ALL}&finding={finding_id}")
+    grid = table(tree)
+    assert not grid.get("dangerously_allow_code")
+    assert not [name for column in grid["columnDefs"] for name in column if "enderer" in name]
+    assert {row["holder"] for row in grid["rowData"]} == {"ann", "bob", MARKUP, FORMULA}
+    assert words(by_id(tree, "finding-detail")["children"]).count(MARKUP) == 3
+    assert {each["type"] for each in components(tree)}.isdisjoint({"Markdown", "DangerouslySetInnerHTML", "Iframe"})
+
+
+def test_what_the_browser_is_asked_for_is_a_name_and_no_code(held: Held) -> None:
+    """A string of JavaScript would be evaluated; names of functions in the assets are looked up."""
+    known = ("fallowShown(params)", "fallowDay", "fallowByNumber", "fallowByRank")
+
+    def functions(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            own = [value["function"]] if "function" in value else []
+            return [*own, *(each for inner in value.values() for each in functions(inner))]
+        return [each for inner in value for each in functions(inner)] if isinstance(value, list) else []
+
+    asked = functions(table(shown(held))["columnDefs"])
+    assert asked
+    assert set(asked) <= set(known)
+
+
+def test_the_chosen_finding_in_full(held: Held) -> None:
+    finding = held.finding("a")
+    record(held.lake, "notify", [finding.finding_id], "fallow", now_ms=NOW_MS, channel="mail")
+    record(held.lake, "note", [finding.finding_id], "zoe", now_ms=NOW_MS + 1, reason="asked ann")
+    tree = held.pages().look_at(finding.finding_id)
+    text = words(tree)
+    for each in (
+        finding.finding_id,
+        *finding.confidence.failed,
+        "180 samples",
+        "zoe: note: asked ann",
+        "1 time, last on",
+    ):
+        assert each in text
+    assert by_id(tree, "finding-copy")["content"] == finding.next_command
+    assert finding.next_command in [words(each) for each in components(tree) if each["type"] == "Code"]
+    hrefs = [each["props"]["href"] for each in components(tree) if "href" in each["props"]]
+    assert hrefs == ["/holders?span=all&holder=ann", "/host?span=all&host=h1", "/gpu?span=all&gpu=a"]
+
+
+def test_several_chosen_count_each_gpu_once(held: Held) -> None:
+    text = words(held.pages().look_at(*(held.finding(gpu).finding_id for gpu in ("a", "b"))))
+    assert "2 findings chosen: 2 GPUs, of which 2 can be taken back" in text
+
+
+def test_suppressed_ones_stand_behind_a_switch(held: Held) -> None:
+    finding_id = held.finding("a").finding_id
+    record(held.lake, "suppress", [finding_id], "zoe", now_ms=NOW_MS, reason="warm standby")
+    tree = shown(held)
+    assert finding_id not in {row["id"] for row in table(tree)["rowData"]}
+    assert "1 suppressed" in words(tree)
+    for presses, there in ((1, True), (2, False)):
+        answer = held.pages().call("findings-hidden.n_clicks", {"findings-hidden.n_clicks": presses, "url.search": ALL})
+        assert (finding_id in {row["id"] for row in answer["findings-grid"]["rowData"]}) is there
+        assert answer["findings-hidden"]["children"] == ("Hide" if there else "Show") + " suppressed ones"
+
+
+def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> None:
+    finding_id = held.finding("a").finding_id
+    record(held.lake, "suppress", [finding_id], "zoe", now_ms=NOW_MS, reason="warm standby")
+    tree = shown(held, search=f"{ALL}&finding={finding_id}")
+    assert [row["id"] for row in table(tree)["selectedRows"]] == [finding_id]
+    assert "warm standby" in words(by_id(tree, "finding-detail")["children"])
+    strange = shown(held, search=f"{ALL}&finding=F-0000000000")
+    assert table(strange)["selectedRows"] == []
+
+
+def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
+    other = held.finding("b").finding_id
+    for search in (ALL, f"{ALL}&team=beta", f"{ALL}&finding={other}"):
+        told = json.dumps(shown(held, VIEW_ALPHA, search))
+        assert "bob" not in told
+        assert '"ann"' in told
+    pages = held.pages(VIEW_ALPHA)
+    assert words(pages.look_at(other)) == "Choose a row for its evidence and its history."
+    answer = pages.call("findings-hidden.n_clicks", {"findings-hidden.n_clicks": 1, "url.search": f"{ALL}&team=beta"})
+    assert {row["holder"] for row in answer["findings-grid"]["rowData"]} == {"ann"}
+
+
+def test_the_grid_opens_at_the_page_of_the_chosen_row() -> None:
+    rows: list[Row] = [(f"r{number}", {"name": f"n{number}"}) for number in range(25)]
+    for chosen, place in (("r0", None), ("r9", None), ("r10", 1), ("r24", 2), ("other", None)):
+        made = grid(language("en"), "g", "rows", [Column("name", "name")], rows, chosen=[chosen]).children
+        assert made.paginationGoTo == place
+        assert [row["id"] for row in made.selectedRows] == [chosen] * (chosen != "other")
+
+
+def test_the_links_to_the_files_have_the_scope_of_the_page(held: Held) -> None:
+    tree = shown(held, search=f"{ALL}&team=alpha&finding=x")
+    hrefs = [each["props"]["href"] for each in components(tree) if "/export/" in each["props"].get("href", "")]
+    assert hrefs == [f"/export/findings.{kind}?span=all&team=alpha" for kind in ("csv", "parquet")]
+
+
+def test_in_french(held: Held) -> None:
+    grid = table(shown(held, Person("val", VIEWER), f"{ALL}&lang=fr"))
+    assert [each["headerName"] for each in grid["columnDefs"]][:4] == ["constat", "confiance", "détenteur", "équipe"]
+    assert grid["dashGridOptions"]["localeText"]["page"] == "Page"
+    assert grid["dashGridOptions"]["localeText"]["noRowsToShow"] == "Rien à énumérer."
+    assert {row["status"] for row in grid["rowData"]} == {"nouveau"}
+
+
+def test_the_grid_speaks_the_readers_language() -> None:
+    english, french = grid_words(language("en")), grid_words(language("fr"))
+    assert english.keys() == french.keys()
+    same = {key for key in _WORDS if english[key] == french[key]}
+    assert same <= {"page"}
+    assert (english["thousandSeparator"], english["decimalSeparator"]) == (",", ".")
+    assert (french["thousandSeparator"], french["decimalSeparator"]) == ("\N{NARROW NO-BREAK SPACE}", ",")

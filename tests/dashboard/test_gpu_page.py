@@ -1,0 +1,180 @@
+"""One GPU: its rows as they lie in the lake, its holders as in the ledger, and nothing of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from dashboard.charts.strip import WORDS
+from dashboard.detail import events
+from dashboard.pages.gpu import Gpu
+from dashboard.palette import LIGHT
+from dashboard.series import MOST_POINTS, gpu_series
+from fallow.clock import HOUR_MS, to_ms
+from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
+
+if TYPE_CHECKING:
+    from dashboard.people import Person
+    from dashboard.source import View
+    from fallow.lake import Lake
+
+__all__ = ["teams"]
+
+ZOOM = "&start=2025-11-19T08:00Z&end=2025-11-19T09:00Z"
+
+
+def shared_gpu(teams: Teams) -> str:
+    """A GPU that Hiro's team had for a part of the time, and others at other times."""
+    own, every = teams.spans(HIRO), teams.spans()
+    mine = set(own["gpu"])
+    others = every.filter(
+        pl.col("holder").is_not_null() & ~pl.col("holder").is_in(own["holder"].drop_nulls().implode())
+    )
+    return min(mine.intersection(others["gpu"]))
+
+
+def content(teams: Teams, gpu: str, search: str = "?span=all", reader: Person = ADA) -> Any:
+    return Gpu().content(teams.view(f"{search}&gpu={gpu}", reader), LIGHT)
+
+
+def rows_of(lake: Lake, gpu: str) -> pl.DataFrame:
+    frames = [pl.read_parquet(file.url) for file in lake.files("gpu")]
+    return pl.concat(frames).filter(pl.col("gpu") == gpu).with_columns(pl.col("time").dt.epoch("ms")).sort("time")
+
+
+def test_a_gpu_that_nobody_knows_and_none_at_all_are_said_so(teams: Teams) -> None:
+    assert "nothing to show of the GPU GPU-nowhere" in text_of(content(teams, "GPU-nowhere"))
+    assert "No GPU is named" in text_of(content(teams, ""))
+
+
+def test_markup_in_the_address_stays_text(teams: Teams) -> None:
+    assert "<b>x</b>" in text_of(content(teams, "%3Cb%3Ex%3C/b%3E"))
+
+
+def test_the_head_says_what_it_is(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    device = teams.view("").whole.inventory.devices[gpu]
+    text = text_of(content(teams, gpu))
+    for each in (gpu, device.host, device.model, device.pool, "20 Nov 2025, 00:00 UTC"):
+        assert str(each) in text
+    beside = set(teams.spans().filter(pl.col("host") == device.host)["gpu"]) - {gpu}
+    assert beside == {each.split("gpu=")[1] for each in links(content(teams, gpu)) if each.startswith("/gpu")}
+
+
+def test_a_short_time_is_shown_row_by_row(teams: Teams, fleet_lake: Lake) -> None:
+    gpu = shared_gpu(teams)
+    view = teams.view(f"?span=all&gpu={gpu}{ZOOM}")
+    found = gpu_series(view, gpu)
+    start = 1_763_539_200_000
+    rows = rows_of(fleet_lake, gpu).filter(pl.col("time").is_between(start, start + HOUR_MS, closed="left"))
+    assert found.is_raw
+    assert found.frame["time"].to_list() == rows["time"].to_list()
+    for line in found.lines:
+        assert found.frame[f"{line.column}_mean"].to_list() == pytest.approx(rows[line.column].to_list())
+    drawn = [each for each in one(Gpu().content(view, LIGHT), "gpu-graph").figure.data if each.type == "scatter"]
+    assert [round(value) for value in drawn[0].y] == [round(value) for value in rows["gpu_util_pct"].to_list()]
+
+
+def test_a_long_time_is_shown_in_few_bins_with_least_and_most(teams: Teams, fleet_lake: Lake) -> None:
+    gpu = shared_gpu(teams)
+    found = gpu_series(teams.view("?span=all"), gpu)
+    rows = rows_of(fleet_lake, gpu)
+    assert not found.is_raw
+    assert found.frame.height * len(found.lines) <= MOST_POINTS
+    for row in found.frame.iter_rows(named=True):
+        own = rows.filter(pl.col("time").is_between(row["time"], row["time"] + found.bin_ms, closed="left"))
+        assert row["power_w_min"] == own["power_w"].min()
+        assert row["power_w_max"] == own["power_w"].max()
+        assert row["power_w_mean"] == pytest.approx(own["power_w"].mean())
+    assert not any(
+        each.connectgaps for each in one(content(teams, gpu), "gpu-graph").figure.data if each.type == "scatter"
+    )
+
+
+def test_a_reader_of_a_team_gets_no_value_of_others_time(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    view = teams.view(f"?span=all&gpu={gpu}", HIRO)
+    own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    found = gpu_series(view, gpu)
+    for row in found.frame.drop_nulls("power_w_mean").iter_rows(named=True):
+        inside = own.filter((pl.col("time") < row["time"] + found.bin_ms) & (pl.col("end") > row["time"]))
+        assert not inside.is_empty()
+    every = gpu_series(teams.view(f"?span=all&gpu={gpu}"), gpu)
+    seen_ms = int((own["end"] - own["time"]).sum())
+    assert 0 < found.frame["power_w_mean"].count() * found.bin_ms < seen_ms + 2 * own.height * found.bin_ms
+    assert found.frame["power_w_mean"].count() < every.frame["power_w_mean"].count()
+
+
+def test_a_reader_of_a_team_reads_no_other_names(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    page = content(teams, gpu, "?span=all", HIRO)
+    own = set(teams.spans(HIRO)["holder"].drop_nulls())
+    others = set(teams.spans()["holder"].drop_nulls()) - own
+    said = text_of(page) + " ".join(links(page)) + " ".join(one(page, WORDS).data["names"])
+    assert own.intersection(said.split())
+    assert not [name for name in others if name in said]
+    assert "the time of others is left empty" in said
+    assert "the time of others is left empty" not in text_of(content(teams, gpu))
+
+
+def test_a_gpu_that_the_team_never_had_is_nothing_to_it(teams: Teams) -> None:
+    strange = min(set(teams.spans()["gpu"]) - set(teams.spans(HIRO)["gpu"]))
+    text = text_of(content(teams, strange, "?span=all", HIRO))
+    assert "nothing to show" in text
+    assert "sim-" not in text
+    assert "nothing to show" not in text_of(content(teams, strange))
+
+
+def test_who_had_it_is_the_ledger_s_time(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    page = content(teams, gpu)
+    table = next(
+        each for each in parts(page) if getattr(each, "className", "") == "linked" and "holder" in text_of(each)
+    )
+    rows = teams.spans().filter((pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "held", "reserved"]))
+    for holder in rows["holder"].unique():
+        assert (holder or "(nobody)") in text_of(table)
+    heads = [text_of(each) for each in parts(table) if type(each).__name__ == "Th" and each.scope == "col"]
+    assert heads == ["holder", "job", "from", "until", "active", "low", "held", "reserved"]
+
+
+def test_findings_that_name_it_are_listed(teams: Teams) -> None:
+    view = teams.view("?span=all")
+    finding = view.report.findings[0]
+    assert finding.sentence in text_of(content(teams, finding.gpus[0]))
+
+
+def test_the_events_of_a_gpu_are_those_of_the_lake(teams: Teams, fleet_lake: Lake) -> None:
+    frames = [pl.read_parquet(file.url) for file in fleet_lake.files("event")]
+    known = pl.concat(frames).filter(pl.col("gpu").is_not_null())
+    assert not known.is_empty()
+    event = known.row(0, named=True)
+    text = text_of(content(teams, event["gpu"]))
+    assert event["kind"] in text
+    assert f"{event['time']:%H:%M} UTC" in text
+
+
+def test_an_event_in_somebody_else_s_time_is_not_told(teams: Teams, fleet_lake: Lake) -> None:
+    frames = [pl.read_parquet(file.url).with_columns(host=pl.lit(file.host)) for file in fleet_lake.files("event")]
+    event = pl.concat(frames).filter(pl.col("gpu").is_not_null()).row(0, named=True)
+    at_ms, gpu = to_ms(event["time"]), event["gpu"]
+    spans = teams.spans().filter(pl.col("gpu") == gpu)
+    then = (pl.col("time") <= at_ms) & (pl.col("end") > at_ms)
+    everybody, hiro = teams.view("?span=all"), teams.view("?span=all", HIRO)
+
+    def told(view: View, those: pl.DataFrame) -> list[int]:
+        return events(view, [event["host"]], those, gpu)["time"].to_list()
+
+    assert at_ms in told(everybody, spans)
+    assert at_ms in told(hiro, spans.filter(then))
+    assert at_ms not in told(hiro, spans.filter(~then))
+
+
+def test_in_french_the_series_have_french_names(teams: Teams) -> None:
+    page = content(teams, shared_gpu(teams), "?span=all&lang=fr")
+    told = [each["name"] for each in one(page, WORDS).data["lines"] if each]
+    lines = gpu_series(teams.view("?span=all"), shared_gpu(teams)).lines
+    assert len(told) == len(lines)
+    assert (told[0], told[-1]) == ("utilisation du GPU", "puissance")

@@ -1,0 +1,134 @@
+"""Who holds what: the numbers of `fallow ledger --by holder`, and nobody else's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.app import build_app
+from dashboard.charts.holders import quota_uses
+from dashboard.source import Source
+from tests.conftest import run_python
+from tests.dashboard.conftest import components, inputs_of, page, words
+from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+def table(shown: Any, labelled_by: str) -> list[list[str]]:
+    """The rows of a table by their cells' words."""
+    boxes = [
+        each
+        for each in components(shown)
+        if each["type"] == "Div" and each["props"].get("aria-labelledby") == labelled_by
+    ]
+    rows = [each for box in boxes for each in components(box) if each["type"] == "Tr"]
+    return [[words(cell).strip() for cell in row["props"]["children"]] for row in rows]
+
+
+def links(shown: Any) -> list[str]:
+    return [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
+
+
+@pytest.fixture(scope="module")
+def told(planned: Planned) -> dict[str, Any]:
+    """What the command says of the same window."""
+    done = run_python("-m", "fallow", "ledger", "--config", planned.config, "--by", "holder", "--json", *WINDOW)
+    assert done.returncode == 0, done.stderr
+    return {row["label"]: row for row in json.loads(done.stdout)["groups"]["rows"]}
+
+
+def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> None:
+    rows = table(page(planned.client(), "/holders", WEEK), "holders-title")
+    shown = {row[0].split()[0]: row for row in rows if row[0] != "name"}
+    given = {name: row for name, row in told.items() if row["efficiency"] is not None}
+    assert shown.keys() == given.keys()
+    for name, row in shown.items():
+        hours, rank = given[name]["gpu_hours"], given[name]["rank_efficiency"]
+        used = hours["low"] + hours["active"]
+        wanted = [used + hours["held"] + hours["reserved"], used, hours["held"], hours["reserved"]]
+        # the command adds in whole milliseconds
+        assert [float(each.replace(",", "")) for each in row[2:6]] == pytest.approx(wanted, abs=0.0501), name
+        assert row[7].split("/")[0] == str(rank)
+        assert row[8] == f"{given[name]['paid']:,.2f}\N{NO-BREAK SPACE}USD"
+
+
+def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) -> None:
+    shown = page(planned.client(), "/holders", WEEK)
+    lengths = [each for each in components(shown) if each["props"].get("className") == "lengths"]
+    most = max(sum(row["gpu_hours"][state] for state in ("active", "low", "held", "reserved")) for row in told.values())
+    first = lengths[len(table(shown, "teams-title")) - 1]
+    widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in first["props"]["children"]]
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    assert most > 0
+
+
+def test_a_holder_leads_to_their_jobs(planned: Planned, told: dict[str, Any]) -> None:
+    client = planned.client()
+    assert any("holder=greta" in each for each in links(page(client, "/holders", WEEK)))
+    jobs = [row for row in table(page(client, "/holders", WEEK + "&holder=greta"), "jobs-title") if row[0] != "job"]
+    hours = told["greta"]["gpu_hours"]
+    given = hours["active"] + hours["low"] + hours["held"] + hours["reserved"]
+    assert sum(float(row[3].replace(",", "")) for row in jobs) == pytest.approx(given, abs=0.06 * len(jobs))
+    assert sum(float(row[9].split("\N{NO-BREAK SPACE}")[0].replace(",", "")) for row in jobs) == pytest.approx(
+        told["greta"]["paid"], abs=0.01 * len(jobs)
+    )
+
+
+def test_a_holder_of_nothing(planned: Planned) -> None:
+    assert "nobody-here was given nothing" in words(page(planned.client(), "/holders", WEEK + "&holder=nobody-here"))
+
+
+def test_a_reader_of_one_team_sees_no_other(planned: Planned) -> None:
+    client = planned.client(LANGUAGE)
+    teams = planned.view(WEEK).whole.money.owners
+    for path in ("/holders", "/right-size", "/capacity"):
+        text = json.dumps(page(client, path, WEEK))
+        others = [
+            owner.name for (kind, _), owner in teams.by_name.items() if kind == "user" and owner.team != "language"
+        ]
+        assert len(others) > 5
+        assert [name for name in others if name in text] == [], path
+    assert "amara" in words(page(client, "/holders", WEEK))
+    assert "greta was given nothing" in words(page(client, "/holders", WEEK + "&holder=greta"))
+    assert "greta was given nothing" in words(page(client, "/holders", WEEK + "&holder=greta&team=vision"))
+
+
+def test_quotas_against_what_was_used(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    uses = dict(quota_uses(view))
+    given = {each.name: each.allocated_ms for each in view.report.teams}
+    length_ms = view.report.summary.until_ms - view.report.summary.since_ms
+    owners = view.whole.money.owners.teams()
+    assert uses.keys() == {name for name, team in owners.items() if team.quota_gpus is not None}
+    for name, use in uses.items():
+        assert use.quota_gpus == owners[name].quota_gpus
+        assert use.allocated_mean == pytest.approx(given.get(name, 0) / length_ms)
+    # a quota is for all GPUs: beside a part of them it would look generous
+    assert quota_uses(planned.view(WEEK + "&pool=train")) == []
+    assert [name for name, _ in quota_uses(planned.view(WEEK, LANGUAGE))] == ["language"]
+
+
+def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
+    name = "<b>eve</b>\u202e=1"
+    rows = [
+        *samples("a", 0, 3600, gpu_util_pct=90.0, process_count=1),
+        *samples("b", 0, 3600, gpu_util_pct=90.0, process_count=1),
+    ]
+    lists = [*processes("a", *range(0, 3600, 30), user=None), *processes("b", *range(0, 3600, 30), user=name)]
+    fill(lake, rows, lists, devices=[device("a"), device("b")])
+    client = build_app(Source(lambda: inputs_of(lake))).server.test_client()
+    rows_shown = table(page(client, "/holders"), "holders-title")
+    assert {row[0] for row in rows_shown} == {"name", "(holder not known)", "<b>eve</b>?=1"}
+    french = words(page(client, "/holders", "?lang=fr"))
+    assert "(détenteur inconnu)" in french
+    assert "heures GPU" in french

@@ -1,0 +1,155 @@
+"""The first page says what the commands say of the same window and scope, and shows no reader more than theirs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.charts.panel import GRAPH_CONFIG
+from dashboard.pages.overview import Overview
+from dashboard.palette import DARK, LIGHT
+from dashboard.people import VIEWER, Person
+from tests.dashboard.conftest import components, words
+from tests.dashboard.sites import Site, content, make_site
+
+if TYPE_CHECKING:
+    from tests.conftest import RunFallow
+
+SEARCH = "?since=2025-11-18&until=2025-11-19"
+CHARTS = ("waterfall", "days", "idle")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return make_site(tmp_path_factory.mktemp("overview"))
+
+
+@pytest.fixture(scope="module")
+def shown(site: Site) -> Any:
+    return content(Overview(), site.view(SEARCH))
+
+
+@pytest.fixture(scope="module")
+def report(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from fallow.cli import main  # noqa: PLC0415  # the command, in this process
+
+    target = tmp_path_factory.mktemp("told") / "report.json"
+    dates = ("--since", "2025-11-18", "--until", "2025-11-19")
+    assert main(["report", "--config", str(site.config), *dates, "--format", "json", "--out", str(target)]) == 0
+    return json.loads(target.read_text())
+
+
+def by_id(tree: Any, wanted: str) -> dict[str, Any]:
+    return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
+
+
+def tile(tree: Any, label: str) -> str:
+    tiles = [each for each in components(tree) if each["props"].get("className") == "tile"]
+    return next(text for text in map(words, tiles) if text.split()[0] == label)
+
+
+def test_the_tiles_are_those_of_the_ledger(site: Site, shown: Any, run_fallow: RunFallow) -> None:
+    asked = ("--config", str(site.config), "--since", "2025-11-18", "--until", "2025-11-19", "--json")
+    ledger = json.loads(run_fallow("ledger", *asked).stdout)
+    hours, cost = ledger["gpu_hours"], ledger["money"]["cost"]
+    observed = hours["total"] - hours["unknown"]
+    for state in ("held", "reserved", "free", "unavailable"):
+        text = tile(shown, state).replace("\N{NO-BREAK SPACE}", " ")
+        assert f"{100 * hours[state] / observed:.1f} %" in text
+        assert f"{hours[state]:,.1f} GPU-hours" in text
+        assert f"{cost[state]:,.2f} USD" in text
+    unused = sum(hours[state] for state in ("held", "reserved", "free"))
+    text = tile(shown, "unused").replace("\N{NO-BREAK SPACE}", " ")
+    assert f"{100 * unused / observed:.1f} %" in text
+    assert f"{sum(cost[state] for state in ('held', 'reserved', 'free')):,.2f} USD" in text
+    assert f"{ledger['money']['paid']:,.2f}" in tile(shown, "paid")
+
+
+def test_every_tile_says_that_it_is_over_the_window_and_how_it_changed(site: Site, shown: Any) -> None:
+    changes = [each for each in components(shown) if each["props"].get("className", "").startswith("change ")]
+    assert len(changes) >= 6
+    assert "over the whole window" in words(shown)
+    assert "just before, from 16 Nov 2025" in words(shown)
+    longer = content(Overview(), site.view("?span=all"))
+    assert not [each for each in components(longer) if each["props"].get("className", "").startswith("change ")]
+    assert "No change is given: nothing was observed" in words(longer)
+
+
+def test_the_waterfall_goes_from_paid_to_useful(shown: Any, report: Any) -> None:
+    trace = by_id(shown, "waterfall-chart")["figure"]["data"][0]
+    steps = report["waterfall"]
+    hours = [step["gpu_hours"] for step in steps]
+    assert trace["x"] == pytest.approx([sum(hours), *hours])
+    # each begins where the next one ends, and the last at nothing
+    tops = [base + length for base, length in zip(trace["base"], trace["x"], strict=True)]
+    assert tops[1] == pytest.approx(tops[0])
+    assert tops[2:] == pytest.approx(trace["base"][1:-1])
+    assert trace["base"][-1] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("search", "bars"), [(SEARCH, 48), ("?span=all", 4)])
+def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, bars: int) -> None:
+    view = site.view(search)
+    traces = by_id(content(Overview(), view), "days-chart")["figure"]["data"]
+    totals = view.report.summary.totals
+    assert {len(trace["x"]) for trace in traces} == {bars}
+    for trace in traces:
+        assert sum(trace["y"]) == pytest.approx(totals.state_ms[trace["meta"]] / 3_600_000, abs=0.06)
+    assert {trace["meta"] for trace in traces} == {state for state, spent in totals.state_ms.items() if spent}
+
+
+def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
+    idle = site.view(SEARCH).report.summary.as_json()["idle"]
+    assert by_id(shown, "idle-chart")["figure"]["data"][0]["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
+
+
+def test_the_costliest_findings_lead_to_all_of_them(site: Site, shown: Any) -> None:
+    view = site.view(SEARCH)
+    rows = [words(each) for each in components(shown) if each["type"] == "Tr" and each["props"].get("role") == "row"][
+        1:
+    ]
+    costs = [each.cost or 0.0 for each in view.report.findings if each.category != "efficiency"]
+    assert len(rows) == min(6, len(costs))
+    assert f"{max(costs):,.2f}" in rows[0]
+    links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
+    assert f"/findings{view.query.search}" in links
+    assert f"/quality{view.query.search}" in links
+
+
+def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:
+    images = [each["props"] for each in components(shown) if each["props"].get("role") == "img"]
+    assert len(images) == len(CHARTS)
+    assert all(len(image["aria-label"]) > 40 for image in images)
+    for name in CHARTS:
+        assert by_id(shown, f"{name}-chart")["config"] == GRAPH_CONFIG
+        section = next(each for each in components(shown) if each["props"].get("aria-labelledby") == f"{name}-title")
+        kinds = [each["props"].get("className") for each in components(section)]
+        assert {"question", "finding", "numbers"} <= set(kinds)
+        assert len(json.dumps(by_id(shown, f"{name}-chart")["figure"])) < 60_000
+
+
+def test_the_schemes_differ_in_colours_only(site: Site, shown: Any) -> None:
+    dark = content(Overview(), site.view(SEARCH), "dark")
+    assert words(dark) == words(shown)
+    assert DARK.state["active"] in json.dumps(dark)
+    assert LIGHT.state["active"] not in json.dumps(dark)
+
+
+def test_a_reader_of_one_team_sees_that_team(site: Site) -> None:
+    reader = Person("ann", VIEWER, "vision")
+    own = content(Overview(), site.view(SEARCH + "&team=language", reader))
+    asked_for = content(Overview(), site.view(SEARCH + "&team=vision"))
+    text = words(own)
+    assert text == words(asked_for)
+    assert "hiro" not in json.dumps(own)
+    assert "free no process" not in text
+    assert "are not shown for a single team" in text
+
+
+def test_it_is_said_in_french(site: Site) -> None:
+    text = words(content(Overview(), site.view(SEARCH + "&lang=fr")))
+    for english in ("useful", "GPU-hours", "window", "observed", "finding", "Every", "spells"):
+        assert english not in text.replace("The numbers", "")
+    assert "heures GPU" in text

@@ -1,0 +1,100 @@
+"""The page on the data: every remark, and the coverage that the ledger has of each group; nothing of it for one team."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.pages.quality import Quality
+from dashboard.people import VIEWER, Person
+from tests.dashboard.conftest import components, words
+from tests.dashboard.sites import Site, content, make_site
+from tests.ledger.rows import device, fill, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.conftest import RunFallow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return make_site(tmp_path_factory.mktemp("quality"), days=2)
+
+
+def rows(tree: Any, name: str) -> dict[str, list[str]]:
+    """The rows of one table: what it is about, and its figures."""
+    section = next(
+        each for each in components(tree) if each["props"].get("aria-labelledby") == f"coverage-{name}-title"
+    )
+    found = {}
+    for row in (each for each in components(section) if each["type"] == "Tr"):
+        first, *cells = row["props"]["children"]
+        if first["props"].get("scope") == "row":
+            found[words(first)] = [words(cell).replace("\N{NO-BREAK SPACE}", " ").strip() for cell in cells]
+    return found
+
+
+@pytest.mark.parametrize("group", ["pool", "model", "host"])
+def test_the_coverage_is_that_of_the_ledger(site: Site, group: str, run_fallow: RunFallow) -> None:
+    told = json.loads(run_fallow("ledger", "--config", str(site.config), "--by", group, "--json").stdout)
+    shown = rows(content(Quality(), site.view("?span=all")), group)
+    groups = told["groups"]["rows"]
+    assert shown.keys() == {each["label"] for each in groups}
+    for each in groups:
+        hours = each["gpu_hours"]
+        coverage = 100 * (hours["total"] - hours["unknown"]) / hours["total"]
+        assert shown[each["label"]] == [
+            f"{coverage:.1f} %", str(each["gpus"]), f"{hours['total']:,.1f}", f"{hours['unknown']:,.1f}"
+        ]  # fmt: skip
+
+
+def test_the_least_observed_comes_first(site: Site) -> None:
+    shares = [
+        float(cells[0].removesuffix(" %"))
+        for cells in rows(content(Quality(), site.view("?span=all")), "host").values()
+    ]
+    assert shares == sorted(shares)
+    assert shares[0] < 100
+
+
+def test_every_remark_of_the_report_is_there(site: Site) -> None:
+    view = site.view("?span=all")
+    text = words(content(Quality(), view))
+    assert len(view.report.quality) >= 2
+    assert all(view.say(remark.sentence) in text for remark in view.report.quality)
+    assert "All hosts were seen to the end of the window." in text
+
+
+def test_a_host_that_fell_silent_is_named(lake: Lake, tmp_path: Path) -> None:
+    fill(
+        lake,
+        [*samples("a0", 0, 36_000, every_s=300), *samples("b0", 0, 3600, every_s=300)],
+        host="gn1",
+        devices=[device("a0"), device("b0")],
+    )
+    fill(lake, samples("c0", 0, 7200, every_s=300), host="<b>gn2</b>")
+    config = tmp_path / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{lake.root}"\n')
+    shown = content(Quality(), Site(lake, config).view("?span=all"))
+    section = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "silent-title")
+    text = words(section)
+    assert "the whole host" in text
+    assert "<b>gn2</b>" in text
+    assert "some of its GPUs" in text
+    assert any(each["type"] == "Link" and "%3Cb%3Egn2" in each["props"]["href"] for each in components(section))
+
+
+@pytest.mark.parametrize("search", ["?team=vision", "?team=vision&lang=fr"])
+def test_nothing_of_it_is_for_one_team(site: Site, search: str) -> None:
+    for view in (
+        site.view(search),
+        site.view(search.replace("team=vision", "team=language"), Person("ann", VIEWER, "vision")),
+    ):
+        shown = content(Quality(), view)
+        assert "sim-" not in json.dumps(shown)
+        assert len(words(shown)) > 40
+        assert not [each for each in components(shown) if each["type"] == "Table"]

@@ -1,0 +1,222 @@
+"""The report's page: the same bytes as the command's, the reader's own edition, and sending to the site's targets alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from plotly.utils import PlotlyJSONEncoder
+
+from analytics.delivery.from_page import site_targets
+from analytics.report.formats import FORMATS
+from dashboard.pages.report import ReportPage
+from dashboard.people import PLANNER, VIEWER, Person
+from dashboard.sending import Answer, send_tried, try_target
+from dashboard.source import Source
+from fallow import schema
+from fallow.cli import main
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, words
+from tests.dashboard.sites import Site, content, make_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+WEEK = "2025-W46"
+"""Of which the lake has the last day; 2025-W47 is not over in it."""
+SEARCH = f"?start={WEEK}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return make_site(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture
+def sender(site: Site, tmp_path: Path) -> Site:
+    """A copy that may be written to, with two folders as targets."""
+    shutil.copytree(site.lake.root, tmp_path / "lake")
+    config = tmp_path / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{tmp_path}/lake"\n[report]\nto = ["{tmp_path}/one", "{tmp_path}/two"]\n')
+    return Site(Lake.at(str(tmp_path / "lake")), config)
+
+
+def command(site: Site, tmp_path: Path, form: str, *arguments: str) -> bytes:
+    target = tmp_path / form
+    flags = ["report", "--config", str(site.config), "--week", WEEK, "--format", form, "--out", str(target)]
+    assert main([*flags, *arguments]) == 0
+    return target.read_bytes()
+
+
+@pytest.mark.parametrize("form", [each.name for each in FORMATS if each.name != "pdf"])
+def test_a_download_is_what_the_command_writes(site: Site, tmp_path: Path, form: str) -> None:
+    answer = site.client().get(f"/report/download/{form}?start={WEEK}&lang=fr&pool=train")
+    assert answer.status_code == 200
+    assert answer.data == command(site, tmp_path, form, "--lang", "fr", "--pool", "train")
+    suffix = next(each.suffix for each in FORMATS if each.name == form)
+    assert f"fallow-{WEEK}-pool=train-fr{suffix}" in answer.headers["Content-Disposition"]
+
+
+def test_the_pdf_is_one(site: Site) -> None:
+    answer = site.client().get(f"/report/download/pdf?start={WEEK}")
+    assert answer.data[:5] == b"%PDF-"
+    assert answer.content_type == "application/pdf"
+
+
+def test_the_preview_may_stand_in_a_frame_of_these_pages_only(site: Site, tmp_path: Path) -> None:
+    answer = site.client().get(f"/report/preview?start={WEEK}")
+    assert answer.data == command(site, tmp_path, "html")
+    policy = answer.headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in policy
+    assert "script-src" not in policy
+    assert "default-src 'none'" in policy
+    assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+    frame = next(each["props"] for each in components(content(ReportPage(), site.view())) if each["type"] == "Iframe")
+    assert frame["sandbox"] == ""
+    assert frame["title"]
+
+
+def test_a_reader_of_one_team_gets_that_teams_edition(site: Site, tmp_path: Path) -> None:
+    client = site.client(Person("ann", VIEWER, "vision"))
+    for search in (f"?start={WEEK}", f"?start={WEEK}&team=language"):
+        answer = client.get(f"/report/download/json{search}")
+        assert answer.data == command(site, tmp_path, "json", "--team", "vision")
+        assert b"hiro" not in client.get(f"/report/preview{search}").data
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/report/download/docx", 404, "no such format"), ("/report/download/json?start=yesterday", 409, "is not a week"),
+        ("/report/preview?start=yesterday", 409, "is not a week"), ("/report/preview?pool=nowhere", 409, "nothing in this window"),
+        ("/report/preview?lang=xx", 409, "no language"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_made_is_said_in_a_sentence(site: Site, path: str, status: int, said: str) -> None:
+    answer = site.client().get(path)
+    assert (answer.status_code, answer.mimetype) == (status, "text/plain")
+    assert said in answer.text
+
+
+def test_the_page_begins_with_the_last_whole_week_and_offers_the_others(site: Site) -> None:
+    shown = content(ReportPage(), site.view())
+    chosen = [words(each) for each in components(shown) if each["props"].get("className") == "here"]
+    assert chosen == [WEEK]
+    links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
+    assert links == ["/report?start=2025-W47"]
+    assert "2025-W47 (not over)" in words(shown)
+    other = content(ReportPage(), site.view("?start=2025-W47&lang=fr"))
+    downloads = [each["props"]["href"] for each in components(other) if "/download/" in str(each["props"].get("href"))]
+    assert len(downloads) == len(FORMATS)
+    assert all(each.endswith("?lang=fr&start=2025-W47") for each in downloads)
+    wrong = words(content(ReportPage(), site.view("?start=yesterday")))
+    assert "'yesterday' is not a week" in wrong
+
+
+def test_who_may_only_read_has_no_form(sender: Site) -> None:
+    targets = [each.shown for each in site_targets(sender.inputs().settings)]
+    assert len(targets) == 2
+    assert targets[0] in json.dumps(content(ReportPage(), sender.view("", Person("bob", PLANNER))))
+    assert targets[0] not in json.dumps(content(ReportPage(), sender.view("", Person("bob", VIEWER))))
+
+
+def answered(site: Site, person: Person, ask: Callable[[Source], Answer]) -> Answer:
+    """What the form answers to this person, whom the app has let in."""
+    client: FlaskClient = site.client(person)
+    with client.application.test_request_context("/"):
+        client.application.preprocess_request()
+        return ask(Source(site.inputs))
+
+
+def text(answer: Answer) -> str:
+    return words(json.loads(json.dumps(answer.shown, cls=PlotlyJSONEncoder)))
+
+
+def trying(site: Site, person: Person, number: int = -1, search: str = SEARCH) -> Answer:
+    return answered(site, person, lambda source: try_target(source, search, number))
+
+
+def sending(site: Site, person: Person, tried: Mapping[str, Any], search: str = SEARCH) -> Answer:
+    return answered(site, person, lambda source: send_tried(source, search, tried))
+
+
+def sent(site: Site) -> list[tuple[str, str]]:
+    """Who did what, by the lake's own record."""
+    from analytics.frames import read_frame  # noqa: PLC0415
+
+    rows = read_frame(site.lake.files(schema.DELIVERY.name), schema.DELIVERY).sort("time")
+    return [(row["actor"], row["step"]) for row in rows.iter_rows(named=True)]
+
+
+def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Path) -> None:
+    planner = Person("bob", PLANNER)
+    targets = [each.shown for each in site_targets(sender.inputs().settings)]
+    tried = trying(sender, planner)
+    assert tried.tried == {"search": SEARCH, "targets": targets}
+    assert text(tried).count("would be sent") == 2
+    assert sent(sender) == []
+    assert not (tmp_path / "one").exists()
+    assert "Try it first" in text(sending(sender, planner, tried.tried, f"{SEARCH}&pool=train"))
+    assert sent(sender) == []
+    assert not sending(sender, planner, tried.tried).tried
+    assert {actor for actor, _ in sent(sender)} == {"bob"}
+    assert [step for _, step in sent(sender)].count("sent") == 2
+    names = sorted(path.name for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert f"fallow-{WEEK}-all-en.html" in names
+    again = trying(sender, planner)
+    assert not again.tried
+    assert text(again).count("would not be sent: it was sent on") == 2
+    assert text(sending(sender, planner, tried.tried)).count("not sent: it was sent before") == 2
+    assert [step for _, step in sent(sender)].count("sent") == 2
+
+
+def test_one_target_can_be_chosen(sender: Site, tmp_path: Path) -> None:
+    planner = Person("bob", PLANNER)
+    sending(sender, planner, trying(sender, planner, 1).tried)
+    assert not (tmp_path / "one").exists()
+    assert list((tmp_path / "two").rglob("*.html"))
+
+
+@pytest.mark.parametrize("number", [7, -1])
+def test_who_may_only_read_sends_nothing(sender: Site, number: int) -> None:
+    targets = [each.shown for each in site_targets(sender.inputs().settings)]
+    viewer = Person("ann", VIEWER)
+    for answer in (trying(sender, viewer, number), sending(sender, viewer, {"search": SEARCH, "targets": targets})):
+        assert "it takes the role planner" in text(answer)
+        assert not answer.tried
+    assert sent(sender) == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (["mailto:me@evil.example"], "report.to does not name mailto:me@evil.example"),
+        (["/etc"], "report.to does not name /etc"), ([], "no target is chosen"),
+    ],
+)  # fmt: skip
+def test_no_other_target_is_sent_to(sender: Site, targets: list[str], said: str) -> None:
+    told = sending(sender, Person("bob", PLANNER), {"search": SEARCH, "targets": targets})
+    assert said in text(told)
+    assert sent(sender) == []
+
+
+def test_a_week_that_is_not_over_for_now_is_refused(sender: Site) -> None:
+    told = trying(sender, Person("bob", PLANNER), search="?start=2999-W01")
+    assert "2999-W01 is not over" in text(told)
+    assert not told.tried
+
+
+def test_a_planner_of_one_team_sends_that_teams_edition(sender: Site, tmp_path: Path) -> None:
+    owners = tmp_path / "owners.csv"
+    owners.write_text("kind,name,team\nuser,farid,vision\nuser,hiro,language\n")
+    sender.config.write_text(sender.config.read_text() + f'[money]\nowners = "{owners}"\n')
+    planner, search = Person("bob", PLANNER, "vision"), f"{SEARCH}&team=language"
+    sending(sender, planner, trying(sender, planner, 0, search).tried, search)
+    [html] = list((tmp_path / "one").rglob("*.html"))
+    assert html.name.startswith(f"fallow-{WEEK}-team=vision-en")
+    assert "hiro" not in html.read_text()

@@ -1,0 +1,138 @@
+"""Works on their cards: what is drawn, what is only counted, and which are named by a finding."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from dashboard.app import build_app
+from dashboard.charts.moves import moves
+from dashboard.charts.right_size import KEEPS, PREALLOCATED, SMALLER_DOES, capacities, works_of
+from dashboard.people import VIEWER, Person
+from dashboard.query import Query
+from dashboard.source import Source, View
+from tests.dashboard.conftest import components, inputs_of, page, words
+from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+def figure(shown: Any) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in components(shown) if each["props"].get("id") == "sizes-chart")
+    return dict(found["props"]["figure"])
+
+
+def points(shown: Any) -> int:
+    return sum(len(trace["x"]) for trace in figure(shown).get("data", []))
+
+
+def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    works = works_of(view)
+    named = [each for each in view.report.findings if each.rule in ("memory_oversized", "compute_oversized", "mig_fit")]
+    assert named
+    for finding in named:
+        own = works.filter(
+            pl.col("holder") == finding.holder,
+            pl.col("model") == finding.evidence.numbers["model"],
+            pl.col("kind") == SMALLER_DOES,
+        )
+        assert own["gpu_ms"].sum() >= finding.gpu_ms - 1
+        assert own["peak_bytes"].max() >= (finding.evidence.numbers["mem_used_max_bytes"] or 0)
+    holders = {each.holder for each in named}
+    assert set(works.filter(pl.col("kind") == SMALLER_DOES)["holder"]) == holders
+
+
+def test_kinds_differ_in_shape(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    kinds = set(works_of(view)["kind"])
+    assert {KEEPS, SMALLER_DOES, PREALLOCATED} <= kinds
+    shown = page(planned.client(), "/right-size", WEEK)
+    shapes = {trace["marker"]["symbol"].removesuffix("-open") for trace in figure(shown)["data"]}
+    assert shapes == {"circle", "diamond", "square"}
+
+
+def test_every_known_work_is_drawn_once(planned: Planned) -> None:
+    works = works_of(planned.view(WEEK))
+    known = works.filter(
+        pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
+    )
+    shown = page(planned.client(), "/right-size", WEEK)
+    assert 0 < points(shown) == min(known.height, 400)
+    assert works.height > known.height
+    assert f"{works.height - known.height} works are not drawn" in words(shown)
+
+
+def test_the_figure_keeps_its_budget(planned: Planned) -> None:
+    for path in ("/right-size", "/capacity", "/holders"):
+        for chart in (each for each in components(page(planned.client(), path, WEEK)) if each["type"] == "Graph"):
+            assert len(json.dumps(chart["props"]["figure"])) < 120_000, chart["props"]["id"]
+
+
+def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:
+    sizes = [size for size, _ in capacities(planned.view(WEEK))]
+    assert sizes == sorted(sizes)
+    assert all(high > 1.04 * low for low, high in itertools.pairwise(sizes))
+
+
+def test_savings_are_those_of_the_findings(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    text = words(json.loads(json.dumps(moves(view).to_plotly_json(), default=lambda each: each.to_plotly_json())))
+    found = [each for each in view.report.findings if each.category == "right_size"]
+    assert f"{len(found)} findings." in text
+    for each in found:
+        saving = each.evidence.numbers.get("saving")
+        if isinstance(saving, float):
+            assert f"{saving:,.2f}\N{NO-BREAK SPACE}USD" in text
+
+
+def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
+    view = planned.view(WEEK, LANGUAGE)
+    mine = {owner.name for owner in view.whole.money.owners.by_name.values() if owner.team == "language"}
+    shown = set(works_of(view)["holder"])
+    assert shown
+    assert shown <= mine
+    export = planned.client(LANGUAGE).get("/export/works.csv" + WEEK + "&team=vision")
+    assert {line.split(",")[0] for line in export.text.splitlines()[1:]} == shown
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_unknown_memory_is_no_point_at_zero(lake: Lake, *, known: bool) -> None:
+    memory = {"mem_used_bytes": 20 * GIB} if known else {}
+    rows = samples("a", 0, 4 * 3600, gpu_util_pct=90.0, process_count=1, **memory)
+    fill(lake, rows, processes("a", *range(0, 4 * 3600, 30)), devices=[device("a")])
+    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/right-size")
+    assert points(shown) == int(known)
+    assert ("1 work without a known memory is not drawn." in words(shown)) is not known
+
+
+def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
+    busy = {"gpu_util_pct": 90.0, "mem_used_bytes": 20 * GIB}
+    rows = [*samples("a", 0, 4 * 3600, process_count=1, **busy), *samples("b", 0, 4 * 3600, process_count=2, **busy)]
+    both = [
+        each
+        for pid, user in ((1, "ann"), (2, "bob"))
+        for each in processes("b", *range(0, 4 * 3600, 30), user=user, pid=pid)
+    ]
+    fill(lake, rows, [*processes("a", *range(0, 4 * 3600, 30)), *both], devices=[device("a"), device("b")])
+    source = Source(lambda: inputs_of(lake))
+    view = source.look(Query(), Person("reader", VIEWER))
+    assert isinstance(view, View)
+    works = works_of(view)
+    assert works.select("holder", "gpus").rows() == [("ann", ["a"])]
+    assert works["peak_bytes"].to_list() == [20 * GIB]
+    assert works["util_pct"].to_list() == [91.0]  # the next whole percent, as the rules take it
+    assert works["sm_pct"].to_list() == [None]

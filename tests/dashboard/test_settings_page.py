@@ -1,0 +1,105 @@
+"""Every setting with its value and where it was set, no secret among them; prices and owners as the commands have them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.language.languages import language
+from dashboard.pages.settings import Settings
+from dashboard.people import ADMIN, PLANNER, VIEWER, Person
+from dashboard.settings_shown import shown_settings
+from fallow import config
+from fallow.config import SETTINGS
+from tests.dashboard.conftest import components, page, words
+from tests.dashboard.sites import Site, content, make_site
+
+if TYPE_CHECKING:
+    from tests.conftest import RunFallow
+
+SECRETS = """[report]
+to = ["https://hooks.slack.com/services/T0/B0/verysecret", "mailto:lead@example.org"]
+[serving]
+endpoints = "http://ann:verysecret@127.0.0.1:8000/metrics?token=verysecret"
+[ledger]
+idle_after = "7min"
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return make_site(tmp_path_factory.mktemp("settings"), days=1, settings=SECRETS)
+
+
+def table(tree: Any, name: str) -> dict[str, list[str]]:
+    """Rows by their first cell, of all tables of one panel."""
+    section = next(each for each in components(tree) if each["props"].get("aria-labelledby") == f"{name}-title")
+    found = {}
+    for row in (each for each in components(section) if each["type"] == "Tr"):
+        first, *cells = row["props"]["children"]
+        if first["props"].get("scope") == "row":
+            found[words(first)] = [words(cell) for cell in cells]
+    return found
+
+
+def test_every_setting_is_there_with_its_origin(site: Site) -> None:
+    shown = table(content(Settings(), site.view()), "settings")
+    assert shown.keys() == {each.name for each in SETTINGS}
+    assert shown["ledger.idle_after"][:2] == ["7\N{NO-BREAK SPACE}min", f"file {site.config}"]
+    assert shown["findings.held_min"][:2] == ["1\N{NO-BREAK SPACE}h", "default"]
+    assert shown["ledger.workers"][:2] == ["auto", "default"]
+    assert shown["agent.command_arguments"][0] == "off"
+    assert shown["money.pue"][0] == "1.54"
+    assert shown["mail.server"][0] == "not set"
+    assert [shown[each.name][2] for each in SETTINGS] == [each.meaning for each in SETTINGS]
+
+
+def test_variables_and_flags_are_named_as_origins() -> None:
+    found = config.load({"lake.path": "/srv/lake"}, None, {"FALLOW_MONEY_PUE": "1.2"})
+    shown = {each.name: each for each in shown_settings(found, language("en"))}
+    assert (shown["money.pue"].value, shown["money.pue"].origin) == ("1.2", "variable FALLOW_MONEY_PUE")
+    assert (shown["lake.path"].value, shown["lake.path"].origin) == ("/srv/lake", "command line")
+
+
+def test_no_secret_is_shown(site: Site) -> None:
+    shown = json.dumps(content(Settings(), site.view()))
+    assert "verysecret" not in shown
+    assert "hooks.slack.com" in shown
+    assert "mailto:lead@example.org" in shown
+    assert "http://127.0.0.1:8000/metrics?" in shown
+
+
+def test_the_prices_are_those_of_the_command(site: Site, run_fallow: RunFallow) -> None:
+    told = json.loads(run_fallow("prices", "--config", str(site.config), "--json").stdout)
+    shown = table(content(Settings(), site.view()), "prices")
+    assert len(told["prices"]) > 5
+    for each in told["prices"]:
+        cells = shown[each["model"]]
+        assert cells[1] == f"{each['hourly']:,.4f} {told['currency']}"
+        assert each["source"] in cells[4]
+        assert cells[5] == str(each["gpus"])
+    assert shown["NVIDIA H100 80GB HBM3"][3] == "the site's own"
+
+
+def test_the_owners_are_counted_and_not_named(site: Site) -> None:
+    shown = table(content(Settings(), site.view()), "owners")
+    assert shown == {
+        "language": ["products", "1", "0", "1", "2"],
+        "vision": ["research", "0", "0", "2", "4"],
+    }
+    own = content(Settings(), site.view("", Person("ann", ADMIN, "vision")))
+    assert table(own, "owners").keys() == {"vision"}
+    assert "language" not in words(
+        next(each for each in components(own) if each["props"].get("aria-labelledby") == "owners-title")
+    )
+    assert {cells[5] for cells in table(own, "prices").values()} == {""}
+
+
+@pytest.mark.parametrize("role", [VIEWER, PLANNER])
+def test_it_is_for_admins(site: Site, role: str) -> None:
+    text = words(page(site.client(Person("ann", role)), "/settings"))
+    assert "hooks.slack.com" not in text
+    assert ADMIN in text
+    assert "Settings in force" in words(page(site.client(), "/settings"))

@@ -1,0 +1,97 @@
+"""A GPU's rows as they lie in the lake: nothing invented, nothing of other days opened, nothing of others let through."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics.readings import READINGS, binned, gpu_readings, only_during
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, HOUR_MS, utc_day
+from fallow.errors import BrokenFileError
+from fallow.lake import Lake, LakeFile
+
+DAY = 1_763_510_400_000
+"""2025-11-19T00:00Z."""
+STEP = 10_000
+
+
+def row(at_ms: int, gpu: str = "GPU-a", **values: Any) -> dict[str, Any]:
+    return {"time": DAY + at_ms, "gpu": gpu, "interval_ms": STEP, **values}
+
+
+def lake_of(folder: Path, rows: list[dict[str, Any]], host: str = "h1", day_ms: int = DAY) -> Lake:
+    lake = Lake.at(str(folder / "lake"))
+    data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, rows))
+    lake.put(LakeFile("gpu", utc_day(day_ms), host, 0, len(rows)), data)
+    return lake
+
+
+def test_the_rows_of_one_gpu_in_a_time(tmp_path: Path) -> None:
+    rows = [row(step * STEP, gpu, gpu_util_pct=float(step)) for gpu in ("GPU-a", "GPU-b") for step in range(10)]
+    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", ["h1"], DAY + 2 * STEP, DAY + 5 * STEP)
+    assert found["gpu_util_pct"].to_list() == [2.0, 3.0, 4.0]
+    assert found["time"].to_list() == [DAY + step * STEP for step in (2, 3, 4)]
+    assert found.columns == ["time", "interval_ms", *READINGS]
+
+
+def test_what_cannot_be_is_unknown_and_zero_is_zero(tmp_path: Path) -> None:
+    rows = [
+        row(0, gpu_util_pct=0.0, mem_used_bytes=0, power_w=float("nan")),
+        row(STEP, gpu_util_pct=250.0, mem_used_bytes=-1, power_w=float("inf")),
+        row(2 * STEP, gpu_util_pct=None, mem_used_bytes=7, power_w=-3.0),
+    ]
+    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", ["h1"], DAY, DAY + HOUR_MS)
+    assert found["gpu_util_pct"].to_list() == [0.0, None, None]
+    assert found["mem_used_bytes"].to_list() == [0.0, None, 7.0]
+    assert found["power_w"].to_list() == [None, None, None]
+    assert found["sm_active_pct"].null_count() == 3
+
+
+def test_only_files_of_its_host_and_days_are_opened(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, [row(0, gpu_util_pct=5.0)])
+    whole = Path(lake.files("gpu")[0].url)
+    for date, host in ((utc_day(DAY - DAY_MS), "h1"), (utc_day(DAY), "h2")):
+        broken = tmp_path / "lake" / "gpu" / f"date={date}" / f"host={host}" / whole.name
+        broken.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(whole, broken)
+        broken.write_bytes(broken.read_bytes()[:50])
+    assert gpu_readings(lake, "GPU-a", ["h1"], DAY, DAY + HOUR_MS).height == 1
+    with pytest.raises(BrokenFileError):
+        gpu_readings(lake, "GPU-a", ["h1"], DAY - 1, DAY + HOUR_MS)
+    assert gpu_readings(lake, "GPU-a", [], DAY, DAY + HOUR_MS).is_empty()
+
+
+def test_a_bin_has_least_mean_and_most_and_a_gap_has_nothing() -> None:
+    rows = pl.DataFrame(
+        {
+            "time": [DAY, DAY + STEP, DAY + 6 * STEP, DAY + 13 * STEP],
+            "interval_ms": [STEP, 3 * STEP, STEP, STEP],
+            "power_w": [100.0, 200.0, None, 40.0],
+        }
+    )
+    found = binned(rows, ["power_w"], DAY, DAY + 18 * STEP, 6 * STEP)
+    assert found["time"].to_list() == [DAY, DAY + 6 * STEP, DAY + 12 * STEP]
+    assert found["power_w_min"].to_list() == [100.0, None, 40.0]
+    assert found["power_w_mean"].to_list() == [175.0, None, 40.0]
+    assert found["power_w_max"].to_list() == [200.0, None, 40.0]
+
+
+def test_a_row_that_reaches_into_somebody_else_s_time_is_theirs_too() -> None:
+    rows = pl.DataFrame({"time": [DAY + step * STEP for step in range(9)], "interval_ms": [STEP] * 9})
+    spans = pl.DataFrame(
+        {
+            "gpu": ["GPU-a", "GPU-a", "GPU-b"],
+            "time": [DAY + STEP, DAY + 2 * STEP, DAY + 6 * STEP],
+            "end": [DAY + 2 * STEP, DAY + 4 * STEP - 1, DAY + 8 * STEP],
+            "gpu_share": [1.0, 1.0, 1.0],
+        }
+    )
+    found = [(time - DAY) // STEP for time in only_during(rows, spans)["time"]]
+    # row 3 ends a millisecond after the span, rows 1 and 2 lie in two that touch
+    assert found == [1, 2, 6, 7]
+    assert only_during(rows, spans.clear()).is_empty()
