@@ -66,12 +66,6 @@ def _connect(app: Any, source: Source) -> None:
         ClientsideFunction("fallow", "scheme"), Output("scheme", "data"), Input("theme", "n_clicks"), State("scheme", "data")
     )  # fmt: skip
 
-    app.clientside_callback(
-        ClientsideFunction("fallow", "tooltip"),
-        Output("film-tooltip", "show"), Output("film-tooltip", "bbox"), Output("film-tooltip", "children"),
-        Input("film-strip", "hoverData"), State("film-words", "data"),
-    )  # fmt: skip
-
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("page", "children"), Output("nav", "children"), Output("version", "data"), *bar.OUTPUTS,
         Input("scheme", "data"), Input("url", "pathname"), Input("url", "search"), Input("again", "n_clicks"),
@@ -79,11 +73,11 @@ def _connect(app: Any, source: Source) -> None:
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
             return [no_update] * (3 + len(bar.OUTPUTS))
-        look = view_of(source, search)
-        shown = render(look, scheme, path or "/")
-        if isinstance(look, Problem):
-            return [shown, no_update, "", *bar.no_choices()]
-        return [shown, _links(look, path or "/"), look.version, *bar.choices(look)]
+        try:
+            return _answer(view_of(source, search), scheme, path or "/")
+        except Exception as error:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
+            _failed(error)
+            return [_problem(*_UNFORESEEN), no_update, "", *bar.no_choices()]
 
     @app.callback(  # type: ignore[untyped-decorator]
         Output("again", "hidden"), Input("news", "n_intervals"), Input("version", "data")
@@ -95,15 +89,19 @@ def _connect(app: Any, source: Source) -> None:
             return True
 
 
-def render(look: View | Problem, scheme: str, path: str) -> Any:
-    """The page at a path, or what stands in its way; never a traceback."""
-    try:
-        return _page(look, scheme, path)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
-        _failed(error)
-        return _problem(
-            "This page could not be made", "Something went wrong that fallow did not foresee.", "The log says more."
-        )
+_UNFORESEEN = (
+    "This page could not be made",
+    "Something went wrong that fallow did not foresee.",
+    "The log says more.",
+)
+
+
+def _answer(look: View | Problem, scheme: str, path: str) -> list[Any]:
+    """The page at a path with what goes along in the bar, or what stands in its way."""
+    shown = _page(look, scheme, path)
+    if isinstance(look, Problem):
+        return [shown, no_update, "", *bar.no_choices()]
+    return [shown, _links(look, path), look.version, *bar.choices(look)]
 
 
 def _page(look: View | Problem, scheme: str, path: str) -> Any:
@@ -145,7 +143,7 @@ def _frame() -> html.Div:
             dcc.Store(id="scheme"),
             dcc.Store(id="version", data=""),
             dcc.Interval(id="news", interval=_NEWS_EVERY_MS),
-            html.A("Skip to the page", href="#main", className="skip"),
+            html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(
                 [
                     html.Span([html.B("fallow"), " GPU waste"], className="brand"),
@@ -163,7 +161,7 @@ def _frame() -> html.Div:
                 id="main",
                 tabIndex="-1",
             ),
-            html.Footer(f"fallow {__version__}. The same numbers: fallow ledger, findings, report."),
+            html.Footer(f"fallow {__version__}"),
         ]
     )
 

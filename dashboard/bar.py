@@ -60,6 +60,8 @@ OUTPUTS = [
     *(Output(f"ask-{name}", "options") for name in CONTROLS),
     *(Output(f"ask-{name}", "value") for name in CONTROLS),
     *(Output(f"box-{name}", "hidden") for name in CONTROLS),
+    Output("again", "children"),
+    Output("skip", "children"),
 ]
 """What `choices` is for, in its order."""
 
@@ -73,6 +75,8 @@ def choices(view: View) -> list[Any]:
         *(options[name] for name in CONTROLS),
         *(_value(view.query, name) for name in CONTROLS),
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
+        view.say(say("New data: show it")),
+        view.say(say("Skip to the page")),
     ]
 
 

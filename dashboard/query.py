@@ -68,6 +68,8 @@ class Query:
             except (ZoneInfoNotFoundError, ValueError, OSError) as error:
                 raise UsageError(f"'{self.zone}' is no time zone", "take an IANA name such as Europe/Paris") from error
         parse_window(self.since or None, self.until or None)
+        if self.end:
+            parse_window(self.start or None, self.end)
 
     @property
     def search(self) -> str:

@@ -16,7 +16,7 @@ from fallow.clock import SystemClock, Window
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
     from datetime import tzinfo
 
     from analytics.inputs import Inputs
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from dashboard.people import Person
     from dashboard.query import Query
     from fallow.clock import Clock
+    from fallow.lake import LakeFile
 
-_TABLES = ("gpu", "process", "claim", "device", "action")
+ACTIONS = "action"
+_TABLES = ("gpu", "process", "claim", "device", ACTIONS)
 """What a page rests on: a new file in any of them makes a new view."""
 
 _LOOK_EVERY_MS = 2_000
 """Listing a lake's files takes a tenth of a second for a large fleet: not more often than this."""
 
+_LEDGER = ("ledger",)
 _WINDOWS, _VIEWS = 6, 48
 _PATIENCE_S = 60
 """How long a reader waits for somebody else's reading of the lake before they are told so."""
@@ -75,10 +78,10 @@ class Source:
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._files: tuple[Any, ...] = ()
+        self._files: dict[str, tuple[LakeFile, ...]] = {}
         self._looked_ms: int | None = None
         self._version = 0
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
     def look(self, query: Query, reader: Person) -> View | Problem:
         """What the query asks for, as far as the reader may see it, or what stands in its way."""
@@ -104,22 +107,39 @@ class Source:
     def _now(self, inputs: Inputs) -> str:
         now_ms = self._clock.now_ms()
         if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < _LOOK_EVERY_MS:
-            files = (inputs.lake.root, *(file for table in _TABLES for file in inputs.lake.files(table)))
+            files = {table: tuple(inputs.lake.files(table)) for table in _TABLES}
             if files != self._files:
+                self._let_go(files)
                 self._files, self._version = files, self._version + 1
-                self._kept.clear()
             self._looked_ms = now_ms
         return str(self._version)
+
+    def _let_go(self, files: dict[str, tuple[LakeFile, ...]]) -> None:
+        """Of what is kept, what has changed: after somebody's action the ledger and what the rules found stay."""
+        changed = {table for table in _TABLES if files[table] != self._files.get(table)}
+        if changed != {ACTIONS}:
+            self._kept.clear()
+            return
+        for key in [key for key in self._kept if key[0] in ("view", "asked")]:
+            del self._kept[key]
+        for key, kept in self._kept.items():
+            if key[0] == "whole":
+                kept.forget_actions()
 
     def _view(self, query: Query, reader: Person) -> View:
         inputs = self._open()
         version = self._now(inputs)
         seen = query if reader.team is None else query.but(team=reader.team)
-        key = ("view", seen, reader)
-        if key not in self._kept:
-            self._keep(key, self._make(inputs, seen, reader, version), _VIEWS)
-        self._kept.move_to_end(key)
-        view: View = self._kept[key]
+        asked = ("asked", seen, reader)
+        if asked not in self._kept:
+            # what a page is about, and how it is sorted, changes nothing of the view itself
+            key = ("view", seen.on_every_page, reader)
+            if key not in self._kept:
+                self._keep(key, self._make(inputs, seen.on_every_page, reader, version), _VIEWS)
+            self._kept.move_to_end(key)
+            self._keep(asked, replace(self._kept[key], query=seen), 2 * _VIEWS)
+        self._kept.move_to_end(asked)
+        view: View = self._kept[asked]
         return view
 
     def _make(self, inputs: Inputs, query: Query, reader: Person, version: str) -> View:
@@ -145,9 +165,9 @@ class Source:
 
     def _whole(self, inputs: Inputs, query: Query) -> tuple[Whole, int]:
         """The window before anybody narrows it, and the end of the newest row of the lake."""
-        if "ledger" not in self._kept:
-            self._kept["ledger"] = load_whole(inputs)
-        ledger = self._kept["ledger"]
+        if _LEDGER not in self._kept:
+            self._kept[_LEDGER] = load_whole(inputs)
+        ledger = self._kept[_LEDGER]
         newest = ledger.stretches.select(pl.col("end").max()).item()
         window = query.window(int(newest or 0))
         if inputs.window != Window(None, None) and not (query.span or query.since or query.until):
@@ -161,7 +181,7 @@ class Source:
 
     def _keep(self, key: tuple[Any, ...], value: Any, most: int) -> None:
         self._kept[key] = value
-        of_kind = [each for each in self._kept if isinstance(each, tuple) and each[0] == key[0]]
+        of_kind = [each for each in self._kept if each[0] == key[0]]
         for each in of_kind[:-most]:
             del self._kept[each]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CATEGORIES = ("reclaim", "right_size", "efficiency")
 """What a holder can do something about; demand and coverage are for whoever runs the fleet."""
 
-_LEFT_ALONE = ("acknowledged", "suppressed", "closed", "reversed")
+_LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 

@@ -54,7 +54,6 @@ def pack(
     """
     html, picture = (None, None) if mail_body is None else mail_body(report, language)
     name = f"fallow-{week.label}-{_file_part(report, language)}"
-    summary = report.summary
     return Parcel(
         subject=language.say(say("{title}: {headline}", title=_title(report, week), headline=headline(report))),
         language=language.code,
@@ -65,8 +64,8 @@ def pack(
         brief=_brief(report, week, language),
         week=week.label,
         scope=language.say(Listed(scope_parts(report.scope), ", ")),
-        since_ms=summary.since_ms,
-        until_ms=summary.until_ms,
+        since_ms=report.seen.since_ms,
+        until_ms=report.seen.until_ms,
         finding_ids=tuple(finding.finding_id for finding in report.findings),
     )
 

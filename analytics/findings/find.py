@@ -84,25 +84,55 @@ def review(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> Review:
     """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
+    return stand(look(inputs, ledger, inventory, now_ms))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the rules say of a window and of the one a week before, whatever people did about it.
+
+    `as_of_ms` is the moment as of which suppressions count.
+    """
+
+    context: Context
+    findings: tuple[Finding, ...]
+    last_week: tuple[Finding, ...]
+    reversals: Reversals | None
+    sensitivity: Mapping[int, float]
+    as_of_ms: int
+
+
+def look(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None) -> Found:
+    """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
-    actions = load_actions(inputs.lake)
-    if ledger.inside.stretches.is_empty():
-        # whose work ended and whose was only not seen cannot be told apart
-        return Review(context, (), (), None, held_gpu_hours(context.inside.stretches), actions)
-    found = run_rules(context)
-    before = week_before(context)
-    last_week = () if before is None else run_rules(before)
-    outcome = reversals(context, before, last_week)
-    wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
     end_ms = inputs.window.until_ms
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
+    sensitivity = held_gpu_hours(context.inside.stretches)
+    if ledger.inside.stretches.is_empty():
+        # whose work ended and whose was only not seen cannot be told apart
+        return Found(context, (), (), None, sensitivity, as_of_ms)
+    before = week_before(context)
+    last_week = () if before is None else run_rules(before)
+    return Found(context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms)
+
+
+def stand(found: Found) -> Review:
+    """How the findings stand after what people did: reads their actions from the lake, and nothing else."""
+    actions, outcome = load_actions(found.context.lake), found.reversals
+    wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
+    known = (each.finding_id for each in found.last_week)
+    gone = (
+        lifecycle.gone(found.last_week, found.findings, wrong, _seen_to_the_end(found.context))
+        if found.last_week
+        else ()
+    )
     return Review(
-        context=context,
-        findings=lifecycle.current(found, (each.finding_id for each in last_week), actions, wrong, as_of_ms),
-        gone=lifecycle.gone(last_week, found, wrong, _seen_to_the_end(context)),
+        context=found.context,
+        findings=lifecycle.current(found.findings, known, actions, wrong, found.as_of_ms),
+        gone=gone,
         reversals=outcome,
-        sensitivity=held_gpu_hours(context.inside.stretches),
+        sensitivity=found.sensitivity,
         actions=actions,
     )
 

@@ -168,7 +168,7 @@ def _by_rule(sums: Totals) -> list[str]:
 def _gone(gone: Sequence[Finding]) -> str:
     """`30 findings closed since last week (held 17, inefficient 13)`, the wrong ones apart."""
     lines = []
-    for status in ("closed", "reversed"):
+    for status in ("closed", "unseen", "reversed"):
         rules = Counter(finding.rule for finding in gone if finding.status == status)
         if rules:
             each = ", ".join(f"{rule} {number}" for rule, number in rules.most_common())

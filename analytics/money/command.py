@@ -12,6 +12,7 @@ from analytics.ledger.text import PAGE_COLUMNS, folded, page_columns, plain, wra
 from analytics.money.as_json import price_json
 from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
+from analytics.money.in_force import gpus_at, in_force
 from analytics.money.prices import COLUMNS, priced_as
 from analytics.money.text import price_source
 from analytics.money.unmatched import unmatched_prices
@@ -57,19 +58,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _in_force(book: PriceBook) -> list[Price]:
-    """The site's prices, whenever they hold, then the list prices, the dearest first."""
-    listed = [price for model in catalog() if (price := book.from_catalog(model)) is not None]
-    stated = [price for prices in book.site.values() for price in prices]
-    return sorted(dict.fromkeys([*stated, *listed]), key=lambda price: (price.origin == "catalog", -price.hourly))
-
-
-def _gpus(price: Price, basis: Sequence[Basis]) -> int:
-    return sum(each.gpus for each in basis if each.price == price)
-
-
 def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: bool) -> list[str]:
-    prices = _in_force(book)
+    prices = in_force(book)
     lines: list[str] = []
     for origin, heading in _HEADINGS.items():
         own = [price for price in prices if price.origin == origin]
@@ -90,7 +80,7 @@ def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: 
 def _price_lines(prices: Sequence[Price], basis: Sequence[Basis], columns: int, *, with_lake: bool) -> Iterator[str]:
     width = min(28, max(len(_about(price)) for price in prices))
     for price in prices:
-        used = f"{_gpus(price, basis) or '-':>6}  " if with_lake else "  "
+        used = f"{gpus_at(price, basis) or '-':>6}  " if with_lake else "  "
         day = "" if price.date is None else price.date.isoformat()
         start = f"{used}{plain(_about(price), width):<{width}}  {price.hourly:>8,.4f}  {day:<10}  "
         if columns < PAGE_COLUMNS:
@@ -107,8 +97,8 @@ def _as_json(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> dic
     prices = [
         {"model": price.model, "pool": price.pool}
         | price_json(price)
-        | ({"gpus": _gpus(price, basis)} if with_lake else {})
-        for price in _in_force(book)
+        | ({"gpus": gpus_at(price, basis)} if with_lake else {})
+        for price in in_force(book)
     ]
     missing = [{"model": each.model, "pool": each.pool, "gpus": each.gpus} for each in basis if each.price is None]
     return {"currency": book.currency, "prices": prices, "missing": missing}

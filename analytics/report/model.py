@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.devices import Inventory, load_inventory
-from analytics.findings.find import Review, review
+from analytics.findings.find import Found, Review, look, stand
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.ledger.text import simulated_text
 from analytics.money.pieces import placed
@@ -125,9 +125,17 @@ class Whole:
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
 
     @cached_property
+    def _found(self) -> Found:
+        return look(self.inputs, self.ledger, self.inventory, self._now_ms)
+
+    @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return review(self.inputs, self.ledger, self.inventory, self._now_ms)
+        return stand(self._found)
+
+    def forget_actions(self) -> None:
+        """Reads again what people did about the findings when it is next asked for; the rules do not run again."""
+        self.__dict__.pop("review", None)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

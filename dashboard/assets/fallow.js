@@ -23,6 +23,14 @@
     }
 
     show(current());
+
+    // dash hides a field of its lists from readers' programs and leaves it in the order of tab stops
+    new MutationObserver(() => {
+        for (const each of document.querySelectorAll("input.dash-dropdown-focus-target[tabindex='0']")) {
+            each.tabIndex = -1;
+        }
+    }).observe(document.documentElement, {childList: true, subtree: true});
+
     dark.addEventListener("change", () => {
         if (!chosen()) {
             window.dash_clientside.set_props("scheme", {data: show(current())});
@@ -69,19 +77,6 @@
                 }
                 const after = address.toString();
                 return after === before ? window.dash_clientside.no_update : (after ? `?${after}` : "");
-            },
-
-            // Says what lies under the pointer in the film strip.
-            tooltip: (hover, words) => {
-                const point = hover && hover.points && hover.points[0];
-                if (!point || !words) {
-                    return [false, window.dash_clientside.no_update, window.dash_clientside.no_update];
-                }
-                // midnight comes without its time
-                const [day, time] = String(point.x).split(/[ T]/);
-                const text = [words.rows[point.y], `${day} ${(time || "00:00").slice(0, 5)} ${words.zone || "UTC"}`,
-                    words.states[point.z]].join("\n");
-                return [true, point.bbox, text];
             },
         },
     });

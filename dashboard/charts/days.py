@@ -57,7 +57,7 @@ def days(view: View, colours: Palette) -> html.Section:
         body=[
             legend(view, colours, states),
             graph("days-chart", _figure(view, colours, drawn), label, _HEIGHT_PX),
-            numbers(head, ([each.name, *_cells(view, each.totals)] for each in bins)),
+            numbers(view, head, ([each.name, *_cells(view, each.totals)] for each in bins)),
         ],
     )
 

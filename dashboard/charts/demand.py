@@ -44,7 +44,7 @@ def demand_curve(view: View, colours: Palette, hours: pl.DataFrame) -> html.Sect
             _legend(view, colours, hours),
             graph("demand-chart", _figure(view, hours, colours), finding, _HEIGHT_PX),
             html.P(view.say(_note(view, hours)), className="note"),
-            numbers(_header(view), _rows(view, hours)),
+            numbers(view, _header(view), _rows(view, hours)),
         ]
     return panel(
         name="demand",

@@ -44,7 +44,7 @@ def idle(view: View, colours: Palette) -> html.Section:
             say("How much of the idleness comes in pieces long enough to use? Share of the observed time, by the length of the spell.")
         ),
         finding=finding,
-        body=[graph("idle-chart", _figure(view, shares, colours), label, _HEIGHT_PX), numbers(head, rows)],
+        body=[graph("idle-chart", _figure(view, shares, colours), label, _HEIGHT_PX), numbers(view, head, rows)],
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def off_peak(view: View, colours: Palette) -> html.Section:
     body: list[Any] = [
         graph("off-peak-chart", _figure(view, found, pools, colours), finding, _height(pools)),
         html.P(view.say(note), className="note"),
-        numbers([view.say(say(each)) for each in head], [_row(view, each) for each in found]),
+        numbers(view, [view.say(say(each)) for each in head], [_row(view, each) for each in found]),
     ]
     return panel(
         name="off-peak",

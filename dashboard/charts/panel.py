@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.sentences import say
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dashboard.palette import Palette
+    from dashboard.source import View
 
 GRAPH_CONFIG = {
     # plotly's own menu would upload the chart to a cloud service
     "showSendToCloud": False,
     "plotlyServerURL": "",
     "displaylogo": False,
+    "showTips": False,  # plotly says them in English only
     "displayModeBar": False,
     "responsive": True,
     "scrollZoom": False,
@@ -51,11 +55,11 @@ def graph(name: str, figure: Any, label: str, height_px: int) -> html.Div:
     )
 
 
-def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> html.Details:
+def numbers(view: View, header: Sequence[str], rows: Iterable[Sequence[str]]) -> html.Details:
     """The chart's numbers as a table, folded away. The first column names the row."""
     return html.Details(
         [
-            html.Summary("The numbers"),
+            html.Summary(view.say(say("The figures as a table"))),
             html.Div(
                 html.Table(
                     [
@@ -101,12 +105,3 @@ def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
     for name, value in more.items():
         base[name] = base[name] | value if name in ("xaxis", "yaxis", "margin") else value
     return base
-
-
-def legend(colours: Palette, states: Iterable[str]) -> html.Ul:
-    """The states' colours with their names."""
-    items = [
-        html.Li([html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), state])
-        for state in states
-    ]
-    return html.Ul(items, className="legend", **{"aria-label": "Colours"})

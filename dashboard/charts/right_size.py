@@ -64,7 +64,7 @@ def right_size(view: View, colours: Palette) -> html.Section:
             _legend(view, colours),
             graph("sizes-chart", _figure(view, drawn, colours), finding, _HEIGHT_PX),
             html.P(view.say(_left_out(found, known)), className="note"),
-            numbers(_header(view), [_row(view, row) for row in known.head(_LISTED).iter_rows(named=True)]),
+            numbers(view, _header(view), [_row(view, row) for row in known.head(_LISTED).iter_rows(named=True)]),
         ],
         wide=True,
     )  # fmt: skip

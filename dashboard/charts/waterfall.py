@@ -39,7 +39,9 @@ def waterfall(view: View, colours: Palette) -> html.Section:
         body=[
             graph("waterfall-chart", _figure(view, colours), label, _HEIGHT_PX),
             numbers(
-                [view.say(each) for each in (say("state"), say("GPU-hours"), say("of all"), say("cost"))], _rows(view)
+                view,
+                [view.say(each) for each in (say("state"), say("GPU-hours"), say("of all"), say("cost"))],
+                _rows(view),
             ),
         ],
     )

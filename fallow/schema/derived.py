@@ -291,7 +291,7 @@ FINDING = Table(
                "rule"),
         Column("evidence", Type.STRING, "the numbers and the interval that they cover, as JSON", "rule"),
         Column("next_command", Type.STRING, "what to type next; fallow never runs it", "rule"),
-        Column("status", Type.STRING, "new, standing, notified, acknowledged, suppressed, closed or reversed", "analytics.findings",
+        Column("status", Type.STRING, "new, standing, notified, acknowledged, suppressed, closed, unseen or reversed", "analytics.findings",
                dictionary=True),
     ),
 )  # fmt: skip

@@ -63,7 +63,7 @@ def test_the_schemas_would_not_accept_a_misspelling(pod: dict[str, Any]) -> None
 def test_kustomize_finds_every_file() -> None:
     [listed] = documents(FOLDER / "kustomization.yaml")
     assert {*listed["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.glob("*.yaml")}
-    assert {path.parent.name for path in FOLDER.glob("*/kustomization.yaml")} == {*COMPONENTS, "report"}
+    assert {path.parent.name for path in FOLDER.glob("*/kustomization.yaml")} == {*COMPONENTS, "report", "dashboard"}
 
 
 @needs_kubectl

@@ -39,13 +39,13 @@ class Template:
 
 
 def files() -> list[Path]:
-    """Every module of the package, in order."""
-    return sorted(path for path in ROOT.rglob("*.py"))
+    """Every module of the packages that speak to readers, in order."""
+    return [path for root in (ROOT, ROOT.parent / "dashboard") for path in sorted(root.rglob("*.py"))]
 
 
-def speaking() -> list[Path]:
-    """Those, and the modules of the dashboard, which says its own texts by the same catalogues."""
-    return [*files(), *sorted((ROOT.parent / "dashboard").rglob("*.py"))]
+def place(path: Path) -> str:
+    """Where a file stands: below analytics, or below the package that it is in."""
+    return str(path.relative_to(ROOT if path.is_relative_to(ROOT) else ROOT.parent))
 
 
 def fields(text: str) -> frozenset[str]:
@@ -62,7 +62,7 @@ def templates() -> tuple[Template, ...]:
 @cache
 def literals() -> frozenset[str]:
     """Every string in the code: a text that is none of them is said no more."""
-    every = (node for path in speaking() for node in ast.walk(_tree(path)))
+    every = (node for path in files() for node in ast.walk(_tree(path)))
     strings = {node.value for node in every if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return frozenset(strings | {each.one for each in _of_pages()})
 
@@ -75,7 +75,7 @@ def is_said(text: str) -> bool:
 @cache
 def _formed() -> tuple[re.Pattern[str], ...]:
     """What f-strings make that have words of their own, such as a label with a number in it."""
-    every = (node for path in speaking() for node in ast.walk(_tree(path)) if isinstance(node, ast.JoinedStr))
+    every = (node for path in files() for node in ast.walk(_tree(path)) if isinstance(node, ast.JoinedStr))
     parts = ([each.value if isinstance(each, ast.Constant) else None for each in node.values] for node in every)
     return tuple(
         re.compile("".join(r"\w+" if each is None else re.escape(str(each)) for each in own))
@@ -88,7 +88,7 @@ def _formed() -> tuple[re.Pattern[str], ...]:
 def _of_pages() -> tuple[Template, ...]:
     """What the templates of pages say, which are Jinja's."""
     return tuple(
-        Template(call.args[0].value, None, f"{path.relative_to(ROOT)}:{call.lineno}")
+        Template(call.args[0].value, None, f"{place(path)}:{call.lineno}")
         for path in sorted(ROOT.rglob("templates/*.html"))
         for call in Environment(autoescape=True).parse(path.read_text(encoding="utf-8")).find_all(nodes.Call)
         if isinstance(call.node, nodes.Name) and call.node.name == "say" and isinstance(call.args[0], nodes.Const)
@@ -105,7 +105,7 @@ def _of_file(path: Path) -> Iterator[Template]:
     for node in ast.walk(tree):
         first, count = _SAYERS.get(_name(node.func), (0, 0)) if isinstance(node, ast.Call) else (0, 0)
         if isinstance(node, ast.Call) and count and node.args[first:]:
-            where = f"{path.relative_to(ROOT)}:{node.lineno}"
+            where = f"{place(path)}:{node.lineno}"
             for forms in _forms(path, node.args[first:], count):
                 yield Template(forms[0], forms[1] if len(forms) > 1 else None, where)
     if "analytics.language.sentences" in path.read_text(encoding="utf-8"):
@@ -178,7 +178,7 @@ def _braced(path: Path, tree: ast.Module) -> Iterator[Template]:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
         value = getattr(_module(path), node.targets[0].id)
-        where = f"{path.relative_to(ROOT)}:{node.lineno}"
+        where = f"{place(path)}:{node.lineno}"
         pairs = [pair for pair in _pairs(value) if all(isinstance(each, str) for each in pair)]
         of_pairs = {text for pair in pairs for text in pair}
         yield from (Template(one, many, where) for one, many in pairs if _is_template(one))

@@ -133,7 +133,7 @@ def test_a_window_beside_the_rows_says_where_they_are(place: str, capsys: pytest
     assert (code, out) == (1, "")
     assert err == (
         f"fallow: the lake at {place} holds nothing between 2027-01-01T00:00:00Z and its end; it has rows from "
-        "2026-11-19T22:00:00Z to 2026-11-20T02:00:00Z: widen --since and --until\n"
+        "2026-11-19T22:00:00Z to 2026-11-20T02:00:00Z: choose a window that has some of them\n"
     )
 
 

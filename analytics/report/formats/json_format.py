@@ -7,9 +7,11 @@ import json
 from typing import TYPE_CHECKING
 
 from analytics.money.as_json import energy_json, money_json
+from analytics.report.listed import notes
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
+    from analytics.findings.model import Finding
     from analytics.language.languages import Language
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report
@@ -67,7 +69,7 @@ def _content(report: Report) -> dict[str, object]:
             section.name: {name: _totals(group) for name, group in section.groups.items()}
             for section in report.sections
         },
-        "findings": [finding.as_json() for finding in report.findings],
+        "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
         "findings_left_out": report.left_out,
         "week": _week(report),
@@ -83,12 +85,17 @@ def _content(report: Report) -> dict[str, object]:
         "holders": [_person(each) for each in report.holders],
         "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
         "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
-        "suppressed": [finding.as_json() for finding in report.review.suppressed],
-        "ended": [finding.as_json() for finding in report.review.ended],
+        "suppressed": [_finding(finding, report) for finding in report.review.suppressed],
+        "ended": [_finding(finding, report) for finding in report.review.ended],
         "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
         "reversals": report.review.reversals.as_json() if report.review.reversals else None,
         "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
     }
+
+
+def _finding(finding: Finding, report: Report) -> dict[str, object]:
+    """As `fallow findings --json` has it; in an edition for people without the words of others."""
+    return finding.as_json() | {"notes": [str(each) for each in notes(report, finding)]}
 
 
 def _notified(report: Report) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.findings.totals import to_take
-from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.report.compared import HEADS, change, name, shown, unfinished
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from analytics.language.languages import Language
-    from analytics.language.sentences import Value
+    from analytics.language.sentences import Sentence, Value
     from analytics.report.model import Report
     from analytics.report.parts import Trend
 
@@ -73,12 +73,22 @@ def tiles(report: Report, language: Language) -> list[Tile]:
          (say("{hours} GPU-hours active, {low} at low use", hours=GpuHours(totals.state_ms["active"]),
               low=GpuHours(totals.state_ms["low"])), *_beside(trends.get("active"), currency))),
         ("Could be taken back", language.say(say_many("{number} GPU", "{number} GPUs", len(taken))), "free",
-         (say("at the end of the window, {number} with high confidence", number=Number(len(sure))),)),
+         (_as_of(report, len(sure)),)),
     ]  # fmt: skip
     return [
         Tile(language.say(label), figure, tuple(language.say(each) for each in lines), state)
         for label, figure, state, lines in found
     ]
+
+
+def _as_of(report: Report, sure: int) -> Sentence:
+    """Up to when that is known, and how many of them surely."""
+    if report.seen.last_ms is None or report.seen.to_the_end:
+        return say("at the end of the window, {number} with high confidence", number=Number(sure))
+    return say(
+        "at {moment}, the last that was seen, {number} with high confidence",
+        moment=Moment(report.seen.last_ms), number=Number(sure),
+    )  # fmt: skip
 
 
 def _beside(trend: Trend | None, currency: str) -> list[str]:
