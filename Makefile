@@ -35,7 +35,7 @@ test:
 	step 'format' $(BIN)/ruff format --check .; \
 	step 'types' $(BIN)/mypy; \
 	step 'import contracts' $(BIN)/lint-imports; \
-	step 'tests' $(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS); \
+	step 'tests' $(BIN)/python -m pytest -n 4 --dist loadfile $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
