@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
 
+_SCRIPTS = "/_dash-component-suites/"
 _LONG_BYTES = 1024
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
@@ -104,7 +105,9 @@ def _put_headers(response: Response, policy: str) -> None:
         }
     )
     if "Cache-Control" not in response.headers:
-        response.headers["Cache-Control"] = "no-store"
+        # a component's script has a tag to ask by; whatever is of the lake stays nowhere
+        is_script = request.path.startswith(_SCRIPTS) and response.get_etag()[0] is not None
+        response.headers["Cache-Control"] = "no-cache" if is_script else "no-store"
 
 
 def _compressed(response: Response) -> Response:

@@ -83,6 +83,15 @@ def test_pages_are_not_kept_by_caches(client: FlaskClient) -> None:
     assert client.get("/_dash-layout").headers["Cache-Control"] == "no-store"
 
 
+def test_scripts_are_asked_for_again_and_not_sent_again(client: FlaskClient) -> None:
+    path = "/_dash-component-suites/dash/dcc/async-dropdown.js"
+    with client.get(path) as first:
+        assert (first.status_code, first.headers["Cache-Control"]) == (200, "no-cache")
+        tag = first.headers["ETag"]
+    with client.get(path, headers={"If-None-Match": tag}) as again:
+        assert (again.status_code, again.data) == (304, b"")
+
+
 @pytest.mark.parametrize(("headers", "status"), [
     ({"Origin": "http://localhost"}, 200),
     ({"Origin": "https://localhost"}, 200),  # TLS ends at a proxy
