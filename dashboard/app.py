@@ -142,6 +142,7 @@ def _frame() -> html.Div:
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="scheme"),
             dcc.Store(id="version", data=""),
+            dcc.Store(id="shown"),
             dcc.Interval(id="news", interval=_NEWS_EVERY_MS),
             html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(

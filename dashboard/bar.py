@@ -62,6 +62,7 @@ OUTPUTS = [
     *(Output(f"box-{name}", "hidden") for name in CONTROLS),
     Output("again", "children"),
     Output("skip", "children"),
+    Output("shown", "data"),
 ]
 """What `choices` is for, in its order."""
 
@@ -77,6 +78,7 @@ def choices(view: View) -> list[Any]:
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
         view.say(say("New data: show it")),
         view.say(say("Skip to the page")),
+        {name: _value(view.query, name) for name in CONTROLS},
     ]
 
 
@@ -115,11 +117,16 @@ def _options(view: View) -> dict[str, list[dict[str, str]]]:
 
 
 def connect(app: Any) -> None:
-    """A choice becomes an address; without a word to the server."""
+    """A choice becomes an address; without a word to the server.
+
+    A choice is what differs from what the server has last put into the lists: an answer that comes late, when its reader has
+    gone back already, is none.
+    """
     app.clientside_callback(
         ClientsideFunction("fallow", "ask"),
         Output("url", "search"),
         *(Input(f"ask-{name}", "value") for name in CONTROLS),
+        State("shown", "data"),
         State("url", "search"),
         prevent_initial_call=True,
     )

@@ -53,30 +53,27 @@
                 return show(next);
             },
 
-            // The address that asks for what the bar's choices say; none where it asks for that already.
-            ask: (span, pool, model, team, zone, lang, search) => {
-                const address = new URLSearchParams(search || "");
+            // The address with what somebody has chosen in the bar since the server filled it; none where nobody has.
+            ask: (span, pool, model, team, zone, lang, shown, search) => {
                 const values = {span, pool, model, team, zone, lang};
-                const before = address.toString();
-                const shown = address.get("since") || address.get("until") ? "" : address.get("span") || "7d";
-                if ((span || "") !== shown && span) {
-                    address.delete("since");
-                    address.delete("until");
-                    address.set("span", span);
+                const chosen = Object.keys(values).filter(name => shown && (values[name] || "") !== (shown[name] || ""));
+                if (!chosen.length) {
+                    return window.dash_clientside.no_update;
                 }
-                for (const name of ["pool", "model", "team", "zone", "lang"]) {
-                    const value = values[name] || "";
-                    if (value === (address.get(name) || "")) {
-                        continue;
-                    }
-                    if (value) {
-                        address.set(name, value);
+                const address = new URLSearchParams(search || "");
+                for (const name of chosen) {
+                    if (values[name]) {
+                        address.set(name, values[name]);
                     } else {
                         address.delete(name);
                     }
                 }
+                if (chosen.includes("span")) {
+                    address.delete("since");
+                    address.delete("until");
+                }
                 const after = address.toString();
-                return after === before ? window.dash_clientside.no_update : (after ? `?${after}` : "");
+                return after ? `?${after}` : "";
             },
         },
     });

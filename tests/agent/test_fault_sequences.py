@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.fakes.nvml.faults import FaultKind
 
-BATCHES = int(os.environ.get("FALLOW_FAULT_SEQUENCES", "2"))
+BATCHES = int(os.environ.get("FALLOW_FAULT_SEQUENCES", "1"))
 AT_ONCE = 4
 """Agents that run side by side: each is mostly asleep."""
 
