@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # how long an example takes says more about the machine than about the code; the same examples in every run, so that a
 # change is judged by what it changed, while `make fuzz` looks for new ones
-settings.register_profile("fallow", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("fallow", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("fallow")
 
