@@ -11,6 +11,7 @@ from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.ledger.text import plain
+from analytics.report.seen import WHOLE_FROM
 from analytics.scope import Scope
 from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
 from dashboard.charts.panel import panel
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from analytics.money.accounts import Account
     from analytics.report.parts import Person
+    from analytics.report.seen import Seen
     from dashboard.palette import Palette
     from dashboard.source import View
 
@@ -141,7 +143,7 @@ def quotas(view: View) -> html.Section | None:
         name="quotas",
         title=view.say(say("Quotas")),
         question=view.say(say("Do teams need what they may have? GPUs at once, over the whole window.")),
-        finding=view.say(_quota_finding(uses)),
+        finding=view.say(quota_finding(view.report.seen, uses)),
         body=[
             table([view.say(say(each)) for each in header], [_quota_row(view, *each) for each in uses], "quotas-title")
         ],
@@ -171,7 +173,13 @@ def quota_uses(view: View) -> list[tuple[str, QuotaUse]]:
     ]
 
 
-def _quota_finding(uses: Sequence[tuple[str, QuotaUse]]) -> str:
+def quota_finding(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
+    """The widest gap; none where too little was observed: hours that nobody saw would pass for hours without use."""
+    if not seen.is_whole:
+        return say(
+            "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
+            share=Share(seen.share), least=Share(WHOLE_FROM, 0),
+        )  # fmt: skip
     known = [(name, use) for name, use in uses if use.working_mean is not None]
     if not known:
         return say("The window has no time.")

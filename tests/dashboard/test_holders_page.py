@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dashboard.app import build_app
-from dashboard.charts.holders import quota_uses
+from dashboard.charts.holders import quota_finding, quota_uses
 from dashboard.source import Source
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
@@ -132,3 +133,14 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
     french = words(page(client, "/holders", "?lang=fr"))
     assert "(détenteur inconnu)" in french
     assert "heures GPU" in french
+
+
+def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Planned) -> None:
+    """The same uses over a window of which half was seen: no gap is told, for it may be what was not looked at."""
+    view = planned.view(WEEK)
+    uses = quota_uses(view)
+    half = replace(view.report.seen, observed_ms=1.0, unseen_ms=1.0)
+    assert "widest gap" in quota_finding(view.report.seen, uses)
+    told = str(quota_finding(half, uses))
+    assert "Only 50.0" in told.replace("\N{NO-BREAK SPACE}", " ")
+    assert "gap" not in told
