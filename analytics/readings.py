@@ -59,6 +59,14 @@ def only_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("time") + pl.col("interval_ms") <= pl.col("to_ms")).select(rows.columns)
 
 
+def never_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The rows of whose interval no part lies in the spans, with the arguments of `only_during`."""
+    theirs = lasting_on(spans.with_columns(gpu=pl.lit("any")), 0).select(from_ms="time", to_ms="end").sort("from_ms")
+    last = rows.sort("time").with_columns(last_ms=pl.col("time") + pl.col("interval_ms") - 1)
+    found = last.join_asof(theirs, left_on="last_ms", right_on="from_ms", strategy="backward")
+    return found.filter(pl.col("to_ms").is_null() | (pl.col("to_ms") <= pl.col("time"))).select(rows.columns)
+
+
 def binned(rows: pl.DataFrame, names: Sequence[str], since_ms: int, until_ms: int, bin_ms: int) -> pl.DataFrame:
     """One row per bin of the time, in order: `time` (its start) and of every name `_min`, `_mean` and `_max`.
 

@@ -6,6 +6,7 @@ FallowError                 something went wrong that a person can act on (exit 
 ├── LakeError               the lake cannot be read or written
 │   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
 │   ├── BrokenFileError     a file in the lake is not a whole Parquet file
+│   ├── VanishedFileError   a file of the lake was replaced by another while it was read
 │   └── SchemaVersionError  a file in the lake was written by a newer fallow
 ├── InputError              a file given to an importer cannot be used
 ├── DriverError             the NVIDIA driver or its library cannot be used
@@ -53,6 +54,10 @@ class EmptyLakeError(LakeError):
 
 class BrokenFileError(LakeError):
     """A file in the lake is not a whole Parquet file."""
+
+
+class VanishedFileError(LakeError):
+    """A file of the lake was replaced by another while it was read; reading again helps."""
 
 
 class SchemaVersionError(LakeError):

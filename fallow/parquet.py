@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fallow import __version__
-from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
+from fallow.errors import BrokenFileError, LakeError, SchemaVersionError, VanishedFileError
 from fallow.schema import SCHEMA_VERSION, Column, Table, Type
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def open_file(file: LakeFile) -> pq.ParquetFile:
         opened = pq.ParquetFile(_source(file))
         version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY.encode(), b"1"))
     except FileNotFoundError as error:
-        raise LakeError(f"{file.url} vanished while it was read", "run the command again") from error
+        raise VanishedFileError(f"{file.url} vanished while it was read", "run the command again") from error
     except _UNREADABLE as error:
         raise _broken(file, error) from error
     _check_version(file, version)

@@ -70,7 +70,9 @@ class WhatIf:
 
 
 def what_if(hours: pl.DataFrame) -> tuple[WhatIf, ...]:
-    """What it would have meant to have fewer GPUs, in about ten steps; nothing where there is no hour.
+    """What it would have meant to have fewer GPUs; nothing where there is no hour.
+
+    In about ten steps, and for the most GPUs that in no hour were wanted, or in no hour worked.
 
     Args:
         hours: those of `demand`; the GPUs of today are those of its last hour.
@@ -78,7 +80,9 @@ def what_if(hours: pl.DataFrame) -> tuple[WhatIf, ...]:
     if hours.is_empty():
         return ()
     there = float(hours["there"][-1])
-    return tuple(_without(hours, gone, there - gone) for gone in steps(int(there)))
+    spare = (int(there - max(hours[name].to_list()) + 1e-6) for name in ("allocated_or_unknown", "working_or_unknown"))
+    gone = sorted({*steps(int(there)), *(each for each in spare if each > 0)})
+    return tuple(_without(hours, each, there - each) for each in gone)
 
 
 def steps(gpus: int) -> list[int]:

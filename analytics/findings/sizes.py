@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from analytics.findings.model import Context, Finding
 
-SMALLER = ("memory_oversized", "compute_oversized", "mig_fit")
-"""Rules that name a smaller card, or a part of one."""
+SMALLER = ("memory_oversized", "compute_oversized")
+"""Rules that name a smaller or older card."""
+
+SPLIT = "mig_fit"
+"""The rule that names a part of a card."""
 
 RESERVED = "preallocated"
 """The rule about memory that was reserved in advance: its peak says nothing of what is needed."""
@@ -61,18 +64,16 @@ def _known(name: str) -> pl.Expr:
     return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
 
 
-def rules_of(works: pl.DataFrame, findings: Iterable[Finding]) -> list[str | None]:
-    """For each row of `sizes` the rule of SMALLER that names a card for it, else RESERVED where that holds, else None."""
+def findings_of(works: pl.DataFrame, findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
+    """For each row of `sizes` the findings of SMALLER, SPLIT and RESERVED about it, in that order; mostly none."""
+    order = {rule: place for place, rule in enumerate((*SMALLER, SPLIT, RESERVED))}
     by_model: dict[tuple[str | None, object], list[Finding]] = {}
-    for each in findings:
-        if each.rule in (*SMALLER, RESERVED):
-            by_model.setdefault((each.holder, each.evidence.numbers.get("model")), []).append(each)
-    order = {rule: place for place, rule in enumerate((*SMALLER, RESERVED))}
-    chosen: list[str | None] = []
-    for row in works.iter_rows(named=True):
-        about = [each.rule for each in by_model.get((row["holder"], row["model"]), ()) if _is_about(each, row)]
-        chosen.append(min(about, key=order.__getitem__) if about else None)
-    return chosen
+    for each in sorted((each for each in findings if each.rule in order), key=lambda each: order[each.rule]):
+        by_model.setdefault((each.holder, each.evidence.numbers.get("model")), []).append(each)
+    return [
+        tuple(each for each in by_model.get((row["holder"], row["model"]), ()) if _is_about(each, row))
+        for row in works.iter_rows(named=True)
+    ]
 
 
 def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analytics.names import JOINER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -85,6 +87,37 @@ def totals(findings: Sequence[Finding]) -> Totals:
         unpriced=sum(finding.cost is None for finding in findings),
         rules={each.rule: each for each in rules},
     )
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What findings about the size of cards would save: of how many it is known, and `amount`, None where of none.
+
+    Several findings may be about the same work (another card, a part of this one, a card shared): it is moved once, so that
+    only the largest of them counts.
+    """
+
+    known: int
+    amount: float | None
+
+
+def savings(findings: Iterable[Finding]) -> Savings:
+    """The sum over the findings with a known saving; of those that share a holder and a GPU only the largest counts."""
+    known = [(value, each) for each in findings if (value := saving_of(each)) is not None]
+    moved: set[tuple[str, str]] = set()
+    amount = 0.0
+    for value, each in sorted(known, key=lambda pair: (-pair[0], pair[1].finding_id)):
+        places = {(name, gpu) for name in (each.holder or "").split(JOINER) for gpu in each.gpus}
+        if moved.isdisjoint(places):
+            amount += value
+            moved |= places
+    return Savings(len(known), amount if known else None)
+
+
+def saving_of(finding: Finding) -> float | None:
+    """What following a finding about the size of a card saves in its window, in its currency; None where it is not known."""
+    value = finding.evidence.numbers.get("saving")
+    return float(value) if isinstance(value, int | float) else None
 
 
 def to_take(findings: Iterable[Finding]) -> frozenset[str]:

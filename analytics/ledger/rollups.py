@@ -114,11 +114,19 @@ class Rollups:
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
             self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
-        frame = self._read[key]
-        if self.window.until_ms is not None:
-            frame = frame.filter(pl.col("time") < self.window.until_ms)
-        if self.window.since_ms is not None:
-            frame = frame.filter(pl.col("end" if "end" in names else "time") >= self.window.since_ms)
+        return self._inside(self._read[key])
+
+    def _inside(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What begins or reaches into the window. A frame that lies in it whole is not copied: most windows have no end."""
+        since_ms, until_ms = self.window.since_ms, self.window.until_ms
+        last = "end" if "end" in frame.columns else "time"
+        first_ms, latest_ms, last_ms = frame.select(
+            pl.col("time").min().alias("first"), pl.col("time").max().alias("latest"), pl.col(last).min().alias("last")
+        ).row(0)
+        if until_ms is not None and latest_ms is not None and latest_ms >= until_ms:
+            frame = frame.filter(pl.col("time") < until_ms)
+        if since_ms is not None and first_ms is not None and last_ms < since_ms:
+            frame = frame.filter(pl.col(last) >= since_ms)
         return frame
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import cached_property
@@ -119,23 +120,36 @@ class Whole:
 
     def __init__(self, inputs: Inputs, ledger: WindowLedger) -> None:
         self._now_ms = SystemClock().now_ms()
+        self._first = self
         self.inputs = inputs
         self.ledger = ledger
         self.inventory: Inventory = ledger.whole.inventory or load_inventory(inputs.lake)
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
 
     @cached_property
-    def _found(self) -> Found:
+    def found(self) -> Found:
+        """What the rules found, whatever people did about it."""
+        if self._first is not self:
+            return self._first.found
         return look(self.inputs, self.ledger, self.inventory, self._now_ms)
 
     @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return stand(self._found)
+        return stand(self.found)
 
-    def forget_actions(self) -> None:
-        """Reads again what people did about the findings when it is next asked for; the rules do not run again."""
-        self.__dict__.pop("review", None)
+    def after_actions(self) -> Whole:
+        """The same, which asks anew what people did about the findings; the rules do not run again.
+
+        Another object, so that who is still using this one keeps what it says.
+        """
+        after = copy(self)
+        after.__dict__.pop("review", None)
+        return after
+
+    def is_of(self, other: Whole) -> bool:
+        """Whether both are the same but for people's actions."""
+        return self._first is other._first
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:
@@ -207,6 +221,13 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each for each, _ in earlier),
         left_out=left_out,
     )
+
+
+def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
+    """The same report after people did something about its findings; `part` is what it was made of."""
+    found, left_out = _part_of(whole, report.scope, part.inside.stretches)
+    groups = () if report.scope.is_personal else reclaimable(found.findings)
+    return replace(report, review=found, left_out=left_out, reclaimable=groups)
 
 
 def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, int]:

@@ -67,6 +67,16 @@ def test_fewer_gpus() -> None:
     assert (both.gone, both.working_hours) == (2, 4)
 
 
+def test_fewer_gpus_to_the_last_that_nobody_would_have_missed() -> None:
+    """Of 23 GPUs 10 were given at once at most and 3 of them worked: 13 and 20 are no steps of eight."""
+    rows = [(str(each), 0.0, 4.0, "active" if each < 3 else "held" if each < 10 else "free") for each in range(23)]
+    told = {each.gone: each for each in what_if(hours(*rows))}
+    assert list(told) == [1, 2, 4, 8, 13, 16, 20]
+    assert (told[13].allocated_hours_most, told[16].allocated_hours) == (0, 4)
+    assert (told[20].working_hours_most, told[20].left) == (0, 3.0)
+    assert 0 not in {each.gone for each in what_if(hours(("a", 0, 4, "active")))}
+
+
 def test_steps() -> None:
     assert steps(0) == []
     assert steps(5) == [1, 2, 4]

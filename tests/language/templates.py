@@ -16,6 +16,7 @@ from jinja2 import Environment, nodes
 import analytics
 from analytics.findings.lifecycle import STATUSES
 from analytics.findings.reversals import GRADES
+from fallow.config import SETTINGS
 from fallow.schema import STATES
 
 ROOT = Path(analytics.__file__).parent
@@ -25,8 +26,8 @@ _SAYERS = {"say": (0, 1), "say_many": (0, 2), "of_gpus": (0, 2), "said": (1, 1)}
 _WORDS_MIN = 8
 """Letters that an f-string has to have for it to be a label."""
 
-LOOKED_UP = (*STATES, *STATUSES, *GRADES, "nobody", "not known")
-"""Words that findings and ledgers hold as values and that a format says by `language.say(value)`."""
+LOOKED_UP = (*STATES, *STATUSES, *GRADES, "nobody", "not known", *(setting.meaning for setting in SETTINGS))
+"""Texts that findings, ledgers and settings hold as values and that a format says by `language.say(value)`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def literals() -> frozenset[str]:
     """Every string in the code: a text that is none of them is said no more."""
     every = (node for path in files() for node in ast.walk(_tree(path)))
     strings = {node.value for node in every if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return frozenset(strings | {each.one for each in _of_pages()})
+    return frozenset(strings | {each.one for each in _of_pages()} | set(LOOKED_UP))
 
 
 def is_said(text: str) -> bool:
