@@ -19,7 +19,7 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dashboard.source import View
+    from dashboard.view import View
 
 ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)

@@ -14,7 +14,18 @@ _LONGEST = 4000
 
 def audit(who: str, did: str) -> None:
     """Writes down that somebody did something, such as `ann: signed in as planner`."""
-    AUDIT.info("%s: %s", plain(who), did)
+    AUDIT.info("%s: %s", _named(who), did)
+
+
+def audit_stranger(address: str | None, did: str) -> None:
+    """The same of somebody of whom only the address is known, such as `somebody at 10.0.3.7: was refused /`."""
+    AUDIT.info("somebody at %s: %s", plain(address or "an unknown address"), did)
+
+
+def _named(who: str) -> str:
+    """A name that says more than a name stands in quotes: it could pass for what somebody else did."""
+    name = plain(who).replace('"', "?")
+    return f'"{name}"' if not name or " " in name or ":" in name else name
 
 
 def show_log() -> None:
@@ -36,4 +47,12 @@ class _Lines(logging.Formatter):
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         kind = "audit" if record.name == AUDIT.name else record.levelname.lower()
         line = f"{moment} {kind}: {plain(record.getMessage(), _LONGEST)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return "\n".join([line, *_shifted(self.formatException(record.exc_info))]) if record.exc_info else line
+
+
+def _shifted(traceback: str) -> list[str]:
+    """Its lines to the right of where the log's own begin: the words of an error are often what somebody has sent."""
+    return [
+        f"    {''.join(char if char.isprintable() else '?' for char in line)[:_LONGEST]}"
+        for line in traceback.splitlines()
+    ]

@@ -10,7 +10,7 @@ from analytics.language.sentences import say
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
 
 if TYPE_CHECKING:
-    from dashboard.source import View
+    from dashboard.view import View
 
 CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
@@ -37,12 +37,12 @@ _ZONES = ("UTC", "America/Los_Angeles", "America/New_York", "Europe/London", "Eu
 
 
 def controls() -> html.Div:
-    """The elements, without choices: these come with the page, in its reader's language."""
+    """The elements, without choices: these come with the page, as the labels do in its reader's language."""
     return html.Div(
         [
             html.Div(
                 [
-                    html.Label("", id=f"label-{name}", htmlFor=f"ask-{name}"),
+                    html.Label(str(_LABELS[name]), id=f"label-{name}", htmlFor=f"ask-{name}"),
                     dcc.Dropdown(id=f"ask-{name}", options=[], value="", clearable=False, searchable=name != "span"),
                 ],
                 className=f"ask of-{name}",
@@ -62,23 +62,31 @@ OUTPUTS = [
     *(Output(f"box-{name}", "hidden") for name in CONTROLS),
     Output("again", "children"),
     Output("skip", "children"),
+    Output("copy", "children"),
     Output("shown", "data"),
+    Output("spoken", "data"),
 ]
 """What `choices` is for, in its order."""
 
 
-def choices(view: View) -> list[Any]:
-    """Labels, options, values and what is hidden, for OUTPUTS: a choice of one is none."""
-    options = _options(view)
-    values = vars(view.query)
+def choices(view: View, query: Query | None = None) -> list[Any]:
+    """Labels, options, values and what is hidden, for OUTPUTS: a choice of one is none.
+
+    `query` is what was asked for, where the view is of something else.
+    """
+    query = view.query if query is None else query
+    options = _options(view, query)
+    values = {name: _value(view, query, name) for name in CONTROLS}
     return [
         *(view.say(_LABELS[name]) for name in CONTROLS),
         *(options[name] for name in CONTROLS),
-        *(_value(view.query, name) for name in CONTROLS),
+        *values.values(),
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
         view.say(say("New data: show it")),
         view.say(say("Skip to the page")),
-        {name: _value(view.query, name) for name in CONTROLS},
+        view.say(say("Copy link")),
+        values,
+        view.language.code,
     ]
 
 
@@ -87,15 +95,17 @@ def no_choices() -> list[Any]:
     return [no_update] * len(OUTPUTS)
 
 
-def _value(query: Query, name: str) -> str:
+def _value(view: View, query: Query, name: str) -> str:
     if name == "span":
-        return "" if query.since or query.until else query.span or DEFAULT_SPAN
+        is_named = query.since or query.until or view.has_own_window
+        return query.span if query.span and not (query.since or query.until) else "" if is_named else DEFAULT_SPAN
     return str(getattr(query, name))
 
 
-def _options(view: View) -> dict[str, list[dict[str, str]]]:
-    query = view.query
+def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
     spans = {name: view.say(_SPAN_NAMES[name]) for name in SPANS}
+    if view.has_own_window:
+        spans = {"": view.say(say("as the pages were started"))} | spans
     if query.since or query.until:
         spans = {"": f"{query.since or '…'} - {query.until or '…'}"} | spans
     names = {
@@ -122,11 +132,14 @@ def connect(app: Any) -> None:
     A choice is what differs from what the server has last put into the lists: an answer that comes late, when its reader has
     gone back already, is none.
     """
+    app.clientside_callback(ClientsideFunction("fallow", "copy"), Input("copy", "n_clicks"))
+    app.clientside_callback(
+        ClientsideFunction("fallow", "speak"), Input("spoken", "data")
+    )  # fmt: skip
     app.clientside_callback(
         ClientsideFunction("fallow", "ask"),
         Output("url", "search"),
         *(Input(f"ask-{name}", "value") for name in CONTROLS),
         State("shown", "data"),
-        State("url", "search"),
         prevent_initial_call=True,
     )

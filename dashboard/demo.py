@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the simulated lake and the report")
     parser.add_argument("--gpus", type=int, default=64, metavar="N", help="GPUs in the fleet (default 64)")
-    parser.add_argument("--days", type=int, default=14, metavar="N", help="days up to last midnight, UTC (default 14)")
+    parser.add_argument("--days", type=int, default=28, metavar="N", help="days up to last midnight, UTC (default 28)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, another fleet (default 1)")
     parser.add_argument("--no-serve", action="store_true", help="end after the report instead of serving the pages")
     parser.add_argument(

@@ -9,13 +9,14 @@ from flask import Response, request
 from analytics.report.formats import FORMATS
 from dashboard.ask import view_of
 from dashboard.editions import chosen_week, edition, file_name
-from dashboard.source import Problem
+from dashboard.view import Problem
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _TYPES = {
     "text": "text/plain; charset=utf-8",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from analytics.delivery.folder import safe
 from analytics.delivery.parcel import edition_name
-from analytics.inputs import load_window_ledger
-from analytics.report.model import Asked, Report, Whole, edition_of
+from analytics.report.model import Asked, edition_of
 from analytics.report.weeks import parse_week, week_of
 
 if TYPE_CHECKING:
+    from analytics.report.model import Report
     from analytics.report.weeks import Week
-    from dashboard.source import View
+    from dashboard.view import View
 
 _MOST_WEEKS = 8
 
@@ -36,16 +34,10 @@ def chosen_week(view: View) -> Week:
     return next((week for week in known if week.until_ms <= view.as_of_ms), known[0])
 
 
-@lru_cache(maxsize=16)
 def edition(view: View, week: Week) -> Report:
     """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
-    return edition_of(_whole(view.whole, week), Asked(week, view.report.scope, view.zone))
-
-
-@lru_cache(maxsize=4)
-def _whole(whole: Whole, week: Week) -> Whole:
-    inputs = replace(whole.inputs, window=week.window)
-    return Whole(inputs, load_window_ledger(inputs, or_empty=True, whole=whole.ledger.whole))
+    asked = Asked(week, view.report.scope, view.zone)
+    return view.made.of(("edition", asked), lambda: edition_of(view.whole_of(week.window), asked))  # type: ignore[no-any-return]
 
 
 def file_name(view: View, week: Week, suffix: str) -> str:

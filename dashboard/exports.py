@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from flask import Response, request
 
 from dashboard import tables
 from dashboard.ask import view_of
-from dashboard.source import Problem
+from dashboard.view import Problem
 from fallow.clock import format_ms, to_ms
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {
     "findings": tables.findings,
@@ -28,6 +30,9 @@ EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {
     "gpus": tables.gpus,
 }
 """By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
+
+_INNER = re.compile(r"(?<=[;\t\r\n])(?=[=+@\uff1d\uff0b\uff20])")
+"""Where a spreadsheet whose separator is not the comma would begin a cell with a formula."""
 
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What spreadsheets take for the start of a formula; the last four are wide forms, which some take for the others."""
@@ -80,7 +85,10 @@ def as_csv(table: pl.DataFrame) -> bytes:
 def _in_csv(value: object) -> object:
     if isinstance(value, datetime):
         return format_ms(to_ms(value))
-    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
+    if not isinstance(value, str):
+        return value
+    inner = _INNER.sub("'", value)
+    return f"'{inner}" if inner.startswith(_RISKY) else inner
 
 
 def as_parquet(table: pl.DataFrame) -> bytes:

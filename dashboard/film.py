@@ -10,16 +10,17 @@ import numpy as np
 import polars as pl
 
 from analytics.ledger.summary import totals_by
+from dashboard.bins import edges, width_of
 from dashboard.palette import ORDER
 from dashboard.zoom import visible
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, floor_ms
+from fallow.clock import MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from numpy.typing import NDArray
 
-    from dashboard.source import View
+    from dashboard.view import View
 
 MOST_ROWS = 2_000
 MOST_COLUMNS = 720
@@ -30,24 +31,21 @@ NOT_SEEN = len(ORDER)
 SORTS = ("host", "waste", "holder")
 _UNUSED = ("free", "reserved", "held")
 
-_BINS_MS = (
-    *(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 15, 30)),
-    *(HOUR_MS * hours for hours in (1, 2, 3, 4, 6, 12)),
-    *(DAY_MS * days for days in (1, 2, 7, 28, 364)),
-)
-
+_CUT = """
+    CREATE TEMP TABLE cut AS
+    WITH framed AS (
+        SELECT row_number, state, holder, "time", "end", unnest(range("first", "last" + 1)) AS frame FROM spans
+    )
+    SELECT row_number * $columns + frame AS cell, state, holder,
+           least(framed."end", frames."end") - greatest(framed."time", frames."start") AS spent_ms
+    FROM framed JOIN frames USING (frame)
+"""
 _MOST_OF_EACH_FRAME = """
-    WITH cut AS (
-        SELECT row_number, value, "time", "end",
-               unnest(range(("time" - $start) // $bin, ("end" - 1 - $start) // $bin + 1)) AS frame
-        FROM spans
-    ), shares AS (
-        SELECT row_number, frame, value,
-               sum(least("end", $start + (frame + 1) * $bin) - greatest("time", $start + frame * $bin)) AS value_ms
+    WITH sums AS (
+        SELECT cell, CASE $name WHEN 'state' THEN state ELSE holder END AS value, sum(spent_ms)::BIGINT AS spent_ms
         FROM cut GROUP BY ALL
     )
-    SELECT row_number, frame, max_by(value, (value_ms, value)) AS value
-    FROM shares GROUP BY ALL
+    SELECT cell, max(spent_ms * $values + value) % $values AS value FROM sums GROUP BY cell
 """
 
 
@@ -56,7 +54,8 @@ class Film:
     """`frames[row, column]` is an index into ORDER, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]`.
 
     `holders[i]` had it longest in the window (None: nobody), `unused_ms[i]` is how long nothing was done with it there.
-    `had[row, column]` is an index into `names`, 0 for nobody.
+    `had[row, column]` is an index into `names`, 0 for nobody. Column i lasts from `edges[i]` to `edges[i + 1]`: `bin_ms`, save
+    where the reader's clocks changed.
     """
 
     frames: NDArray[np.uint8]
@@ -66,9 +65,14 @@ class Film:
     unused_ms: tuple[int, ...]
     had: NDArray[np.int32]
     names: tuple[str, ...]
-    start_ms: int
+    edges: NDArray[np.int64]
     bin_ms: int
     gpus_in_all: int
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all columns last equally long."""
+        return bool((np.diff(self.edges) == self.bin_ms).all())
 
 
 def sort_of(view: View) -> str:
@@ -79,8 +83,7 @@ def sort_of(view: View) -> str:
 def bin_width_ms(since_ms: int, until_ms: int, rows: int = 1) -> int:
     """The shortest round width that needs no more than MOST_COLUMNS frames, and MOST_CELLS in all rows."""
     most = min(MOST_COLUMNS, MOST_CELLS // max(1, rows))
-    fits = (width for width in _BINS_MS if (until_ms - since_ms) / width <= most)
-    return next(fits, _BINS_MS[-1])
+    return width_of(until_ms - since_ms, most, MINUTE_MS)
 
 
 def shoot(view: View, only: Collection[str] | None = None) -> Film:
@@ -90,73 +93,89 @@ def shoot(view: View, only: Collection[str] | None = None) -> Film:
     """
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.select("gpu", "host", "holder", "state", "time", "end", "gpu_share")
-    if only is not None:
+    if only is None:
+        key = ("gpus of the film", view.query.on_every_page, view.reader.role, view.reader.team)
+        found = view.made.of(key, lambda: _gpus(spans))
+    else:
         spans = spans.filter(pl.col("gpu").is_in(list(only)))
-    rows, gpus_in_all = _rows(spans, sort_of(view))
+        found = _gpus(spans)
+    rows = _rows(found, sort_of(view))
     bin_ms = bin_width_ms(since_ms, until_ms, rows.height)
-    start_ms = floor_ms(since_ms, bin_ms)
-    shape = (rows.height, (until_ms - 1 - start_ms) // bin_ms + 1)
-    names = ("", *spans["holder"].drop_nulls().unique().sort())
+    edges_ms = edges(view.zone, since_ms, until_ms, bin_ms)
     start, end = pl.max_horizontal("time", pl.lit(since_ms)), pl.min_horizontal("end", pl.lit(until_ms))
-    seen = (
-        spans.join(rows.select("gpu", "row_number"), on="gpu")
-        .filter(start < end)
-        .with_columns(
-            time=start,
-            end=end,
-            state=pl.col("state").replace_strict(list(ORDER), list(range(len(ORDER))), return_dtype=pl.Int32),
-            holder=pl.col("holder")
-            .fill_null("")
-            .replace_strict(list(names), list(range(len(names))), return_dtype=pl.Int32),
-        )
+    within = spans.filter(start < end).join(rows.select("gpu", "row_number"), on="gpu")
+    names = ("", *within["holder"].drop_nulls().unique().sort())
+    seen = within.select(
+        "row_number",
+        time=start,
+        end=end,
+        state=pl.col("state").replace_strict(list(ORDER), list(range(len(ORDER))), return_dtype=pl.Int64),
+        holder=pl.col("holder")
+        .fill_null("")
+        .replace_strict(list(names), list(range(len(names))), return_dtype=pl.Int64),
     )
+    frames, had = _frames(seen, edges_ms, rows.height, len(names))
     return Film(
-        frames=_frames(seen, "state", np.full(shape, NOT_SEEN, np.int32), start_ms, bin_ms).astype(np.uint8),
+        frames=frames.astype(np.uint8),
         gpus=tuple(rows["gpu"]),
         hosts=tuple(rows["host"]),
         holders=tuple(rows["holder"]),
         unused_ms=tuple(rows["unused_ms"]),
-        had=_frames(seen, "holder", np.zeros(shape, np.int32), start_ms, bin_ms),
+        had=had,
         names=names,
-        start_ms=start_ms,
+        edges=edges_ms,
         bin_ms=bin_ms,
-        gpus_in_all=gpus_in_all,
+        gpus_in_all=found.height,
     )
 
 
-def _rows(spans: pl.DataFrame, sort: str) -> tuple[pl.DataFrame, int]:
-    """`gpu`, its last `host`, longest `holder`, `unused_ms` and `row_number`, in order; and how many GPUs there are."""
-    lasted = pl.col("end") - pl.col("time")
+def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
+    """`gpu`, its last `host`, longest `holder` and `unused_ms`, of which the most comes first."""
     longest = (
         spans.filter(pl.col("holder").is_not_null())
         .group_by("gpu", "holder")
-        .agg(held_ms=lasted.sum())
+        .agg(held_ms=(pl.col("end") - pl.col("time")).sum())
         .sort("held_ms", "holder", descending=(True, False))
         .unique("gpu", keep="first", maintain_order=True)
     )
     unused = {gpu: sum(each.state_ms[state] for state in _UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
-    found = (
-        spans.sort("time")
-        .group_by("gpu")
-        .agg(pl.col("host").last())
+    return (
+        spans.group_by("gpu")
+        .agg(pl.col("host").get(pl.col("time").arg_max()))
         .with_columns(unused_ms=pl.col("gpu").replace_strict(unused, return_dtype=pl.Int64))
         .join(longest.select("gpu", "holder"), on="gpu", how="left")
         .sort("unused_ms", "gpu", descending=(True, False))
     )
-    kept = found.head(MOST_ROWS)
+
+
+def _rows(gpus: pl.DataFrame, sort: str) -> pl.DataFrame:
+    """The rows that are shown, in order, with their `row_number`."""
+    kept = gpus.head(MOST_ROWS)
     if sort == "host":
         kept = kept.sort("host", "gpu")
     elif sort == "holder":
         kept = kept.sort("holder", "host", "gpu", nulls_last=True)
-    return kept.with_row_index("row_number"), found.height
+    return kept.with_row_index("row_number")
 
 
 def _frames(
-    spans: pl.DataFrame, value: str, frames: NDArray[np.int32], start_ms: int, bin_ms: int
-) -> NDArray[np.int32]:
-    """The frames with, in each, the value that took most of it."""
+    spans: pl.DataFrame, edges_ms: NDArray[np.int64], rows: int, names: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """In each frame the state and the holder that took most of it."""
+    columns = len(edges_ms) - 1
+    framed = spans.with_columns(
+        first=np.searchsorted(edges_ms, spans["time"].to_numpy(), "right") - 1,
+        last=np.searchsorted(edges_ms, spans["end"].to_numpy()) - 1,
+    )
+    found = []
     with duckdb.connect() as connection:
-        connection.register("spans", spans.select("row_number", "time", "end", value=value).to_arrow())
-        found = connection.execute(_MOST_OF_EACH_FRAME, {"start": start_ms, "bin": bin_ms}).fetchnumpy()
-    frames[found["row_number"], found["frame"]] = found["value"]
-    return frames
+        connection.register("spans", framed.to_arrow())
+        frames = pl.DataFrame({"frame": np.arange(columns), "start": edges_ms[:-1], "end": edges_ms[1:]})
+        connection.register("frames", frames.to_arrow())
+        connection.execute(_CUT, {"columns": columns})
+        for name, values, nothing in (("state", len(ORDER), NOT_SEEN), ("holder", names, 0)):
+            most = connection.execute(_MOST_OF_EACH_FRAME, {"name": name, "values": values}).fetchnumpy()
+            cells = np.full(rows * columns, nothing, np.int32)
+            cells[most["cell"]] = most["value"]
+            found.append(cells.reshape(rows, columns))
+    return found[0], found[1]

@@ -26,17 +26,44 @@ _ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 90, 46, 16
 _PAGES = (10, 25, 50, 100)
 _SHOWN = {"function": "fallowShown(params)"}
 
+_EITHER = ["blank", "notBlank"]
+_TEXT_FILTER = {
+    "filter": "agTextColumnFilter",
+    "filterParams": {
+        "filterOptions": ["contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", *_EITHER]
+    },
+}
+_NUMBER_FILTER = {
+    "filter": "agNumberColumnFilter",
+    "filterParams": {
+        "filterOptions": [
+            *("equals", "notEqual", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange"),
+            *_EITHER,
+        ],
+        "inRangeInclusive": True,
+    },
+}
+_DAY_FILTER = {
+    "filter": "agDateColumnFilter",
+    "filterValueGetter": {"function": "fallowDayOf(params)"},
+    "filterParams": {
+        "filterOptions": ["equals", "notEqual", "lessThan", "greaterThan", "inRange", *_EITHER],
+        "comparator": {"function": "fallowDay"},
+        "inRangeInclusive": True,
+    },
+}
+"""The ways to compare are those that an address has words for (grid_address.py)."""
+
 _KINDS: dict[str, dict[str, Any]] = {
-    TEXT: {"filter": "agTextColumnFilter"},
-    NUMBER: {"filter": "agNumberColumnFilter", "valueFormatter": _SHOWN, "type": "rightAligned"},
+    TEXT: _TEXT_FILTER,
+    NUMBER: {**_NUMBER_FILTER, "valueFormatter": _SHOWN, "type": "rightAligned"},
     MOMENT: {
-        "filter": "agDateColumnFilter",
+        **_DAY_FILTER,
         "valueFormatter": _SHOWN,
-        "filterParams": {"comparator": {"function": "fallowDay"}},
         "comparator": {"function": "fallowByNumber"},
         "sortingOrder": ["desc", "asc", None],
     },
-    RANK: {"filter": "agTextColumnFilter", "comparator": {"function": "fallowByRank"}},
+    RANK: {**_TEXT_FILTER, "comparator": {"function": "fallowByRank"}},
 }
 
 
@@ -63,10 +90,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value to sort and filter by, None where it is unknown, and how it is written."""
+    """A value to sort and filter by, None where it is unknown, and how it is written.
+
+    A moment has also its `day` on the calendar of the reader's zone (`2026-11-01`), by which it is filtered.
+    """
 
     value: float | None
     text: str
+    day: str = ""
 
 
 Row = tuple[str, "Mapping[str, Cell | str]"]
@@ -74,7 +105,7 @@ Row = tuple[str, "Mapping[str, Cell | str]"]
 
 
 def rows_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows as AG Grid takes them: of every cell that has a value, the text in a field beside it."""
+    """The rows as AG Grid takes them: of every cell that has a value, the text in a field beside it, and the day."""
     found = []
     for name, cells in rows:
         row: dict[str, Any] = {"id": name}
@@ -82,6 +113,7 @@ def rows_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
             row[field] = cell.value if isinstance(cell, Cell) else cell
             if isinstance(cell, Cell):
                 row[_text_of(field)] = cell.text
+                row |= {f"{field}_day": cell.day} if cell.day else {}
         found.append(row)
     return found
 
@@ -100,10 +132,12 @@ def grid(
     *,
     chosen: Sequence[str] | None = None,
     page_rows: int = 10,
+    hides: bool = False,
 ) -> html.Div:
     """The table in a frame of its final height, `label` being its accessible name.
 
     With `chosen` (ids) rows can be chosen, one by a click or Space and more by their boxes; they stand in `selectedRows`.
+    With `hides` the page's own script says which rows are listed.
     """
     data = rows_of(rows)
     shown = max(1, min(len(data), page_rows))
@@ -114,7 +148,7 @@ def grid(
         rowData=data,
         getRowId="params.data.id",
         defaultColDef={"sortable": True, "resizable": True, "floatingFilter": True, "suppressHeaderMenuButton": True},
-        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None),
+        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None, hides=hides),
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
         paginationGoTo=_page_of(data, chosen or (), page_rows),
         style={"height": f"{height_px}px", "width": "100%"},
@@ -124,7 +158,7 @@ def grid(
     return html.Div(table, className="grid", style={"minHeight": f"{height_px}px"})
 
 
-def _options(language: Language, label: str, page_rows: int, *, choosing: bool) -> dict[str, Any]:
+def _options(language: Language, label: str, page_rows: int, *, choosing: bool, hides: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "theme": "themeQuartz",
         "rowHeight": _ROW_PX,
@@ -137,6 +171,9 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool) 
         "enableCellTextSelection": not choosing,
         "tooltipShowDelay": 400,
         "animateRows": False,
+        # arrows go about within the table: with Tab somebody without a mouse would have to pass every cell of it
+        "tabToNextCell": {"function": "fallowLeaves()"},
+        "tabToNextHeader": {"function": "fallowLeaves()"},
     }
     if choosing:
         options["rowSelection"] = {
@@ -146,6 +183,9 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool) 
             "selectAll": "filtered",
             "enableClickSelection": True,
         }
+    if hides:
+        options["isExternalFilterPresent"] = {"function": "fallowHidesSome()"}
+        options["doesExternalFilterPass"] = {"function": "fallowLists(params)"}
     return options
 
 

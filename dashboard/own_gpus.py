@@ -20,7 +20,8 @@ _UNREADABLE = "This machine's own GPUs could not be read (`fallow agent once` sa
 @contextmanager
 def looking() -> Iterator[subprocess.Popen[str]]:
     """A running `fallow agent once`; it is ended with the block."""
-    command = [sys.executable, "-m", "fallow", "agent", "once"]
+    # -P: a folder that somebody else can write to may be where this was typed
+    command = [sys.executable, "-P", "-m", "fallow", "agent", "once"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as look:
         try:
             yield look

@@ -9,12 +9,16 @@ SCHEMES = ("light", "dark")
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of one scheme. States differ in lightness as well as in hue, so that no reader depends on hue alone."""
+    """Colours of one scheme. States differ in lightness as well as in hue, so that no reader depends on hue alone.
+
+    `edge` is a line that stands out from the card, three to one: round what does not by itself.
+    """
 
     state: dict[str, str]
     text: str
     muted: str
     grid: str
+    edge: str
     card: str
 
 
@@ -31,6 +35,7 @@ LIGHT = Palette(
     text="#1c2330",
     muted="#596273",
     grid="#e4e7ec",
+    edge="#858e9d",
     card="#ffffff",
 )
 
@@ -47,11 +52,15 @@ DARK = Palette(
     text="#e8ebf1",
     muted="#a4adbc",
     grid="#2b323e",
+    edge="#6f7a8b",
     card="#171c25",
 )
 
 ORDER = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
 """The states as a reader meets them: from used, over wasted, to not known."""
+
+FAINT = ("low", "reserved", "free")
+"""States whose colour is close to that of the card in one scheme or the other: their bars have an edge."""
 
 
 def palette(scheme: str) -> Palette:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
 
 from dashboard.access.refusal import answer, refuse
@@ -22,6 +23,8 @@ HEALTH = "/healthz"
 
 _SCRIPTS = "/_dash-component-suites/"
 _LONG_BYTES = 1024
+_MOST_SENT_BYTES = 16 * 1024 * 1024
+"""Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
 
@@ -68,8 +71,15 @@ def protect(app: Any, access: Access) -> None:
         _put_headers(response, policy)
         return _compressed(response)
 
+    app.server.config["MAX_CONTENT_LENGTH"] = _MOST_SENT_BYTES
+    app.server.register_error_handler(DependencyException, _no_such_script)
     app.server.before_request(ask_who)
     app.server.after_request(finish)
+
+
+def _no_such_script(_: DependencyException) -> Response:
+    """For dash a script that it does not have is a fault of its own; here it is one of whoever asks."""
+    return answer("fallow: there is no such script\n", 404)
 
 
 def is_foreign(asked: Request) -> bool:

@@ -26,7 +26,8 @@ class Query:
 
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
-    about, `sort` the order of its rows, `start` and `end` the part of the window that a chart is zoomed to.
+    about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
+    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to.
     """
 
     span: str = ""
@@ -42,6 +43,8 @@ class Query:
     holder: str = ""
     finding: str = ""
     sort: str = ""
+    filter: str = ""
+    show: str = ""
     start: str = ""
     end: str = ""
 
@@ -49,7 +52,10 @@ class Query:
     def parse(cls, search: str | None) -> Query:
         """That of an address's `?...`; raises UsageError for what cannot be meant, and leaves out names it does not know."""
         known = {field.name for field in fields(cls)}
-        pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=100)
+        try:
+            pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=100)
+        except ValueError as error:
+            raise UsageError("this is no address of these pages", "begin again at /") from error
         values = {name: value for name, value in pairs if name in known}
         if any(len(value) > _LONGEST for value in values.values()):
             raise UsageError("a value of the address is too long", f"stay below {_LONGEST} characters")

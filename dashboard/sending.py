@@ -15,7 +15,7 @@ from dashboard.audit import audit
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition
 from dashboard.people import PLANNER
-from dashboard.source import Problem
+from dashboard.view import Problem
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from analytics.report.model import Report
     from analytics.report.weeks import Week
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 _ALL = -1

@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say
-from analytics.readings import binned, gpu_readings, only_during
+from analytics.money.pieces import IDLE_OF_NOBODY
+from analytics.readings import binned, gpu_readings, never_during, only_during
+from dashboard.bins import edges, width_of
 from dashboard.zoom import visible
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from fallow.clock import HOUR_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dashboard.source import View
+    from dashboard.view import View
 
 MOST_POINTS = 2_000
 """Of all lines together: below it every row is a point of its own."""
 _TABLE_ROWS = 24
-_BINS_MS = (
-    *(SECOND_MS * seconds for seconds in (1, 2, 5, 10, 15, 20, 30)),
-    *(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 15, 20, 30)),
-    *(HOUR_MS * hours for hours in (1, 2, 3, 4, 6, 12)),
-    *(DAY_MS * days for days in (1, 2, 7, 28, 364)),
-)
 
 
 @dataclass(frozen=True)
@@ -80,11 +76,11 @@ def gpu_series(view: View, gpu: str) -> Series:
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
     rows = gpu_readings(view.whole.inputs.lake, gpu, spans["host"].unique().to_list(), since_ms, until_ms)
-    return _series(view, rows, spans, GPU_LINES)
+    return _series(view, _without_others(view, rows, "gpu", gpu), spans, GPU_LINES)
 
 
 def host_series(view: View, host: str) -> Series:
-    """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs all the time."""
+    """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs alone, all the time."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("host") == host)
     hours = view.whole.ledger.inside.rollups.hosts().filter(
@@ -92,7 +88,19 @@ def host_series(view: View, host: str) -> Series:
     )
     columns = [line.column for line in HOST_LINES]
     rows = hours.select("time", pl.lit(HOUR_MS).alias("interval_ms"), *columns).sort("time")
-    return _series(view, rows, spans, HOST_LINES)
+    return _series(view, _without_others(view, rows, "host", host), spans, HOST_LINES)
+
+
+def _without_others(view: View, rows: pl.DataFrame, column: str, name: str) -> pl.DataFrame:
+    """Of the part of people the rows of times in which nobody else had anything of it: its sums would tell what they did."""
+    if not view.report.scope.is_personal:
+        return rows
+    key = ("gpu", "host", "time")
+    mine = view.part.inside.stretches.select(*key, mine=pl.col("holder").fill_null(""), is_mine=True)
+    held = (pl.col(column) == name) & ~pl.col("state").is_in(IDLE_OF_NOBODY)
+    others = view.whole.ledger.inside.stretches.filter(held).join(mine, on=key, how="left")
+    is_theirs = pl.col("is_mine").is_null() | (pl.col("holder").fill_null("") != pl.col("mine"))
+    return never_during(rows, others.filter(is_theirs))
 
 
 def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence[Line]) -> Series:
@@ -102,10 +110,11 @@ def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence
     known = tuple(line for line in lines if rows[line.column].null_count() < rows.height)
     names = [line.column for line in known]
     least_ms = int(rows["interval_ms"].median() or SECOND_MS)  # type: ignore[arg-type]  # of integers
-    bin_ms = _bin_ms(until_ms - since_ms, MOST_POINTS // max(1, len(known)), least_ms)
+    bin_ms = width_of(until_ms - since_ms, MOST_POINTS // max(1, len(known)), least_ms)
+    coarse_ms = width_of(until_ms - since_ms, _TABLE_ROWS, least_ms)
     return Series(
-        frame=binned(rows, names, since_ms, until_ms, bin_ms),
-        coarse=binned(rows, names, since_ms, until_ms, _bin_ms(until_ms - since_ms, _TABLE_ROWS, least_ms)),
+        frame=_binned(view, rows, names, bin_ms, least_ms),
+        coarse=_binned(view, rows, names, coarse_ms, least_ms),
         lines=known,
         missing=tuple(line for line in lines if line not in known),
         bin_ms=bin_ms,
@@ -113,6 +122,9 @@ def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence
     )
 
 
-def _bin_ms(span_ms: int, most: int, least_ms: int) -> int:
-    """The shortest round width that makes no more bins than that, and is no shorter than the rows' intervals."""
-    return next((width for width in _BINS_MS if span_ms / width <= most and width >= least_ms), _BINS_MS[-1])
+def _binned(view: View, rows: pl.DataFrame, names: Sequence[str], bin_ms: int, least_ms: int) -> pl.DataFrame:
+    """Bins of what is in sight, on round times that the reader's clocks showed at its start; rows as they are where each has one."""
+    since_ms, until_ms = visible(view)
+    late_ms = int(edges(view.zone, since_ms, since_ms + 1, bin_ms)[0]) if bin_ms > least_ms else 0
+    found = binned(rows.with_columns(pl.col("time") - late_ms), names, since_ms - late_ms, until_ms - late_ms, bin_ms)
+    return found.with_columns(pl.col("time") + late_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ LOOPBACK = "127.0.0.1"
 
 _MOST_PORTS = 50
 
+_PATIENCE_S = 15.0
+"""How long a reader waits for an answer before they are told that it takes long."""
+
 
 class _QuietHandler(WSGIRequestHandler):
     """Answers without a line on the terminal per request, and without naming what serves it."""
@@ -38,9 +42,15 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
-    """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once."""
-    source = Source(open_inputs)
+    """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
+
+    From then on it follows the lake.
+    """
+    source = Source(open_inputs, patience_s=_PATIENCE_S)
+    with contextlib.suppress(FallowError):  # told by the pages, until there is something to show
+        source.refresh()
     source.look(Query(), Person("", VIEWER))
+    source.follow()
     app = build_app(source, access)
     app.server.test_client().get(HEALTH)  # has dash set itself up
     with app.server.test_request_context("/"):

@@ -1,198 +1,259 @@
-"""What the pages show: the report's numbers and the ledger behind them, read again when the lake has changed."""
+"""Hands out what the pages show, and reads the lake again behind the readers' backs when it has changed."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import logging
 import threading
+import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from analytics.inputs import WindowLedger, load_whole, load_window_ledger
-from analytics.language.languages import language
-from analytics.report.model import Asked, Report, Whole, edition_of
-from fallow.clock import SystemClock, Window
-from fallow.errors import FallowError
+from analytics.language.sentences import say
+from dashboard.generation import Generation
+from dashboard.people import VIEWER, Person
+from dashboard.query import SPANS, Query
+from dashboard.view import Problem
+from fallow.clock import HOUR_MS, SystemClock
+from fallow.errors import FallowError, VanishedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import tzinfo
+    from concurrent.futures import Future
 
     from analytics.inputs import Inputs
-    from analytics.language.languages import Language
-    from dashboard.people import Person
-    from dashboard.query import Query
+    from dashboard.view import View
     from fallow.clock import Clock
-    from fallow.lake import LakeFile
+    from fallow.config import Config
+    from fallow.lake import Lake
 
-ACTIONS = "action"
-_TABLES = ("gpu", "process", "claim", "device", ACTIONS)
-"""What a page rests on: a new file in any of them makes a new view."""
+_LOG = logging.getLogger(__name__)
 
-_LOOK_EVERY_MS = 2_000
-"""Listing a lake's files takes a tenth of a second for a large fleet: not more often than this."""
+_DATA = ("gpu", "process", "claim", "device")
+_ACTIONS = ("action",)
+"""What a page rests on: a new file in any of these tables makes a new version."""
 
-_LEDGER = ("ledger",)
-_WINDOWS, _VIEWS = 6, 48
-_PATIENCE_S = 60
-"""How long a reader waits for somebody else's reading of the lake before they are told so."""
+_ACTIONS_EVERY_MS = 2_000
+"""Somebody else's actions show after this long; listing a few files costs next to nothing."""
 
+_ACTIONS_WITHIN_S = 2.0
+"""So long a reader waits for that list."""
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """What one reader sees of one version of the lake. Two views are equal only if they are the same.
+_REST_S, _LONGEST_REST_S = 30.0, 600.0
+_REST_SHARE = 10
+"""Between two readings of the lake at least this many times what the last one took: they are for the readers, who come first."""
 
-    `report` and `part` (the ledger) are of the scope, `whole` is of the whole window. `names` has the pools, models and teams
-    that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake.
-    """
+_STILL_ASKED_MS = 3_600_000
+_WARMED = 12
+"""Of what was asked for in the last hour, so much is made of a new version before anybody sees it."""
 
-    query: Query
-    report: Report
-    part: WindowLedger
-    whole: Whole
-    language: Language
-    zone: tzinfo
-    as_of_ms: int
-    version: str
-    names: dict[str, tuple[str, ...]]
-    reader: Person
+_MAKERS = 8
 
-    def say(self, text: str) -> str:
-        """The text in the reader's language."""
-        return self.language.say(text)
+_ATTEMPTS = 3
+"""How often the lake is listed and read when its files are replaced meanwhile."""
 
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Why there is nothing to show, and what to do about it."""
-
-    message: str
-    hint: str
+_MOVED = Problem(
+    say("The files of the lake are being put together at this moment."),
+    say("The page comes by itself as soon as they are read again."),
+    is_passing=True,
+)
+LATE = Problem(
+    say("This takes longer than usual, and goes on being made."),
+    say("It comes by itself when it is there. A shorter window is faster."),
+    is_passing=True,
+)
 
 
 class Source:
-    """Hands out views. Safe to ask from many threads: one reads the lake, the others wait for it."""
+    """Hands out views of the newest version of the lake that has been read. Safe to ask from many threads.
 
-    def __init__(self, open_inputs: Callable[[], Inputs], clock: Clock | None = None) -> None:
+    `refresh` reads the lake, `follow` does so from now on. Nobody waits for it: until a new version is there, views are
+    of the last one, and stay when the lake cannot be read any more, which `trouble` tells. After `patience_s` whoever waits
+    is told that it takes long; None waits for ever.
+    """
+
+    def __init__(
+        self, open_inputs: Callable[[], Inputs], clock: Clock | None = None, *, patience_s: float | None = None
+    ) -> None:
         self._open = open_inputs
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._files: dict[str, tuple[LakeFile, ...]] = {}
-        self._looked_ms: int | None = None
-        self._version = 0
-        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._patience_s = patience_s
+        self._generation: Generation | None = None
+        self._actions_seen_ms: int | None = None
+        self._swap = threading.Lock()
+        self._asked: OrderedDict[tuple[Query, Person], int] = OrderedDict()
+        self._first: Future[None] | None = None
+        self._noticing: Future[None] | None = None
+        self._reader = ThreadPoolExecutor(1, "lake")
+        self._lister = ThreadPoolExecutor(1, "actions")
+        self._makers = ThreadPoolExecutor(_MAKERS, "view")
+        self.trouble: Problem | None = None
 
     def look(self, query: Query, reader: Person) -> View | Problem:
         """What the query asks for, as far as the reader may see it, or what stands in its way."""
-        if not self._lock.acquire(timeout=_PATIENCE_S):
-            return Problem("the lake is being read for somebody else, and it takes long", "look again in a minute")
         try:
-            return self._view(query, reader)
+            generation = self._current()
+            self._remember(query, reader)
+            return replace(generation.begin(query, reader, self._makers).result(self._patience_s), reader=reader)
+        except TimeoutError:
+            return LATE
         except FallowError as error:
+            return self.problem(error)
+
+    def problem(self, error: FallowError) -> Problem:
+        """What to tell of an error; after a file that is gone the lake is read again at once."""
+        if not isinstance(error, VanishedFileError):
             return Problem(error.message, error.hint)
-        finally:
-            self._lock.release()
+        self._reader.submit(self._refresh)
+        return _MOVED
+
+    @property
+    def settings(self) -> Config | None:
+        """Those in force, None where the lake has never been read."""
+        return self._generation.inputs.settings if self._generation else None
 
     def version(self) -> str:
-        """What changes with the lake; raises LakeError."""
-        with self._lock:
-            return self._now(self._open())
+        """What changes with the lake; where it has never been read, LakeError, or TimeoutError while it is."""
+        return self._current().version
 
     def forget(self) -> None:
-        """Looks at the lake again at the next question: somebody has just written to it."""
-        with self._lock:
-            self._looked_ms = None
+        """Looks for actions again at the next question: somebody has just written one."""
+        self._actions_seen_ms = None
 
-    def _now(self, inputs: Inputs) -> str:
-        now_ms = self._clock.now_ms()
-        if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < _LOOK_EVERY_MS:
-            files = {table: tuple(inputs.lake.files(table)) for table in _TABLES}
-            if files != self._files:
-                self._let_go(files)
-                self._files, self._version = files, self._version + 1
-            self._looked_ms = now_ms
-        return str(self._version)
+    def refresh(self) -> None:
+        """Reads the lake if its data have changed; raises LakeError and its kinds where there is nothing else to show."""
+        self._reader.submit(self._refresh).result()
 
-    def _let_go(self, files: dict[str, tuple[LakeFile, ...]]) -> None:
-        """Of what is kept, what has changed: after somebody's action the ledger and what the rules found stay."""
-        changed = {table for table in _TABLES if files[table] != self._files.get(table)}
-        if changed != {ACTIONS}:
-            self._kept.clear()
+    def follow(self) -> None:
+        """Reads it again whenever it has changed, from now until the process ends."""
+        threading.Thread(target=self._follow, name="follow the lake", daemon=True).start()
+
+    def _current(self) -> Generation:
+        if self._generation is None:
+            with self._swap:
+                if self._first is None or self._first.done():
+                    self._first = self._reader.submit(self._read_first)
+            self._first.result(self._patience_s)
+        else:
+            self._notice_actions()
+        if self._generation is None:
+            raise AssertionError
+        return self._generation
+
+    def _read_first(self) -> None:
+        if self._generation is None:
+            self._refresh()
+
+    def _follow(self) -> None:
+        for span in SPANS:
+            if not _tried(partial(self.look, Query(span=span), Person("", VIEWER))):
+                return
+        rest_s = _REST_S
+        while True:
+            time.sleep(rest_s)
+            before = time.monotonic()
+            if not _tried(self.refresh):
+                return
+            rest_s = min(max(_REST_S, _REST_SHARE * (time.monotonic() - before)), _LONGEST_REST_S)
+
+    def _refresh(self) -> None:
+        try:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._read()
+                    break
+                except VanishedFileError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+            self.trouble = None
+        except FallowError as error:
+            self.trouble = Problem(error.message, error.hint)
+            if self._generation is None:
+                raise
+        except Exception:
+            _LOG.exception("the lake could not be read again")
+            self.trouble = Problem(say("Something went wrong that fallow did not foresee."), say("The log says more."))
+            if self._generation is None:
+                raise
+
+    def _read(self) -> None:
+        """The lake as it is now, if its data have changed."""
+        inputs, began_ms = self._open(), self._clock.now_ms()
+        inputs.lake.require()
+        # who is silent and what is suppressed is a matter of the clock as well
+        data = f"{_digest(inputs.lake, _DATA)}-{began_ms // HOUR_MS}"
+        actions = _digest(inputs.lake, _ACTIONS)
+        if self._generation is not None and self._generation.version.split(".")[0] == data:
             return
-        for key in [key for key in self._kept if key[0] in ("view", "asked")]:
-            del self._kept[key]
-        for key, kept in self._kept.items():
-            if key[0] == "whole":
-                kept.forget_actions()
+        generation = Generation.read(inputs, f"{data}.{actions}")
+        self._warm(generation)
+        with self._swap:
+            self._generation, self._actions_seen_ms = generation, began_ms
 
-    def _view(self, query: Query, reader: Person) -> View:
-        inputs = self._open()
-        version = self._now(inputs)
-        seen = query if reader.team is None else query.but(team=reader.team)
-        asked = ("asked", seen, reader)
-        if asked not in self._kept:
-            # what a page is about, and how it is sorted, changes nothing of the view itself
-            key = ("view", seen.on_every_page, reader)
-            if key not in self._kept:
-                self._keep(key, self._make(inputs, seen.on_every_page, reader, version), _VIEWS)
-            self._kept.move_to_end(key)
-            self._keep(asked, replace(self._kept[key], query=seen), 2 * _VIEWS)
-        self._kept.move_to_end(asked)
-        view: View = self._kept[asked]
-        return view
+    def _warm(self, generation: Generation) -> None:
+        """Makes what readers look at before they are shown the new version; what cannot be made is told to who asks again."""
+        now_ms = self._clock.now_ms()
+        with self._swap:
+            wanted = [asked for asked, at_ms in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
+        for query, reader in wanted[-_WARMED:]:
+            _tried(generation.begin(query, reader, self._makers).result)
 
-    def _make(self, inputs: Inputs, query: Query, reader: Person, version: str) -> View:
-        whole, newest_ms = self._whole(inputs, query)
-        settings = inputs.settings
-        speaks = language(
-            query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone")
-        )
-        part = whole.part(query.scope)
-        report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
-        return View(
-            query=query,
-            report=report,
-            part=part,
-            whole=whole,
-            language=speaks,
-            zone=speaks.zone,
-            as_of_ms=newest_ms,
-            version=version,
-            names=_names(whole, reader),
-            reader=reader,
-        )
+    def _remember(self, query: Query, reader: Person) -> None:
+        asked = (query.on_every_page, replace(reader, name=""))
+        with self._swap:
+            self._asked[asked] = self._clock.now_ms()
+            self._asked.move_to_end(asked)
+            while len(self._asked) > _WARMED:
+                self._asked.popitem(last=False)
 
-    def _whole(self, inputs: Inputs, query: Query) -> tuple[Whole, int]:
-        """The window before anybody narrows it, and the end of the newest row of the lake."""
-        if _LEDGER not in self._kept:
-            self._kept[_LEDGER] = load_whole(inputs)
-        ledger = self._kept[_LEDGER]
-        newest = ledger.stretches.select(pl.col("end").max()).item()
-        window = query.window(int(newest or 0))
-        if inputs.window != Window(None, None) and not (query.span or query.since or query.until):
-            window = inputs.window
-        key = ("whole", window)
-        if key not in self._kept:
-            own = replace(inputs, window=window)
-            self._keep(key, Whole(own, load_window_ledger(own, whole=ledger)), _WINDOWS)
-        self._kept.move_to_end(key)
-        return self._kept[key], int(newest or 0)
+    def _notice_actions(self) -> None:
+        """Another version where somebody acted. Where the lake does not answer nobody waits long: it is seen later."""
+        with self._swap:
+            now_ms, seen_ms = self._clock.now_ms(), self._actions_seen_ms
+            is_time = seen_ms is None or not 0 <= now_ms - seen_ms < _ACTIONS_EVERY_MS
+            if not is_time or (self._noticing is not None and not self._noticing.done()):
+                return
+            self._actions_seen_ms = now_ms
+            self._noticing = noticing = self._lister.submit(self._list_actions)
+        with contextlib.suppress(TimeoutError, FallowError):
+            noticing.result(_ACTIONS_WITHIN_S)
 
-    def _keep(self, key: tuple[Any, ...], value: Any, most: int) -> None:
-        self._kept[key] = value
-        of_kind = [each for each in self._kept if each[0] == key[0]]
-        for each in of_kind[:-most]:
-            del self._kept[each]
+    def _list_actions(self) -> None:
+        generation = self._generation
+        if generation is None:
+            return
+        data, _ = generation.version.split(".")
+        version = f"{data}.{_digest(generation.inputs.lake, _ACTIONS)}"
+        if version != generation.version:
+            after = generation.after_actions(version)
+            with self._swap:
+                if self._generation is generation:
+                    self._generation = after
 
 
-def _names(whole: Whole, reader: Person) -> dict[str, tuple[str, ...]]:
-    """What can be chosen; somebody who may see one team has no other to choose."""
-    gpus = whole.ledger.whole.stretches["gpu"].unique().sort().to_list()
-    inventory = whole.inventory
-    teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())
-    return {
-        "pool": tuple(sorted({inventory.pool(gpu) for gpu in gpus})),
-        "model": tuple(sorted({inventory.model(gpu) for gpu in gpus})),
-        "team": tuple(teams),
-    }
+def _tried(work: Callable[[], object]) -> bool:
+    """Whether there is any use in going on after this work: not when the process ends, and nobody takes work any more."""
+    try:
+        work()
+    except FallowError:  # readers are told
+        pass
+    except RuntimeError as error:
+        if "shutdown" in str(error):
+            return False
+        _LOG.exception("something could not be made ahead")
+    except Exception:  # noqa: BLE001  # whatever it is: the next reading may do
+        _LOG.exception("something could not be made ahead")
+    return True
+
+
+def _digest(lake: Lake, tables: tuple[str, ...]) -> str:
+    """What changes with the files of some tables, and is the same in every process; raises LakeError."""
+    found = hashlib.blake2b(digest_size=8)
+    for table in tables:
+        for file in lake.files(table):
+            found.update(f"{file.key} {file.size_bytes} {file.version}\n".encode())
+    return found.hexdigest()

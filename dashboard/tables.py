@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from analytics.findings.model import Finding
-    from dashboard.source import View
+    from dashboard.view import View
 
 MOMENT = pl.Datetime("ms", "UTC")
 _KINDS: Mapping[type, pl.DataType] = {

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class Access(Protocol):
-    """One way of finding out who asks."""
+    """One way of finding out who asks; at `way_out` a session ends, empty where there is none."""
+
+    way_out: str
 
     def admit(self, request: Request) -> Person | Response:
         """Who it is, or the answer that they get instead: a refusal, or the way to sign in."""

@@ -73,11 +73,20 @@ class Directory:
 def _read(path: str) -> _Rows:
     found: _Rows = {}
     lines: dict[tuple[str, str], int] = {}
-    for line in read_lines(path, COLUMNS, ("name", "role")):
+    for line in _whole_lines(path):
         key, row = _row(line)
         if key in found:
             raise line.error(f"{' '.join(key).strip()} is named in line {lines[key]} already", "leave one of them")
         found[key], lines[key] = row, line.number
+    return found
+
+
+def _whole_lines(path: str) -> list[Line]:
+    """The lines; one that ends before the team would else be about all teams."""
+    found = list(read_lines(path, COLUMNS, ("name", "role")))
+    for line in found:
+        if len(line.cells) < max(len(each.cells) for each in found):
+            raise line.error("the line has fewer cells than others", "write an empty cell for what it leaves open")
     return found
 
 

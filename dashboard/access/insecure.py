@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Insecure:
     """Everybody has the same role."""
 
+    way_out = ""
+
     def __init__(self, role: str, hosts: Hosts) -> None:
         self._everybody = Person("everybody", role)
         self._hosts = hosts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from flask import redirect
 
@@ -28,11 +29,15 @@ RETURN, OUT = "/sign-in/return", "/sign-out"
 
 _ON_THE_WAY_S = 600
 _LONGEST = 300
+_AS_IT_IS = "!$%&'()*+,/:;=?@"
+"""What a query may hold besides letters, digits and `_.-~`."""
 _NO_PAGE = ("/_dash", "/assets/", "/export/")
 
 
 class SignIn:
     """Whoever has a session is who the provider said; pages send others to the provider, and everything else says 401."""
+
+    way_out = OUT
 
     def __init__(
         self, provider: Provider, hosts: Hosts, people: Directory, *, key: bytes, lasts_s: int, claims: tuple[str, str]
@@ -97,8 +102,9 @@ class SignIn:
         user = claims.get(self._user_claim)
         if not isinstance(user, str) or not user.strip() or len(user) > _LONGEST:
             return refuse(request, "the sign-in service did not say who you are", why=f"no claim {self._user_claim}")
-        if self._user_claim == "email" and claims.get("email_verified") is False:
-            return refuse(request, "your address is not verified", who=user, why="email_verified is false")
+        # some say it as text; who leaves it out lets everybody write any address into their profile
+        if self._user_claim == "email" and str(claims.get("email_verified")).lower() != "true":
+            return refuse(request, "your address is not verified", who=user, why="email_verified is not true")
         groups = claims.get(self._groups_claim) or []
         groups = [groups] if isinstance(groups, str) else groups
         # those that matter only: a browser keeps no cookie above 4 kB
@@ -134,8 +140,9 @@ def _return_address(request: Request) -> str:
 
 def _back(request: Request) -> str:
     """The page that was asked for; with one slash in front, because two would name another host."""
-    path = "/" + request.path.lstrip("/\\")
-    query = request.query_string.decode("ascii", errors="ignore")
+    # quoted again: who takes addresses apart passes over a tab or a line's end, and `/<tab>/host` is `//host` then
+    path = "/" + quote(request.path.lstrip("/\\"))
+    query = quote(request.query_string.decode("ascii", errors="ignore"), safe=_AS_IT_IS)
     return f"{path}?{query}" if query else path
 
 

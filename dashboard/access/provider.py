@@ -22,6 +22,9 @@ from fallow.errors import ConfigError, FallowError
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 """Signatures with the provider's own key; none and those with a shared secret are not believed."""
 
+_UNUSABLE = (requests.RequestException, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
+"""What an answer of any other shape comes to."""
+
 _TIMEOUT_S = 10
 _KEPT_S = 3600
 _KEYS_AGAIN_S = 30
@@ -69,7 +72,7 @@ class Provider:
                 )
                 claims = self._checked(token, nonce)
                 return self._more(session, token, claims)
-            except (requests.RequestException, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError) as error:
+            except _UNUSABLE as error:
                 raise ProviderError(f"the provider's answer cannot be used: {error}") from error
 
     def _session(self, redirect: str) -> OAuth2Session:

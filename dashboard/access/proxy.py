@@ -28,6 +28,8 @@ _MOST_SEEN = 10_000
 class Proxy:
     """Believes the header from the proxies, by the address of the connection itself, and answers nobody else."""
 
+    way_out = ""
+
     def __init__(self, header: str, proxies: Iterable[str], hosts: Hosts, people: Directory) -> None:
         """Raises ConfigError for what is no header or no network."""
         # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it

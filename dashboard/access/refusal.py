@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from flask import Request, Response
 
-from dashboard.audit import audit
+from dashboard.audit import audit, audit_stranger
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
     """Plain text for whoever asks; the log names them, else the address they ask from, and says why."""
-    audit(who or f"somebody at {request.remote_addr}", f"was refused {request.path}: {why or sentence}")
+    did = f"was refused {request.path}: {why or sentence}"
+    if who:
+        audit(who, did)
+    else:
+        audit_stranger(request.remote_addr, did)
     return answer(f"fallow: {sentence}\n", status)
 
 

@@ -2,11 +2,13 @@
 
 (function () {
     "use strict";
-    const DAY_MS = 86400000;
 
     window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, {
         // The text that the server has made of the value.
         fallowShown: (params) => (params.data ? params.data[`${params.colDef.field}_text`] : ""),
+
+        // Tab is the browser's own: from one row of heads to the next, to the rows, and out of the table.
+        fallowLeaves: () => false,
 
         fallowByNumber: (one, other) => (one ?? -Infinity) - (other ?? -Infinity) || 0,
 
@@ -17,13 +19,17 @@
             return field ? rowOne.data[`${field}_rank`] - rowOther.data[`${field}_rank`] : 0;
         },
 
-        // A moment beside a day of the calendar: before it, on it, after it.
-        fallowDay: (midnight, moment) => {
-            if (moment === null || moment === undefined) {
+        // The day of a moment on the calendar of the reader's zone, which may be another than the browser's.
+        fallowDayOf: (params) => (params.data ? params.data[`${params.colDef.field}_day`] : null),
+
+        // A day of the calendar that somebody has chosen beside that of a row: before it, on it, after it.
+        fallowDay: (midnight, day) => {
+            if (!day) {
                 return -1;
             }
-            const from = midnight.getTime();
-            return moment < from ? -1 : moment >= from + DAY_MS ? 1 : 0;
+            const two = (number) => String(number).padStart(2, "0");
+            const chosen = `${midnight.getFullYear()}-${two(midnight.getMonth() + 1)}-${two(midnight.getDate())}`;
+            return day < chosen ? -1 : Number(day > chosen);
         },
     });
 })();

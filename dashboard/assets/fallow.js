@@ -24,12 +24,32 @@
 
     show(current());
 
-    // dash hides a field of its lists from readers' programs and leaves it in the order of tab stops
-    new MutationObserver(() => {
-        for (const each of document.querySelectorAll("input.dash-dropdown-focus-target[tabindex='0']")) {
-            each.tabIndex = -1;
+    // a page that is still being made asks again by itself, unless it is asking already
+    setInterval(() => {
+        const late = document.querySelector("#page [data-again]");
+        if (late && !late.closest("[data-dash-is-loading=true]")) {
+            document.getElementById("again").click();
         }
-    }).observe(document.documentElement, {childList: true, subtree: true});
+    }, 3000);
+
+    // on a narrow screen the list of pages is wider than what is in sight: the page that one is on comes into it
+    let here = null;
+    new MutationObserver(() => {
+        const now = document.querySelector("#nav > .here");
+        if (now && now !== here) {
+            here = now;
+            now.parentNode.scrollLeft = now.offsetLeft - now.parentNode.offsetLeft - 40;
+        }
+    }).observe(document.documentElement, {childList: true, subtree: true, attributes: true, attributeFilter: ["class"]});
+
+    // a session that has ended: the page itself leads to the sign-in and back
+    const ask = window.fetch;
+    window.fetch = (...asked) => ask(...asked).then(answer => {
+        if (answer.status === 401) {
+            window.location.reload();
+        }
+        return answer;
+    });
 
     dark.addEventListener("change", () => {
         if (!chosen()) {
@@ -53,14 +73,46 @@
                 return show(next);
             },
 
+            // The address of what is on the page, to be handed to somebody; the button says when it has it.
+            copy: clicks => {
+                const button = document.getElementById("copy");
+                if (!clicks) {
+                    return;
+                }
+                const done = () => {
+                    button.dataset.done = "yes";
+                    setTimeout(() => delete button.dataset.done, 2000);
+                };
+                if (navigator.clipboard) {
+                    navigator.clipboard.writeText(window.location.href).then(done);
+                    return;
+                }
+                // on a plain address browsers have only the old way
+                const field = document.createElement("textarea");
+                field.value = window.location.href;
+                document.body.append(field);
+                field.select();
+                if (document.execCommand("copy")) {
+                    done();
+                }
+                field.remove();
+                button.focus();
+            },
+
+            // The language of what the page says, for whoever has it read aloud.
+            speak: code => {
+                document.documentElement.lang = code || "en";
+                return window.dash_clientside.no_update;
+            },
+
             // The address with what somebody has chosen in the bar since the server filled it; none where nobody has.
-            ask: (span, pool, model, team, zone, lang, shown, search) => {
+            ask: (span, pool, model, team, zone, lang, shown) => {
                 const values = {span, pool, model, team, zone, lang};
                 const chosen = Object.keys(values).filter(name => shown && (values[name] || "") !== (shown[name] || ""));
                 if (!chosen.length) {
                     return window.dash_clientside.no_update;
                 }
-                const address = new URLSearchParams(search || "");
+                const address = new URLSearchParams(window.location.search);
                 for (const name of chosen) {
                     if (values[name]) {
                         address.set(name, values[name]);

@@ -8,6 +8,7 @@ from dash import dcc, html
 
 from analytics.ledger.text import plain
 from analytics.money.accounts import USED
+from dashboard.charts.written import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from dashboard.palette import Palette
     from dashboard.query import Query
-    from dashboard.source import View
+    from dashboard.view import View
 
 GIVEN = ("active", "low", "held", "reserved")
 """States of time that somebody was given, as a bar has them from the left: used first."""
@@ -28,7 +29,7 @@ def bar(state_ms: Mapping[str, float], most_ms: float, colours: Palette) -> html
     parts = [
         html.Span(
             className=f"part {state}",
-            style={"width": f"{100 * state_ms[state] / most_ms:.2f}%", "background": colours.state[state]},
+            style={"width": f"{100 * state_ms[state] / most_ms:.2f}%", "background": fill(colours, state)},
         )
         for state in GIVEN
         if state_ms[state] > 0 and most_ms > 0
@@ -73,6 +74,12 @@ def table(
         role="group",
         **{"aria-labelledby": labelled_by},
     )
+
+
+def beside(*parts: Any) -> html.Div:
+    """Parts side by side where there is room for them, else below one another."""
+    cells = [html.Div(each, style={"flex": "1 1 420px", "minWidth": "0"}) for each in parts]
+    return html.Div(cells, style={"display": "flex", "flexWrap": "wrap", "gap": "8px 28px", "alignItems": "center"})
 
 
 def _side(place: int, left: frozenset[int]) -> str:

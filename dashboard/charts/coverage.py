@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dash import html
+from dash import dcc, html
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.summary import Totals
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _MOST = 60
 _FULL = 0.9995
@@ -25,13 +25,20 @@ _FIRST = {"day": say("day"), "pool": say("pool"), "model": say("model"), "host":
 
 
 def coverage(
-    view: View, colours: Palette, name: str, *, title: str, question: str, groups: Mapping[str, Totals]
+    view: View,
+    colours: Palette,
+    name: str,
+    *,
+    title: str,
+    question: str,
+    groups: Mapping[str, Totals],
+    links: Mapping[str, dcc.Link] | None = None,
 ) -> html.Section:
-    """The panel; `groups` in the order in which they are listed, of which the first are shown."""
+    """The panel; `groups` in the order in which they are listed, of which the first are shown, with `links` in place of names."""
     shown = dict(list(groups.items())[:_MOST])
     heads = [_FIRST[name], say("observed"), say("GPUs"), say("GPU-hours"), say("unknown")]
     header = html.Tr([html.Th(view.say(head), scope="col") for head in heads])
-    rows = [_row(view, colours, group, totals) for group, totals in shown.items()]
+    rows = [_row(view, colours, (links or {}).get(group, group), totals) for group, totals in shown.items()]
     table = html.Table([html.Thead(header), html.Tbody(rows)], className="numbers settings")
     labelled = {"aria-labelledby": f"coverage-{name}-title"}
     body = [html.Div(table, className="scroll", tabIndex="0", role="group", **labelled)]
@@ -52,7 +59,7 @@ def _finding(groups: Mapping[str, Totals]) -> str:
     return say("The least: {name}, {share} observed.", name=worst, share=Share(known[worst]))
 
 
-def _row(view: View, colours: Palette, name: str, totals: Totals) -> html.Tr:
+def _row(view: View, colours: Palette, name: str | dcc.Link, totals: Totals) -> html.Tr:
     language = view.language
     bar = html.Span(
         html.Span(style={"width": f"{100 * (totals.coverage or 0.0):.2f}%", "background": colours.state["active"]}),

@@ -13,9 +13,9 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
 from analytics.report.hours import by_hour
-from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import legend, pattern, separators
-from dashboard.palette import ORDER
+from dashboard.palette import FAINT, ORDER
 from fallow.clock import DAY_MS, HOUR_MS, from_ms
 
 if TYPE_CHECKING:
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
     from analytics.ledger.summary import Totals
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _HEIGHT_PX = 340
 _HOURLY_UP_TO_MS = 3 * DAY_MS
 _MOST_TICKS = 7
+_APART = 35
+"""Up to so many bars there is room between them."""
 
 
 @dataclass(frozen=True)
 class _Bin:
-    """A day or an hour: its whole name, which no other has, a short one for the axis, and its time by state."""
+    """A day or an hour: its whole name, which no other has, a short one in two lines for the axis, and its time by state."""
 
     name: str
     short: str
@@ -74,7 +76,7 @@ def _days(view: View) -> list[_Bin]:
     found = []
     for name, totals in groups.items():
         day = date.fromisoformat(name)
-        short = f"{view.language.weekday(day.weekday())} {day.day}"
+        short = f"{view.language.weekday(day.weekday())}<br>{day.day}"
         found.append(_Bin(view.language.date(day), short, totals))
     return found
 
@@ -84,7 +86,7 @@ def _hours(view: View) -> list[_Bin]:
     found = []
     for start_ms, totals in sorted((int(name), totals) for name, totals in groups.items()):
         local = from_ms(start_ms).astimezone(view.zone)
-        short = f"{view.language.weekday(local.weekday())} {local.day}, {local:%H:%M}"
+        short = f"{view.language.weekday(local.weekday())} {local.day}<br>{local:%H:%M}"
         found.append(_Bin(view.language.moment(start_ms), short, totals))
     return found
 
@@ -101,26 +103,27 @@ def _finding(bins: list[_Bin]) -> str:
     best, worst = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     if best == worst:
         return say("Active: {share} of the observed time on {day}.", share=Share(shares[best]), day=best)
-    return say("Active: from {least} of the observed time ({worst}) to {most} ({best}).",
+    return say("Active: least on {worst}, {least} of the observed time; most on {best}, {most}.",
                least=Share(shares[worst]), worst=worst, most=Share(shares[best]), best=best)  # fmt: skip
 
 
 def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
     names = [each.name for each in bins]
-    hover = "%{y:,.1f} " + view.say(say("GPU-hours"))
+    value = "%{y:,.1f} " + view.say(say("GPU-hours"))
+    labels = {state: capital(view.say(state)) for state in ORDER}
     figure = go.Figure(
         [
             go.Bar(
-                name=view.say(state),
+                name=labels[state],
                 x=names,
                 # what the chart shows; the table below has the numbers
                 y=[round(each.totals.state_ms[state] / HOUR_MS, 3) for each in bins],
                 marker={
                     "color": colours.state[state],
-                    "line": {"width": 0},
+                    "line": {"width": int(state in FAINT and len(bins) <= _APART), "color": colours.edge},
                     "pattern": pattern(colours, [state] * len(bins)),
                 },
-                hovertemplate=hover,
+                hovertemplate=view.say(say("{label}: {value}", label=labels[state], value=value)) + "<extra></extra>",
                 meta=state,
             )
             for state in ORDER
@@ -133,7 +136,7 @@ def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
             colours,
             _HEIGHT_PX,
             barmode="stack",
-            bargap=0.15 if len(bins) <= 35 else 0,
+            bargap=0.15 if len(bins) <= _APART else 0,
             separators=separators(view.language),
             xaxis={
                 "type": "category",
@@ -142,6 +145,9 @@ def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
                 "tickvals": names[::every],
                 "ticktext": [each.short for each in bins][::every],
                 "autotickangles": [0, 45, 90],
+                "unifiedhovertitle": {"text": "<b>%{x}</b>"},
+                "spikethickness": 1,
+                "spikecolor": colours.muted,
             },
             yaxis={"title": {"text": view.say(say("GPU-hours")), "standoff": 8}, "tickformat": ",~f"},
             hovermode="x unified",

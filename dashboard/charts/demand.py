@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from analytics.capacity.demand import WhatIf
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _HEIGHT_PX = 340
 _POINTS = 300
@@ -78,9 +78,15 @@ def _note(view: View, hours: pl.DataFrame) -> Listed:
             unseen,
         ) if unseen else say("Every GPU was seen in all of them."),
         say("All pools are added up: choose a pool for one of them.")
-        if view.report.scope.pool is None and len(view.names["pool"]) > 1 else None,
+        if view.report.scope.pool is None and _pools(view) > 1 else None,
     ]  # fmt: skip
     return Listed([each for each in parts if each is not None], " ")
+
+
+def _pools(view: View) -> int:
+    """How many pools the GPUs of the view are in."""
+    pool = view.whole.inventory.pool
+    return len({pool(gpu) for gpu in view.part.inside.stretches["gpu"].unique()})
 
 
 def _steps(levels: pl.Series) -> tuple[list[float], list[float]]:
@@ -118,8 +124,9 @@ def _figure(view: View, hours: pl.DataFrame, colours: Palette) -> go.Figure:
         layout(
             colours,
             _HEIGHT_PX,
+            margin={"r": 28},  # for the half of `100 %` that lies beyond the axis
             xaxis={"title": {"text": view.say(say("share of the hours with at least so many"))}, "range": [0, 100], "ticksuffix": " %"},
-            yaxis={"title": {"text": view.say(say("GPUs at once"))}, "range": [0, there * 1.12]},
+            yaxis={"title": {"text": view.say(say("GPUs at once")), "standoff": 10}, "range": [0, there * 1.12]},
             shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": there, "y1": there, "line": {"color": colours.muted, "width": 1.5, "dash": "dot"}}],
             annotations=[{"xref": "paper", "x": 1, "xanchor": "right", "y": there, "yanchor": "bottom", "text": view.say(say("{number} GPUs there", number=Number(there))), "showarrow": False, "font": {"color": colours.muted}}],
         )
@@ -163,7 +170,7 @@ def _rows(view: View, hours: pl.DataFrame) -> list[list[str]]:
 def fewer(view: View, hours: pl.DataFrame) -> html.Section:
     """The panel on what fewer GPUs would have meant, from `hours_of`."""
     found = what_if(hours)
-    header = ("GPUs that go", "GPUs that stay", "hours short of what was held, reserved or used", "hours short of what was working")  # fmt: skip
+    header = ("GPUs removed", "GPUs remaining", "hours short of what was held, reserved or used", "hours short of what was working")  # fmt: skip
     rows = [_fewer_row(view, each) for each in found]
     return panel(
         name="fewer",
@@ -174,7 +181,6 @@ def fewer(view: View, hours: pl.DataFrame) -> html.Section:
             table([view.say(say(each)) for each in header], rows, "fewer-title"),
             html.P(view.say(say("From the hours as they were, whole pools at once: it does not know on which host or model work could have run.")), className="note"),
         ] if rows else [],
-        wide=True,
     )  # fmt: skip
 
 
@@ -183,8 +189,15 @@ def _fewer_finding(found: Sequence[WhatIf], hours: int) -> str:
         return say("The window has no whole hour that was seen.")
     held = max((each.gone for each in found if not each.allocated_hours_most), default=0)
     working = max((each.gone for each in found if not each.working_hours_most), default=0)
+    if not working:
+        return say("Every GPU was needed at once in some of {hours} hours, or may have been.", hours=Number(hours))
+    if not held:
+        return say(
+            "Every GPU was held, reserved or used at once in some of {hours} hours, or may have been; {working} were never needed by what was working.",
+            hours=Number(hours), working=Number(working),
+        )  # fmt: skip
     return say(
-        "In none of {hours} hours would {held} GPUs have been missed by what was held, reserved or used, or {working} by what was working.",
+        "With {held} GPUs fewer, no hour of {hours} would have been short of what was held, reserved or used; with {working} fewer, none of what was working.",
         hours=Number(hours),
         held=Number(held),
         working=Number(working),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -22,7 +22,7 @@ from dashboard.zoom import visible, zoom_note
 if TYPE_CHECKING:
     from dashboard.film import Film
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 GRAPH = "film-graph"
 _MOST_LABELS = 24
@@ -103,7 +103,7 @@ def _cut(view: View, film: Film) -> list[str]:
 def _figure(view: View, film: Film, colours: Palette, height_px: int) -> go.Figure:
     positions, names = _labels(view, film)
     figure = go.Figure(heatmap(film, colours))
-    since_ms, until_ms = film.start_ms, film.start_ms + film.frames.shape[1] * film.bin_ms
+    since_ms, until_ms = int(film.edges[0]), int(film.edges[-1])
     figure.update_layout(
         layout(
             colours,
@@ -139,16 +139,11 @@ def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
 def _list(view: View, film: Film) -> html.Details:
     """The rows with links, for those who do not click into pictures."""
     header = ("GPU", "host", "longest held by", "unused GPU-hours")
+    every = zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
     rows: list[list[Any]] = [
-        [
-            gpu_link(view, gpu),
-            host_link(view, host),
-            holder_links(view, holder),
-            view.language.hours(unused_ms),
-        ]
-        for gpu, host, holder, unused_ms in zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
+        [gpu_link(view, gpu), host_link(view, host), holder_links(view, holder), view.language.hours(unused_ms)]
+        for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
     ]
-    listed = rows[:_MOST_LISTED]
     note = (
         [
             html.P(
@@ -161,13 +156,13 @@ def _list(view: View, film: Film) -> html.Details:
                 className="hint",
             )
         ]
-        if len(rows) > len(listed)
+        if len(film.gpus) > len(rows)
         else []
     )
     return html.Details(
         [
             html.Summary(view.say(say("The GPUs as a list"))),
             *note,
-            table([view.say(say(each)) for each in header], listed, right=1),
+            table([view.say(say(each)) for each in header], rows, right=1),
         ]
     )

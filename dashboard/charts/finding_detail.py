@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.model import Finding
-    from dashboard.source import View
+    from dashboard.view import View
 
 _MOST_GPUS = 32
 _ALL = 100_000
@@ -99,7 +99,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (say("confidence"), view.say(confidence(finding))),
         (say("holder"), _holders(view, finding)),
         *([(say("team"), plain(finding.team))] if finding.team else []),
-        *([(say("job"), plain(finding.job, _ALL))] if finding.job else []),
+        *([(say("job"), ", ".join(plain(each, _ALL) for each in finding.job.split(JOINER)))] if finding.job else []),
         *([(say("host"), _hosts(view, finding))] if finding.host else []),
         (say("GPU-hours"), words.hours(finding.gpu_ms)),
         (say("cost"), words.money(finding.cost, finding.currency)),

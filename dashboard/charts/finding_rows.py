@@ -11,12 +11,13 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.text import plain
 from analytics.report.listed import notified
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, Column, ranked
+from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from analytics.report.model import Report
     from dashboard.grid import Row
-    from dashboard.source import View
+    from dashboard.view import View
 
 _GRADES = ("high", "medium", "low")
 _ORDER = tuple(STATUSES)
@@ -31,16 +32,16 @@ CATEGORY_NAMES = {
 """What a category is for, in two words."""
 
 _COLUMNS = (
-    ("finding", say("finding"), "text", 300),
-    ("confidence", say("confidence"), RANK, 190),
-    ("holder", say("holder"), "text", 120),
-    ("team", say("team"), "text", 110),
-    ("host", say("host"), "text", 140),
-    ("gpus", say("GPUs"), NUMBER, 90),
-    ("gpu_hours", say("GPU-hours"), NUMBER, 120),
-    ("cost", say("cost"), NUMBER, 145),
-    ("since", say("since"), MOMENT, 165),
-    ("status", say("status"), RANK, 130),
+    ("finding", say("finding"), "text", 270),
+    ("confidence", say("confidence"), RANK, 165),
+    ("holder", say("holder"), "text", 110),
+    ("team", say("team"), "text", 95),
+    ("status", say("status"), RANK, 120),
+    ("host", say("host"), "text", 115),
+    ("gpus", say("GPUs"), NUMBER, 75),
+    ("gpu_hours", say("GPU-hours"), NUMBER, 100),
+    ("cost", say("cost"), NUMBER, 120),
+    ("since", say("since"), MOMENT, 118),
     ("told", say("holder told"), NUMBER, 170),
     ("command", say("next command"), "text", 320),
     ("category", say("category"), RANK, 130),
@@ -54,10 +55,9 @@ def columns(view: View) -> list[Column]:
     return [Column(field, view.say(name), kind, width_px) for field, name, kind, width_px in _COLUMNS]
 
 
-def rows(view: View, *, suppressed: bool) -> list[Row]:
-    """A row for each finding of the view in the report's order, those that somebody has suppressed only if asked for."""
-    found = view.report.review.findings if suppressed else view.report.findings
-    return [(each.finding_id, _cells(view, each)) for each in found]
+def rows(view: View) -> list[Row]:
+    """A row for each finding of the view in the report's order; `standing` is its status as the commands name it."""
+    return [(each.finding_id, _cells(view, each)) for each in view.report.review.findings]
 
 
 def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
@@ -72,15 +72,20 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         "gpus": Cell(len(finding.gpus), words.number(len(finding.gpus))),
         "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
         "cost": Cell(finding.cost, words.money(finding.cost, finding.currency)),
-        "since": Cell(finding.since_ms, words.day(finding.since_ms)),
+        "since": Cell(finding.since_ms, words.day(finding.since_ms), _day(view, finding.since_ms)),
         "told": Cell(told, view.say(notified(view.report, finding))),
         "command": plain(finding.next_command, 4000) or view.say(ENDED),
         "rule": finding.rule,
         "finding_id": finding.finding_id,
+        "standing": finding.status,
         **ranked(len(finding.confidence.failed), view.say(confidence(finding)), "confidence"),
         **ranked(_ORDER.index(finding.status), view.say(finding.status), "status"),
         **ranked(CATEGORIES.index(finding.category), view.say(CATEGORY_NAMES[finding.category]), "category"),
     }
+
+
+def _day(view: View, time_ms: int) -> str:
+    return from_ms(time_ms).astimezone(view.zone).date().isoformat()
 
 
 def heading(finding: Finding, report: Report) -> str:

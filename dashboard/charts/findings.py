@@ -10,12 +10,14 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.text import plain
 from analytics.names import JOINER
 from analytics.report.listed import costliest
-from analytics.report.wording import as_sentence, reclaimable
+from analytics.report.wording import reclaimable
+from dashboard.charts.bars import finding_link
+from dashboard.charts.finding_rows import heading
 from dashboard.charts.panel import panel
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
-    from dashboard.source import View
+    from dashboard.view import View
 
 _FIRST = 6
 _LONGEST = 200
@@ -31,9 +33,18 @@ def findings(view: View) -> html.Section:
         title=view.say(say("The costliest findings")),
         question=view.say(say("What can be taken back or changed first, from whom, and what is it worth in this window?")),
         finding=view.say(reclaimable(view.report)) if found else view.say(say("No finding in this window.")),
-        body=[*([_table(view, found[:_FIRST])] if found else []), _all(view)],
+        body=[*([_table(view, found[:_FIRST])] if found else []), *_overlap(view, found[:_FIRST]), _all(view)],
         wide=True,
     )  # fmt: skip
+
+
+def _overlap(view: View, shown: list[Finding]) -> list[html.P]:
+    """That costs do not add up, where two of these findings are about one GPU."""
+    gpus = [gpu for finding in shown for gpu in finding.gpus]
+    if len(gpus) == len(set(gpus)):
+        return []
+    note = say("Some of these findings are about the same GPUs: their hours and costs do not add up.")
+    return [html.P(view.say(note), className="note")]
 
 
 def _all(view: View) -> html.P:
@@ -65,11 +76,10 @@ def _table(view: View, shown: list[Finding]) -> html.Div:
 def _row(view: View, finding: Finding, heads: dict[str, str]) -> html.Tr:
     language = view.language
     grade = finding.confidence.grade
-    simulated = f" · {view.say(say('simulated'))}" if finding.simulated else ""
     cells = {
         "finding": [
-            html.Span(as_sentence(view.say(finding.sentence)), className="sentence"),
-            html.Span(finding.finding_id + simulated, className="id"),
+            finding_link(view, finding, view.say(heading(finding, view.report))),
+            html.Span(finding.finding_id, className="id"),
         ],
         "confidence": html.Span(view.say(grade), className=f"grade {grade}"),
         "holder": plain(finding.holder) if finding.holder else view.say(finding.without_holder),

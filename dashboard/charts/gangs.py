@@ -11,7 +11,7 @@ from analytics.capacity.gangs import gangs
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.money.pieces import placed
-from dashboard.charts.bars import table
+from dashboard.charts.bars import beside, table
 from dashboard.charts.panel import graph, layout, panel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from analytics.capacity.gangs import Gang
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _HEIGHT_PX = 300
 
@@ -36,14 +36,17 @@ def gang_staircase(view: View, colours: Palette) -> html.Section:
     return panel(
         name="gangs",
         title=view.say(say("Which jobs could start?")),
-        question=view.say(say("Free GPUs may lie apart: how often were there enough, and how often could a job have had them together?")),
+        question=view.say(say("Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?")),
         finding=finding,
         body=[
             _legend(view, colours),
-            graph("gangs-chart", _figure(view, found, colours), finding, _HEIGHT_PX),
-            table([view.say(say(each)) for each in header], [_row(view, each) for each in found], "gangs-title"),
+            beside(
+                graph("gangs-chart", _figure(view, found, colours), finding, _HEIGHT_PX),
+                table([view.say(say(each)) for each in header], [_row(view, each) for each in found], "gangs-title"),
+            ),
             html.P(view.say(say(note)), className="note"),
         ],
+        wide=True,
     )  # fmt: skip
 
 
@@ -100,7 +103,11 @@ def _figure(view: View, found: Sequence[Gang], colours: Palette) -> go.Figure:
             _HEIGHT_PX,
             barmode="group",
             xaxis={"type": "category", "title": {"text": view.say(say("GPUs per job"))}, "showgrid": False},
-            yaxis={"tickformat": ".0%", "range": [0, 1.05], "title": {"text": view.say(say("share of the time"))}},
+            yaxis={
+                "tickformat": ".0%",
+                "range": [0, 1.05],
+                "title": {"text": view.say(say("share of the time")), "standoff": 10},
+            },
         )
     )
     return figure

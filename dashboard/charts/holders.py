@@ -15,7 +15,7 @@ from analytics.report.seen import WHOLE_FROM
 from analytics.scope import Scope
 from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
 from dashboard.charts.panel import panel
-from dashboard.charts.written import legend
+from dashboard.charts.written import fill, legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from analytics.report.parts import Person
     from analytics.report.seen import Seen
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _FIRST, _MOST = 20, 300
+WHOLLY_SEEN = 0.9995
+"""From here on a share is shown as 100.0 %."""
 
 _TITLES = {"team": say("Teams"), "holder": say("Holders")}
 _QUESTIONS = {
@@ -130,24 +132,79 @@ def _holder(view: View, each: Person) -> Any:
     return [link, html.Span(html.Bdi(plain(each.team, NAME_MOST)), className="of-team")] if each.team else link
 
 
-def quotas(view: View) -> html.Section | None:
-    """Each team's quota against what it had at once.
+def quotas(view: View, colours: Palette) -> html.Section | None:
+    """Each team's quota against what it had at once, the widest gap first.
 
     None where no team of the view has one, and for a part of the GPUs: a quota is for all of them.
     """
-    uses = quota_uses(view)
+    uses = sorted(quota_uses(view), key=lambda each: (-_gap(each[1]), each[0]))
     if not uses:
         return None
-    header = ("team", "quota", "given on average", "used on average", "most at once", "hours above the quota")
+    header = ("team", "used and given of the quota", "quota", "given on average", "used on average", "most at once", "hours above the quota")  # fmt: skip
+    most = max(max(use.quota_gpus, use.most or 0.0) for _, use in uses)
+    rows = [_quota_row(view, colours, name, use, most) for name, use in uses]
     return panel(
         name="quotas",
         title=view.say(say("Quotas")),
         question=view.say(say("Do teams need what they may have? GPUs at once, over the whole window.")),
         finding=view.say(quota_finding(view.report.seen, uses)),
         body=[
-            table([view.say(say(each)) for each in header], [_quota_row(view, *each) for each in uses], "quotas-title")
+            _quota_legend(view, colours),
+            table([view.say(say(each)) for each in header], rows, "quotas-title", words=(0, 1)),
+            *_quota_notes(view),
         ],
         wide=True,
+    )
+
+
+def _gap(use: QuotaUse) -> float:
+    return use.quota_gpus - (use.working_mean or 0.0)
+
+
+def _quota_legend(view: View, colours: Palette) -> html.Ul:
+    looks = (("active", say("used on average")), ("held", say("given on average and not used")))
+    items = [
+        html.Li([html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), view.say(words)])
+        for state, words in looks
+    ]
+    mark = html.Span("┃", style={"color": colours.text}, **{"aria-hidden": "true"})
+    items.append(html.Li([mark, " ", view.say(say("most at once; the bar ends where the quota does"))]))
+    return html.Ul(items, className="legend", **{"aria-label": view.say(say("Bars"))})
+
+
+def _quota_notes(view: View) -> list[html.P]:
+    """What nobody saw is in no mean: those of a window with gaps are too low."""
+    if (view.report.seen.share or 0.0) >= WHOLLY_SEEN:
+        return []
+    note = say(
+        "{share} of the GPU time was observed: the averages and the most may have been higher.",
+        share=Share(view.report.seen.share),
+    )
+    return [html.P(view.say(note), className="note")]
+
+
+def _quota_bar(colours: Palette, use: QuotaUse, most: float) -> html.Div:
+    """The quota as a bar as long as it is beside the largest; in it what was used and given, and a line at the most."""
+
+    def part(state: str, gpus: float) -> html.Span:
+        width = f"{100 * gpus / use.quota_gpus:.2f}%" if use.quota_gpus else "0%"
+        return html.Span(className=f"part {state}", style={"width": width, "background": fill(colours, state)})
+
+    used, given = use.working_mean or 0.0, use.allocated_mean or 0.0
+    track = html.Div(
+        [part(state, gpus) for state, gpus in (("active", used), ("held", given - used)) if gpus > 0],
+        className="lengths",
+        style={"width": f"{100 * use.quota_gpus / most:.2f}%" if most else "0%", "minWidth": "0"},
+    )
+    mark = html.Span(
+        style={"position": "absolute", "left": f"calc({100 * (use.most or 0.0) / most if most else 0:.2f}% - 1px)",
+               "top": "-3px", "height": "20px", "width": "2px", "background": colours.text}
+    )  # fmt: skip
+    return html.Div(
+        [track, *([] if use.most is None else [mark])],
+        className="quota",
+        style={"position": "relative", "minWidth": "90px"},
+        **{"aria-hidden": "true"},
     )
 
 
@@ -192,11 +249,12 @@ def quota_finding(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
     )
 
 
-def _quota_row(view: View, name: str, use: QuotaUse) -> tuple[Any, ...]:
+def _quota_row(view: View, colours: Palette, name: str, use: QuotaUse, most: float) -> tuple[Any, ...]:
     speaks = view.language
     hours = say("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
     return (
         name_link(name, "/holders", view.query.on_every_page.but(team=name)),
+        _quota_bar(colours, use, most),
         speaks.number(use.quota_gpus),
         speaks.number(use.allocated_mean, 1),
         speaks.number(use.working_mean, 1),

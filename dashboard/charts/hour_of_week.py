@@ -16,15 +16,15 @@ from dashboard.charts.tables import table
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _HEIGHT_PX = 290
 
 
 def hour_of_week(view: View, colours: Palette) -> html.Section:
     """The panel; of the weeks up to the window's end, whatever the window's length."""
-    spans = view.whole.narrowed(view.whole.ledger.whole, view.report.scope).stretches
-    found = hours_of_week(spans, view.report.summary.until_ms, view.zone)
+    key = ("hours of the week", view.query.on_every_page, view.reader.role, view.reader.team)
+    found = view.made.of(key, lambda: _hours(view))
     known = found is not None and any(share is not None for share in found.shares)
     return panel(
         name="hours",
@@ -40,6 +40,11 @@ def hour_of_week(view: View, colours: Palette) -> html.Section:
         body=_body(view, colours, found) if found and known else [],
         wide=True,
     )
+
+
+def _hours(view: View) -> HoursOfWeek | None:
+    spans = view.whole.narrowed(view.whole.ledger.whole, view.report.scope).stretches
+    return hours_of_week(spans, view.report.summary.until_ms, view.zone)
 
 
 def _finding(view: View, found: HoursOfWeek) -> str:

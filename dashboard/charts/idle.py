@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dash import html
 
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _HEIGHT_PX = 260
 
@@ -31,7 +31,7 @@ def idle(view: View, colours: Palette) -> html.Section:
     shares = {name: ratio(spell_ms, observed_ms) for name, spell_ms in spans.items()}
     half_hour, two_hours = (Share(ratio(found.spell_ms[name], observed_ms)) for name in ("30m", "120m"))
     finding = view.say(
-        say("{half} of the observed time in spells of 30 min and more, {two} in spells of 120 min and more: the threshold makes the headline.",
+        say("{half} of the observed time in spells of 30 min and more, {two} in spells of 120 min and more.",
             half=half_hour, two=two_hours)
     )  # fmt: skip
     label = view.say(say("Bars of the idle share by length of spell. {finding}", finding=finding))

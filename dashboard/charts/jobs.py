@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analytics.findings.model import Finding
     from analytics.report.parts import Person
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _MOST, _FINDINGS = 100, 8
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.findings.totals import saving_of, savings
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
@@ -18,21 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.findings.model import Finding
-    from dashboard.source import View
+    from dashboard.view import View
 
 _MOST = 50
 _HEADER = ("finding", "holder", "GPUs", "GPU-hours", "card", "card to move to", "would save", "cost", "confidence")
 
 
 def moves(view: View) -> html.Section:
-    """The panel; the costliest first."""
+    """The panel; what saves most comes first, then what costs most."""
     found = by_cost(each for each in view.report.findings if each.category == "right_size")
+    found.sort(key=lambda each: -(saving_of(each) or 0.0))
     rest = found[_MOST:]
     said = say("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest)))  # fmt: skip
     link = dcc.Link(view.say(say("All findings")), href="/findings" + view.query.on_every_page.search)
     return panel(
         name="moves",
-        title=view.say(say("What could move to a smaller card")),
+        title=view.say(say("What could do with less")),
         question=view.say(say("Who would need to change what, and what would it save in this window?")),
         finding=view.say(_finding(view, found)),
         body=[
@@ -45,37 +47,32 @@ def moves(view: View) -> html.Section:
 
 
 def _finding(view: View, found: Sequence[Finding]) -> str:
-    savings = [saving for each in found if (saving := _saving(each)) is not None]
     if not found:
         return say("No finding about the size of cards.")
     count = say_many("{number} finding.", "{number} findings.", len(found))
-    if not savings:
+    saved = savings(found)
+    if not saved.known:
         return Listed([count, say("What they would save is not known.")], " ")
     told = say_many(
-        "{number} of them has a known saving, {amount} in all; savings of one work may overlap.",
-        "{number} of them have known savings, {amount} in all; savings of one work may overlap.",
-        len(savings),
-        amount=Amount(sum(savings), view.report.money.currency),
+        "{number} of them has a known saving: {amount}.",
+        "{number} of them have known savings: {amount} together, where of several ways for the same work the largest counts.",
+        saved.known,
+        amount=Amount(saved.amount, view.report.money.currency),
     )
     return Listed([count, told], " ")
-
-
-def _saving(finding: Finding) -> float | None:
-    value = finding.evidence.numbers.get("saving")
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _row(view: View, finding: Finding) -> tuple[Any, ...]:
     speaks = view.language
     numbers = finding.evidence.numbers
-    saving = _saving(finding)
+    saving = saving_of(finding)
     return (
         finding_link(view, finding, view.say(finding.sentence)),
         _holder(view, finding),
         speaks.number(len(finding.gpus)),
         speaks.hours(finding.gpu_ms),
         plain(str(numbers.get("model") or ""), NAME_MOST),
-        _target(view, finding),
+        target(view, finding),
         speaks.money(saving, view.report.money.currency),
         speaks.money(finding.cost, view.report.money.currency),
         view.say(finding.confidence.grade),
@@ -90,9 +87,11 @@ def _holder(view: View, finding: Finding) -> Any:
     return name_link(finding.holder, "/holders", view.query.on_every_page.but(holder=finding.holder))
 
 
-def _target(view: View, finding: Finding) -> str:
-    """The card, or the part of one; where it is none of the fleet's that is said."""
+def target(view: View, finding: Finding) -> str:
+    """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
     numbers = finding.evidence.numbers
+    if finding.rule == "co_location":
+        return view.say(say("one card for both"))
     profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
     if profile:
         return view.say(say("MIG instance {profile}", profile=str(profile)))

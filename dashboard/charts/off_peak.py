@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
+from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from analytics.report.wording import placed
 from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.panel import graph, layout, numbers, panel
+from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analytics.capacity.off_peak import OffPeak
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _DAY_PX, _POOLS = 26, 4
 
@@ -30,7 +32,7 @@ def off_peak(view: View, colours: Palette) -> html.Section:
     finding = view.say(_finding(view, found))
     pools = list(dict.fromkeys(each.pool for each in found))[:_POOLS]
     head = ("pool", "from", "until", "GPUs", "weeks looked at")
-    note = say("The number is how many GPUs were not needed in nine weeks of ten; hours are local time.")
+    note = say("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(view.zone))  # fmt: skip
     body: list[Any] = [
         graph("off-peak-chart", _figure(view, found, pools, colours), finding, _height(pools)),
         html.P(view.say(note), className="note"),
@@ -51,8 +53,13 @@ def _height(pools: Sequence[str]) -> int:
 
 
 def _finding(view: View, found: Sequence[OffPeak]) -> str:
+    if not found and _weeks(view) < WEEKS_MIN:
+        return say(
+            "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",
+            least=Number(WEEKS_MIN), weeks=Number(_weeks(view), 1),
+        )  # fmt: skip
     if not found:
-        return say("No hours of the week stand out, or fewer than four weeks are known.")
+        return say("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
     best = max(found, key=lambda each: (each.gpus * (each.until_hour - each.from_hour), each.pool))
     return say(
         "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
@@ -63,12 +70,24 @@ def _finding(view: View, found: Sequence[OffPeak]) -> str:
     )
 
 
+def _weeks(view: View) -> float:
+    """How many weeks before the end of the window the lake knows."""
+    first_ms, until_ms = view.report.known.since_ms, view.report.summary.until_ms
+    return 0.0 if first_ms is None else max(0, until_ms - first_ms) / WEEK_MS
+
+
 def _figure(view: View, found: Sequence[OffPeak], pools: Sequence[str], colours: Palette) -> go.Figure:
-    """Rows are days of pools, columns hours; only hours of a window have a number."""
+    """Rows are days of pools, columns hours; the number stands in the middle of each day's part of a window."""
     rows: list[list[int | None]] = [[None] * 24 for _ in range(7 * len(pools))]
+    words = [[""] * 24 for _ in rows]
     for each in (one for one in found if one.pool in pools):
+        days: dict[int, list[int]] = {}
         for weekday, hour in _hours(each):
-            rows[pools.index(each.pool) * 7 + weekday][hour] = each.gpus
+            days.setdefault(pools.index(each.pool) * 7 + weekday, []).append(hour)
+        for row, hours in days.items():
+            words[row][hours[len(hours) // 2]] = view.language.number(each.gpus)
+            for hour in hours:
+                rows[row][hour] = each.gpus
     names = [
         plain(f"{placed(pool, view.language)} {view.language.weekday(day)}", 30)
         .replace("&", "&amp;")
@@ -86,7 +105,7 @@ def _figure(view: View, found: Sequence[OffPeak], pools: Sequence[str], colours:
             showscale=False,
             xgap=1,
             ygap=2,
-            text=[["" if each is None else str(each) for each in row] for row in rows],
+            text=words,
             texttemplate="%{text}",
             textfont={"color": colours.text},
             hovertemplate="%{x}:00, %{z} GPU<extra></extra>",

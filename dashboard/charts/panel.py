@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 GRAPH_CONFIG = {
     # plotly's own menu would upload the chart to a cloud service
@@ -25,7 +25,13 @@ GRAPH_CONFIG = {
     "scrollZoom": False,
 }
 
-FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif'
+FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
+"""As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""
+
+
+def capital(text: str) -> str:
+    """A word of the ledger as a label that stands alone: `held` as `Held`. The style sheet does the same for headings."""
+    return text[:1].upper() + text[1:]
 
 
 def panel(
@@ -96,7 +102,12 @@ def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 12, "color": colours.text},
-        "hoverlabel": {"bgcolor": colours.card, "bordercolor": colours.grid, "font": {"color": colours.text}},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": colours.card,
+            "bordercolor": colours.muted,
+            "font": {"family": FONT, "size": 13, "color": colours.text},
+        },
         "xaxis": axis,
         "yaxis": axis,
         "showlegend": False,

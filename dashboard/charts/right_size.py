@@ -10,19 +10,20 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import html
 
-from analytics.findings.sizes import RESERVED, rules_of, sizes
+from analytics.findings.sizes import RESERVED, SMALLER, SPLIT, findings_of, sizes
 from analytics.findings.smaller import shelf
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from dashboard.charts.bars import NAME_MOST
+from dashboard.charts.moves import target
 from dashboard.charts.panel import graph, layout, numbers, panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 GIB = 2**30
 _HEIGHT_PX = 480
@@ -30,21 +31,45 @@ _DRAWN, _LISTED = 400, 100
 _NEAR = 0.04
 """Capacities that differ by less are one line: 79.6 and 80 GiB."""
 
-KEEPS, SMALLER_DOES, PREALLOCATED = "keeps", "smaller", "reserved"
+KEEPS, SMALLER_DOES, PART_DOES, EITHER_DOES, PREALLOCATED = "keeps", "smaller", "mig", "either", "reserved"
+LESS = (SMALLER_DOES, PART_DOES, EITHER_DOES)
+"""Kinds that are larger than their work needs."""
 _WORDS = {
     KEEPS: say("no smaller card is named"),
-    SMALLER_DOES: say("a smaller card would do"),
+    SMALLER_DOES: say("a smaller or older card would do"),
+    PART_DOES: say("a MIG instance would do"),
+    EITHER_DOES: say("another card or a MIG instance would do"),
     PREALLOCATED: say("memory reserved in advance: its need is not known"),
 }
-_LOOKS = {KEEPS: ("circle", "active"), SMALLER_DOES: ("diamond", "held"), PREALLOCATED: ("square", "unknown")}
+_LOOKS = {
+    KEEPS: ("circle", "active", "●"),
+    SMALLER_DOES: ("diamond", "held", "◆"),
+    PART_DOES: ("triangle-up", "held", "▲"),
+    EITHER_DOES: ("star", "held", "★"),
+    PREALLOCATED: ("square", "unknown", "■"),
+}
+"""Of each kind its mark, whose colour it has, and the mark as a character."""
 
 
 def works_of(view: View) -> pl.DataFrame:
-    """The works of the view with `kind` (KEEPS, SMALLER_DOES or PREALLOCATED): `sizes`, and what the findings say."""
+    """The works of the view with `kind` (one of those above) and `instead`: `sizes`, and what the findings say.
+
+    `instead` has the cards and parts of cards that would do, in words; empty where none is named.
+    """
     found = sizes(view.whole.review.context, view.part.inside.stretches)
-    rules = rules_of(found, view.report.findings)
-    kinds = [KEEPS if rule is None else PREALLOCATED if rule == RESERVED else SMALLER_DOES for rule in rules]
-    return found.with_columns(kind=pl.Series(kinds, dtype=pl.String))
+    about = findings_of(found, view.report.findings)
+    instead = [", ".join(target(view, each) for each in own if each.rule != RESERVED) for own in about]
+    return found.with_columns(
+        kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),
+        instead=pl.Series(instead, dtype=pl.String),
+    )
+
+
+def _kind(rules: set[str]) -> str:
+    part, smaller = SPLIT in rules, not rules.isdisjoint(SMALLER)
+    if part or smaller:
+        return EITHER_DOES if part and smaller else PART_DOES if part else SMALLER_DOES
+    return PREALLOCATED if RESERVED in rules else KEEPS
 
 
 def right_size(view: View, colours: Palette) -> html.Section:
@@ -53,7 +78,9 @@ def right_size(view: View, colours: Palette) -> html.Section:
     # SM activity says how much of a card is busy; the time with any kernel is never less, and stands for it where it is missing
     found = found.with_columns(busy_pct=pl.coalesce("sm_pct", "util_pct"), by_sm=pl.col("sm_pct").is_not_null())
     known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
-    drawn = known.head(_DRAWN)
+    # those that the page is about are never left out for others
+    ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
+    drawn = ordered.head(_DRAWN)
     finding = view.say(_finding(known))
     return panel(
         name="sizes",
@@ -61,10 +88,10 @@ def right_size(view: View, colours: Palette) -> html.Section:
         question=view.say(say("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU).")),
         finding=finding,
         body=[
-            _legend(view, colours),
+            _legend(view, colours, drawn),
             graph("sizes-chart", _figure(view, drawn, colours), finding, _HEIGHT_PX),
             html.P(view.say(_left_out(found, known)), className="note"),
-            numbers(view, _header(view), [_row(view, row) for row in known.head(_LISTED).iter_rows(named=True)]),
+            numbers(view, _header(view), [_row(view, row) for row in ordered.head(_LISTED).iter_rows(named=True)]),
         ],
         wide=True,
     )  # fmt: skip
@@ -73,10 +100,10 @@ def right_size(view: View, colours: Palette) -> html.Section:
 def _finding(known: pl.DataFrame) -> str:
     if known.is_empty():
         return say("No work is known by its memory and its activity.")
-    candidates = known.filter(pl.col("kind") == SMALLER_DOES)
+    candidates = known.filter(pl.col("kind").is_in(LESS))
     return say_many(
-        "A smaller card would do for {number} work of {all}: {hours} of {total} GPU-hours.",
-        "A smaller card would do for {number} works of {all}: {hours} of {total} GPU-hours.",
+        "Another card or a part of one would do for {number} work of {all}: {hours} of {total} GPU-hours.",
+        "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
         candidates.height,
         all=Number(known.height),
         hours=GpuHours(float(candidates["gpu_ms"].sum())),
@@ -95,7 +122,10 @@ def _left_out(found: pl.DataFrame, known: pl.DataFrame) -> Listed:
             "{number} work is not drawn since no whole hour of its activity is known.",
             "{number} works are not drawn since no whole hour of their activity is known.", idle,
         ) if idle else None,
-        say("Drawn are the {number} with the most GPU-hours.", number=Number(_DRAWN)) if known.height > _DRAWN else None,
+        say("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))
+        if known.height > _DRAWN else None,
+        say("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
+        if known.height > _LISTED else None,
         say("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less."),
     ]  # fmt: skip
     return Listed([each for each in parts if each is not None], " ")
@@ -122,7 +152,7 @@ def _figure(view: View, drawn: pl.DataFrame, colours: Palette) -> go.Figure:
 
 
 def _marks(view: View, rows: pl.DataFrame, kind: str, colours: Palette, largest: float) -> go.Scatter:
-    symbol, state = _LOOKS[kind]
+    symbol, state, _ = _LOOKS[kind]
     by_sm = bool(rows["by_sm"][0])
     return go.Scatter(
         x=rows["busy_pct"].to_list(),
@@ -136,7 +166,7 @@ def _marks(view: View, rows: pl.DataFrame, kind: str, colours: Palette, largest:
             "line": {"width": 1 if by_sm else 2, "color": colours.card if by_sm else colours.state[state]},
         },
         text=[_hover(view, row) for row in rows.iter_rows(named=True)],
-        hovertemplate="%{text}<br>%{y} GiB, %{x} %<extra></extra>",
+        hovertemplate=f"%{{text}}<br>%{{y}} GiB, %{{x}} %<br>{view.say(_WORDS[kind])}<extra></extra>",
     )
 
 
@@ -144,7 +174,8 @@ def _hover(view: View, row: dict[str, Any]) -> str:
     """Names are text: what plotly would take for markup is escaped."""
     parts = (_who(view, row), _job(view, row), row["model"] or view.say("unknown model"))
     hours = view.say(say("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"])))
-    return "<br>".join([*(escape(plain(each, 60), quote=False) for each in parts), hours])
+    instead = [f"→ {escape(plain(row['instead'], 80), quote=False)}"] if row["instead"] else []
+    return "<br>".join([*(escape(plain(each, 60), quote=False) for each in parts), hours, *instead])
 
 
 def _who(view: View, row: dict[str, Any]) -> str:
@@ -184,22 +215,22 @@ def _regions(lines: Sequence[tuple[float, str]], colours: Palette) -> list[dict[
 
 def _labels(lines: Sequence[tuple[float, str]], colours: Palette) -> list[dict[str, Any]]:
     return [
-        {"xref": "paper", "x": 0.004, "xanchor": "left", "y": size, "yanchor": "bottom", "text": f"{name}: {size:.0f} GiB", "showarrow": False, "font": {"size": 11, "color": colours.muted}}
+        {"xref": "paper", "x": 0.004, "xanchor": "left", "y": size, "yanchor": "bottom", "text": f"{name}: {size:.0f} GiB", "showarrow": False, "font": {"size": 11, "color": colours.muted}, "bgcolor": colours.card, "opacity": 0.85, "borderpad": 1}
         for size, name in lines
     ]  # fmt: skip
 
 
-def _legend(view: View, colours: Palette) -> html.Ul:
-    signs = {KEEPS: "●", SMALLER_DOES: "◆", PREALLOCATED: "■"}
+def _legend(view: View, colours: Palette, drawn: pl.DataFrame) -> html.Ul:
+    there = set(drawn["kind"])
     items = [
-        html.Li([html.Span(signs[kind], style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", view.say(_WORDS[kind])])
-        for kind, (_, state) in _LOOKS.items()
+        html.Li([html.Span(sign, style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", view.say(_WORDS[kind])])
+        for kind, (_, state, sign) in _LOOKS.items() if kind in there
     ]  # fmt: skip
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Marks"))})
 
 
 def _header(view: View) -> list[str]:
-    names = ("holder", "job", "model", "GPUs", "GPU-hours", "peak memory", "utilization, 95th percentile", "SM activity, 95th percentile", "coverage", "verdict")  # fmt: skip
+    names = ("holder", "job", "model", "GPUs", "GPU-hours", "peak memory", "utilization, 95th percentile", "SM activity, 95th percentile", "coverage", "verdict", "would do instead")  # fmt: skip
     return [view.say(say(each)) for each in names]
 
 
@@ -215,4 +246,5 @@ def _row(view: View, row: dict[str, Any]) -> list[str]:
         *(speaks.percent(None if row[name] is None else row[name] / 100, 0) for name in ("util_pct", "sm_pct")),
         speaks.percent(row["coverage"]),
         view.say(_WORDS[row["kind"]]),
+        plain(row["instead"], NAME_MOST) or "-",
     ]

@@ -10,7 +10,7 @@ from dash import html
 from analytics.language.quantities import Moment, Span
 from analytics.language.sentences import Listed, say
 from analytics.ledger.text import plain
-from dashboard.charts.panel import graph, layout
+from dashboard.charts.panel import capital, graph, layout
 from dashboard.charts.strip import heatmap, hover
 from dashboard.charts.tables import table
 from dashboard.charts.time_axis import time_axis
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from dashboard.film import Film
     from dashboard.palette import Palette
     from dashboard.series import Line, Series
-    from dashboard.source import View
+    from dashboard.view import View
 
 _ROW_PX = 22
 _LINE_PX = 92
 _GAP_PX = 26
 _TOP_PX = 34
 _BOTTOM_PX = 8
+_LEFT_PX = 96
+"""Room for the names of several GPUs."""
 
 
 def series_chart(view: View, colours: Palette, name: str, film: Film, series: Series) -> list[Any]:
@@ -84,7 +86,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
         at_px += _GAP_PX
         domain = [1 - (at_px + _LINE_PX) / inner_px, 1 - at_px / inner_px]
         axes[f"yaxis{number}"] = _axis(colours, line, [max(0.0, domain[0]), domain[1]])
-        text = f"{view.say(line.name)}, {line.unit}"
+        text = capital(f"{view.say(line.name)}, {line.unit}")
         notes.append(
             {"text": text, "xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left",
              "yanchor": "bottom", "showarrow": False, "font": {"color": colours.muted, "size": 12}}
@@ -97,7 +99,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
         layout(
             colours,
             height_px,
-            margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": 96},
+            margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
             xaxis=time_axis(
                 view.language, colours, since_ms, until_ms, side="top", anchor="free", position=1, automargin=False,
                 # the lines' marks would widen it

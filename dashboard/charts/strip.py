@@ -14,25 +14,32 @@ from dashboard.film import NOT_SEEN
 from dashboard.palette import ORDER, Palette
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from dashboard.film import Film
-    from dashboard.source import View
+    from dashboard.view import View
 
 TOOLTIP = "film-tip"
 WORDS = "film-words-of"
 _MOST_RUNS = 12_000
 """Changes of holder that go to the browser; of more the tooltip names the state alone."""
+_MOST_WHOLE = 64
+"""GPUs whose whole names go to the browser; of more, as many letters as tell them apart."""
+_SHORTEST = 12
+"""Letters of `GPU-1ae8e3d9`."""
 
 
 def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
     """The frames in the states' colours; x is milliseconds since the epoch, y the row."""
+    start_ms = int(film.edges[0])
+    columns: dict[str, Any] = (
+        {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
+    )
     steps = [*(colours.state[state] for state in ORDER), colours.card]
     scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
     return go.Heatmap(
         z=film.frames,
-        x0=film.start_ms + film.bin_ms / 2,
-        dx=film.bin_ms,
+        **columns,
         zmin=-0.5,
         zmax=NOT_SEEN + 0.5,
         colorscale=scale,
@@ -82,26 +89,39 @@ def not_seen(view: View) -> str:
 
 def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     runs, names = _runs(film)
+    hosts = sorted(set(film.hosts))
     return {
-        "rows": [f"{plain(host)} · {plain(gpu)}" for host, gpu in zip(film.hosts, film.gpus, strict=True)],
-        "gpus": list(film.gpus),
+        "gpus": beginnings(film.gpus, {*view.whole.inventory.devices, *film.gpus}),
+        "hosts": [plain(host) for host in hosts],
+        "at": [hosts.index(host) for host in film.hosts],
         "states": [
             *(view.say(say("{label}: {value}", label=say(state), value=MEANING[state])) for state in ORDER),
             not_seen(view),
         ],
-        "start": film.start_ms,
+        "start": int(film.edges[0]),
         "bin": film.bin_ms,
+        "edges": [] if film.is_even else film.edges.tolist(),
         "runs": runs,
         "names": names,
         "lines": list(lines),
         "zone": str(view.zone),
         "lang": view.language.code,
-        "search": view.query.on_every_page.search,
+        "search": view.query.on_every_page.but(start=view.query.start, end=view.query.end).search,
     }
 
 
+def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
+    """As much of each name as tells it from all others, where there are many: random names would be most of what is sent."""
+    if len(names) <= _MOST_WHOLE:
+        return list(names)
+    longest = max(map(len, among))
+    fits = (length for length in range(_SHORTEST, longest) if len({name[:length] for name in among}) == len(among))
+    length = next(fits, longest)
+    return [name[:length] for name in names]
+
+
 def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
-    """Per row the columns in which somebody else begins and who that is; nothing where that were too much."""
+    """Per row who had it and for how many columns, by turns; nothing where that were too much."""
     if not film.had.size:
         return [], []
     first = np.ones(film.had.shape, bool)
@@ -111,5 +131,6 @@ def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
     rows = []
     for had, begins in zip(film.had, first, strict=True):
         columns = np.flatnonzero(begins)
-        rows.append(np.stack([columns, had[columns]], axis=1).ravel().tolist())
+        lasted = np.diff(columns, append=had.size)
+        rows.append(np.stack([had[columns], lasted], axis=1).ravel().tolist())
     return rows, [plain(name, 40) for name in film.names]

@@ -13,7 +13,7 @@ from analytics.names import JOINER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dashboard.source import View
+    from dashboard.view import View
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], right: int = 0) -> html.Div:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
@@ -17,7 +17,7 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from analytics.report.before import Change, Changes
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Tile:
 
 
 _TILES = (
-    _Tile("active", say("useful"), MEANING["active"], "active_share", "active", "active_money", 1),
+    _Tile("active", say("useful"), say("active; low use is not counted"), "active_share", "active", "active_money", 1),
     _Tile("unused", say("unused"), say("free, reserved or held"), "unused_share", "unused", "unused_money"),
     _Tile("held", say("held"), MEANING["held"], "held_share", "held", "held_money"),
     _Tile("reserved", say("reserved"), MEANING["reserved"], "reserved_share", "reserved", "reserved_money"),
@@ -96,11 +96,13 @@ def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div
     )
 
 
-def _figure(view: View, change: Change) -> str:
-    """Money without its cents, which the line below and the table of the waterfall have."""
+def _figure(view: View, change: Change) -> list[Any]:
+    """Money without its cents, which the line below and the table of the waterfall have; its currency stands smaller."""
     if change.unit == "share":
-        return view.language.percent(change.now)
-    return "-" if change.now is None else view.language.number(change.now)
+        return [view.language.percent(change.now)]
+    if change.now is None:
+        return ["-"]
+    return [view.language.number(change.now), html.Span(view.report.money.currency, className="of")]
 
 
 def _change(view: View, change: Change, good: int) -> list[html.Span]:
@@ -114,14 +116,14 @@ def _change(view: View, change: Change, good: int) -> list[html.Span]:
 
 
 def _below(view: View, tile: _Tile, found: Changes) -> list[html.Span]:
-    """Money, and the GPU-hours that it was paid for."""
+    """Money first, then the GPU-hours that it was paid for."""
     language, currency = view.language, view.report.money.currency
     milliseconds = found.seen.observed_ms if tile.name == "observed" else None
     amount = found.figures[tile.money].now if tile.money else None
     hours = found.figures[tile.hours].now if milliseconds is None else milliseconds / HOUR_MS
     lines = [view.say(say("{hours} GPU-hours", hours=Number(hours, 1)))]
     if amount is not None:
-        lines.append(language.money(amount, currency))
+        lines.insert(0, language.money(amount, currency))
     elif tile.name == "paid":
         lines.append(view.say(say("no price is known")))
     return [html.Span(line) for line in lines]

@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 from analytics.language.quantities import Amount, GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
-from analytics.money.text import amount
 from analytics.report.html.amounts import cents
-from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import pattern, separators
+from dashboard.palette import FAINT
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from analytics.report.parts import Step
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
-_HEIGHT_PX = 340
+_HEIGHT_PX = 366
 _WASTED = ("free", "reserved", "held")
 
 
@@ -58,9 +58,9 @@ def _finding(view: View) -> str:
     )
     share = Share(ratio(useful.gpu_ms, total_ms))
     if worst.cents is None:
-        return say("{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours.",
+        return say("{share} of the GPU time was useful; the most was lost to {state} time: {hours} GPU-hours.",
                    share=share, state=say(worst.state), hours=GpuHours(worst.gpu_ms))  # fmt: skip
-    return say("{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours, {money}.",
+    return say("{share} of the GPU time was useful; the most was lost to {state} time: {hours} GPU-hours, {money}.",
                share=share, state=say(worst.state), hours=GpuHours(worst.gpu_ms),
                money=Amount(cents(worst.cents), currency))  # fmt: skip
 
@@ -76,17 +76,34 @@ def _steps(view: View) -> list[Step]:
 
 def _rows(view: View) -> list[list[str]]:
     language, total_ms = view.language, _total_ms(view)
-    paid = view.report.money.accounts.total.paid_cents
+    money = view.report.money
     first = [
         view.say("paid"),
         language.hours(total_ms),
         language.percent(ratio(total_ms, total_ms)),
-        amount(paid, language),
+        language.money(cents(money.accounts.total.paid_cents), money.currency),
     ]
     return [first] + [
-        [view.say(step.state), language.hours(step.gpu_ms), language.percent(ratio(step.gpu_ms, total_ms)), amount(step.cents, language)]
+        [
+            view.say(step.state),
+            language.hours(step.gpu_ms),
+            language.percent(ratio(step.gpu_ms, total_ms)),
+            language.money(cents(step.cents), money.currency),
+        ]
         for step in _steps(view)
-    ]  # fmt: skip
+    ]
+
+
+def _label(view: View, row: list[str]) -> str:
+    """The share, and what it cost; where no price is known, the GPU-hours."""
+    _, hours, share, cost = row
+    known = view.report.money.accounts.total.paid_cents is not None
+    return f"<b>{share}</b>  {cost if known else hours}"
+
+
+def _hover(view: View, row: list[str]) -> str:
+    name, hours, share, cost = row
+    return "<br>".join([f"<b>{capital(name)}</b>", f"{hours} {view.say(say('GPU-hours'))}", share, cost])
 
 
 def _figure(view: View, colours: Palette) -> go.Figure:
@@ -96,7 +113,8 @@ def _figure(view: View, colours: Palette) -> go.Figure:
     for step in steps:
         ends.append(left)
         left -= step.gpu_ms
-    names = [view.say("paid"), *(view.say(step.state) for step in steps)]
+    names = [capital(view.say(each)) for each in (say("paid"), *(step.state for step in steps))]
+    rows = _rows(view)
     lengths = [_total_ms(view) / HOUR_MS, *(step.gpu_ms / HOUR_MS for step in steps)]
     bases = [0.0, *((end - step.gpu_ms) / HOUR_MS for end, step in zip(ends, steps, strict=True))]
     figure = go.Figure(
@@ -107,18 +125,16 @@ def _figure(view: View, colours: Palette) -> go.Figure:
             orientation="h",
             marker={
                 "color": [colours.muted, *(colours.state[step.state] for step in steps)],
-                "line": {"width": 0},
+                "line": {"width": [0, *(int(step.state in FAINT) for step in steps)], "color": colours.edge},
                 "pattern": pattern(colours, ["", *(step.state for step in steps)]),
             },
-            hovertext=[" · ".join(row) for row in _rows(view)],
+            hovertext=[_hover(view, row) for row in rows],
             hoverinfo="text",
         )
     )
-    for name, end, row in zip(
-        names, [_total_ms(view) / HOUR_MS, *(end / HOUR_MS for end in ends)], _rows(view), strict=True
-    ):
+    for name, end, row in zip(names, [_total_ms(view) / HOUR_MS, *(end / HOUR_MS for end in ends)], rows, strict=True):
         figure.add_annotation(
-            x=end, y=name, text=f"{row[1]}, {row[2]}", showarrow=False, xanchor="left", xshift=4, font={"size": 11}
+            x=end, y=name, text=_label(view, row), showarrow=False, xanchor="left", xshift=4, font={"size": 12}
         )
     figure.update_layout(
         layout(

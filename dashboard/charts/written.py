@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from analytics.language.languages import Language
     from dashboard.palette import Palette
-    from dashboard.source import View
+    from dashboard.view import View
 
 _SHAPES = {"unknown": "/", "unavailable": "x", "held": "\\", "reserved": "-"}
 """Hatched: states that a reader must not take for one another where hues look alike."""
@@ -36,10 +36,23 @@ def pattern(colours: Palette, states: Sequence[str]) -> dict[str, Any]:
     }
 
 
+_LINES = {"held": 45, "reserved": 0, "unknown": -45, "unavailable": 90}
+"""The direction of the same hatching in degrees, where a style sheet draws it."""
+
+
+def fill(colours: Palette, state: str) -> str:
+    """The `background` of a state in tables and legends: its colour, hatched as `pattern` hatches bars."""
+    colour = colours.state[state]
+    if state not in _LINES:
+        return colour
+    line = f"color-mix(in srgb, {colours.card} 45%, transparent)"
+    return f"repeating-linear-gradient({_LINES[state]}deg, {line} 0 1px, transparent 1px 6px), {colour}"
+
+
 def legend(view: View, colours: Palette, states: Iterable[str]) -> html.Ul:
     """The states' colours with their names in the reader's language."""
     items = [
-        html.Li([html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), view.say(state)])
+        html.Li([html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), view.say(state)])
         for state in states
     ]
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})

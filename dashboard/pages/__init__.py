@@ -18,7 +18,8 @@ from dashboard.pages.settings import Settings
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Page(Protocol):

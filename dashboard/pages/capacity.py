@@ -15,7 +15,8 @@ from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Capacity:
@@ -38,9 +39,9 @@ class Capacity:
         return html.Div(
             [
                 demand_curve(view, colours, hours),
-                gang_staircase(view, colours),
                 fewer(view, hours),
                 reclaimable(view, colours),
+                gang_staircase(view, colours),
                 off_peak(view, colours),
             ],
             className="panels",

@@ -10,11 +10,13 @@ from analytics.language.sentences import say
 from dashboard.charts.film_strip import GRAPH, film_strip
 from dashboard.charts.hour_of_week import hour_of_week
 from dashboard.charts.strip import TOOLTIP, WORDS
+from dashboard.exports import links
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Film:
@@ -31,13 +33,14 @@ class Film:
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """The strip, then the hours of the week."""
-        return html.Div([film_strip(view, colours), hour_of_week(view, colours)], className="panels")
+        files = html.Div(links(view, "gpus"), className="tools")
+        return html.Div([files, html.Div([film_strip(view, colours), hour_of_week(view, colours)], className="panels")])
 
 
 def connect_strip(app: Any, graph: str) -> None:
     """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
     app.clientside_callback(
-        ClientsideFunction("d2_film", "tooltip"),
+        ClientsideFunction("film", "tooltip"),
         Output(TOOLTIP, "show", allow_duplicate=True),
         Output(TOOLTIP, "bbox", allow_duplicate=True),
         Output(TOOLTIP, "children", allow_duplicate=True),
@@ -46,7 +49,7 @@ def connect_strip(app: Any, graph: str) -> None:
         prevent_initial_call=True,
     )
     app.clientside_callback(
-        ClientsideFunction("d2_film", "open"),
+        ClientsideFunction("film", "open"),
         Output("url", "pathname", allow_duplicate=True),
         Output("url", "search", allow_duplicate=True),
         Input(graph, "clickData"),
@@ -54,7 +57,7 @@ def connect_strip(app: Any, graph: str) -> None:
         prevent_initial_call=True,
     )
     app.clientside_callback(
-        ClientsideFunction("d2_film", "zoom"),
+        ClientsideFunction("film", "zoom"),
         Output("url", "search", allow_duplicate=True),
         Input(graph, "relayoutData"),
         State("url", "search"),

@@ -16,14 +16,19 @@ from dashboard.charts.finding_rows import columns, rows
 from dashboard.charts.panel import panel
 from dashboard.exports import links
 from dashboard.grid import grid, rows_of
+from dashboard.grid_address import check
 from dashboard.people import PLANNER, VIEWER
-from dashboard.source import Problem
+from dashboard.view import Problem
 from fallow.clock import SystemClock
-from fallow.errors import FallowError
+from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dashboard.grid import Column
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _GRID = "findings-grid"
 _LABELS = {ACK: say("Acknowledge"), SUPPRESS: say("Suppress"), REOPEN: say("Reopen"), NOTE: say("Add a note")}
@@ -38,18 +43,24 @@ class Findings:
     listed = True
 
     def connect(self, app: Any, source: Source) -> None:
-        """Choosing a row shows it in full, the switch shows suppressed ones, and the buttons record what somebody does."""
+        """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
+        # it has nothing to put out; dash calls what has an output when the table comes
+        app.clientside_callback(ClientsideFunction("d3", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
         app.clientside_callback(
-            ClientsideFunction("d3", "address"), Input(_GRID, "selectedRows"), prevent_initial_call=True
+            ClientsideFunction("d3", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
         )
+        app.clientside_callback(
+            ClientsideFunction("d3", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
+            prevent_initial_call=True,
+        )  # fmt: skip
         _connect_looking(app, source)
         _connect_acting(app, source)
 
     def content(self, view: View, colours: Palette) -> html.Div:  # noqa: ARG002  # the table's colours are the style sheet's
         """The table, what can be done about the chosen findings, and the chosen one in full."""
-        known = {each.finding_id: each.status for each in view.report.review.findings}
+        known = {each.finding_id for each in view.report.review.findings}
         chosen = [view.query.finding] if view.query.finding in known else []
-        hidden = any(known[each] == "suppressed" for each in chosen)
+        listed = columns(view)
         title = view.say(say("All findings"))
         return html.Div(
             panel(
@@ -58,8 +69,9 @@ class Findings:
                 question=view.say(say("What can be taken back, from whom, what to type, and who is on it?")),
                 finding=html.Span(view.say(_words(view)), id="findings-words"),
                 body=[
-                    _tools(view, hidden=hidden),
-                    grid(view.language, _GRID, title, columns(view), rows(view, suppressed=hidden), chosen=chosen),
+                    *_wrong(view, listed),
+                    _tools(view),
+                    grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
                     *_acts(view, chosen),
                     html.Div(detail(view, chosen), id="finding-detail", role="region",
                              **{"aria-live": "polite", "aria-label": view.say(say("The chosen finding"))}),
@@ -100,14 +112,22 @@ def _left_out(number: int) -> str:
     return say("left out: {what}", what=what)
 
 
-def _tools(view: View, *, hidden: bool) -> html.Div:
-    """The switch is pressed an odd number of times where suppressed findings are listed; the table as files."""
-    switch = html.Button(_switch(view, hidden=hidden), id="findings-hidden", className="button", n_clicks=int(hidden))
+def _wrong(view: View, listed: Sequence[Column]) -> list[html.P]:
+    """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
+    try:
+        check(view.query, listed)
+    except UsageError as error:
+        said = f"{error.message}; {error.hint}"
+        return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
+    return []
+
+
+def _tools(view: View) -> html.Div:
+    """The switch for suppressed findings, which the browser turns and keeps in the address; the table as files."""
+    label = view.say(say("Show suppressed ones"))
+    # whether it is pressed says the browser, once the table follows its address
+    switch = html.Button(label, id="findings-hidden", className="button switch", n_clicks=0)
     return html.Div([switch, links(view, "findings")], className="tools")
-
-
-def _switch(view: View, *, hidden: bool) -> str:
-    return view.say(say("Hide suppressed ones") if hidden else say("Show suppressed ones"))
 
 
 def _acts(view: View, chosen: list[str]) -> list[Any]:
@@ -121,9 +141,7 @@ def _acts(view: View, chosen: list[str]) -> list[Any]:
         html.Fieldset(
             [
                 html.Legend(view.say(say("With the chosen findings"))),
-                _field(
-                    view, "text", say("reason or note"), dcc.Input(id="act-text", type="text", value="", maxLength=2000)
-                ),
+                _field(view, "text", say("reason or note"), _text()),
                 _field(view, "until", say("suppressed until (empty: until reopened)"), _day(view)),
                 *(
                     html.Button(view.say(_LABELS[kind]), id=f"act-{kind}", className="button", n_clicks=0)
@@ -141,8 +159,13 @@ def _field(view: View, name: str, label: str, element: Any) -> html.Div:
     return html.Div([html.Label(view.say(label), htmlFor=f"act-{name}"), element], className=f"field of-{name}")
 
 
+def _text() -> dcc.Input:
+    """Half a sentence stays when the page is made again."""
+    return dcc.Input(id="act-text", type="text", value="", maxLength=2000, persistence=True, persistence_type="memory")
+
+
 def _day(view: View) -> dcc.Input:
-    """A day as text, which the browser makes its own picker of (d3_findings.js); empty is until somebody reopens it."""
+    """A day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it."""
     day = view.say(say("yyyy-mm-dd"))
     return dcc.Input(id="act-until", type="text", value="", placeholder=day, maxLength=10, className="day")
 
@@ -157,44 +180,27 @@ def _connect_looking(app: Any, source: Source) -> None:
         view = view_of(source, search)
         return _problem(view) if isinstance(view, Problem) else detail(view, _ids(chosen))
 
-    @app.callback(  # type: ignore[untyped-decorator]
-        Output("acts", "disabled"), Input(_GRID, "selectedRows"), prevent_initial_call=True
-    )
-    def enable(chosen: Any) -> bool:
-        return not _ids(chosen)
-
-    @app.callback(  # type: ignore[untyped-decorator]
-        Output(_GRID, "rowData"), Output("findings-hidden", "children"),
-        Input("findings-hidden", "n_clicks"), State("url", "search"),
-        prevent_initial_call=True,
-    )  # fmt: skip
-    def switch(presses: Any, search: str | None) -> Any:
-        view = view_of(source, search)
-        if isinstance(view, Problem):
-            return [no_update, no_update]
-        return [_data(view, presses), _switch(view, hidden=_is_on(presses))]
-
 
 def _connect_acting(app: Any, source: Source) -> None:
     @app.callback(  # type: ignore[untyped-decorator]
         Output("acts-said", "children"), Output("findings-seen", "data"), Output("act-text", "value"),
-        Output(_GRID, "rowData", allow_duplicate=True), Output("finding-detail", "children", allow_duplicate=True),
+        Output(_GRID, "rowData"), Output("finding-detail", "children", allow_duplicate=True),
         Output("version", "data", allow_duplicate=True), Output("findings-words", "children"),
         *(Input(f"act-{kind}", "n_clicks") for kind in KINDS),
         State("url", "search"), State(_GRID, "selectedRows"), State("act-text", "value"), State("act-until", "value"),
-        State("findings-seen", "data"), State("findings-hidden", "n_clicks"),
+        State("findings-seen", "data"),
         prevent_initial_call=True,
     )  # fmt: skip
     def press(*values: Any) -> Any:
-        search, chosen, text, until, seen, presses = values[len(KINDS) :]
+        search, chosen, text, until, seen = values[len(KINDS) :]
         kind = str(callback_context.triggered_id or "").removeprefix("act-")
         if kind not in KINDS or not any(values[: len(KINDS)]):
             return [no_update] * 7
         wish = Wish(kind, _ids(chosen), str(text or ""), str(until or ""), seen if isinstance(seen, dict) else {})
-        return _acted(source, search, wish, presses)
+        return _acted(source, search, wish)
 
 
-def _acted(source: Source, search: str | None, wish: Wish, presses: Any) -> list[Any]:
+def _acted(source: Source, search: str | None, wish: Wish) -> list[Any]:
     """What the page shows after a button: what was done or why it was not, and the table as it now is."""
     view = view_of(source, search)
     if isinstance(view, Problem):
@@ -209,16 +215,8 @@ def _acted(source: Source, search: str | None, wish: Wish, presses: Any) -> list
     if isinstance(now, Problem):
         return [said, outcome.seen, *[no_update] * 5]
     text = "" if outcome.done else no_update
-    data, words = _data(now, presses), now.say(_words(now))
+    data, words = rows_of(rows(now)), now.say(_words(now))
     return [said, outcome.seen, text, data, detail(now, wish.ids), now.version, words]
-
-
-def _data(view: View, presses: Any) -> list[dict[str, Any]]:
-    return rows_of(rows(view, suppressed=_is_on(presses)))
-
-
-def _is_on(presses: Any) -> bool:
-    return isinstance(presses, int) and presses % 2 == 1
 
 
 def _ids(chosen: Any) -> tuple[str, ...]:

@@ -11,35 +11,26 @@ from analytics.language.quantities import Amount
 from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from analytics.money.text import price_source
-from dashboard.charts.panel import panel
-from dashboard.charts.series import series_chart
-from dashboard.charts.strip import state_legend
-from dashboard.charts.tables import gpu_link, host_link
-from dashboard.detail import (
-    events,
-    events_panel,
-    findings_panel,
-    lead,
-    nothing,
-    others_note,
-    state_sentence,
-    stays_panel,
-)
-from dashboard.film import shoot
+from dashboard.charts.tables import host_link
+from dashboard.detail import find, gpu_links, lead, nothing, states
+from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel
 from dashboard.pages.film import connect_strip
 from dashboard.people import VIEWER
 from dashboard.series import gpu_series
-from dashboard.zoom import zoom_note
 
 if TYPE_CHECKING:
+    from dashboard.detail import Subject
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _GRAPH = "gpu-graph"
+_NO_NAME = 8
+"""Letters: what is shorter begins too many names."""
 
 
 class Gpu:
-    """`/gpu?gpu=UUID`."""
+    """`/gpu?gpu=UUID`, or as much of it as no other GPU begins with."""
 
     path = "/gpu"
     name: str = say("GPU")
@@ -52,69 +43,74 @@ class Gpu:
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """The GPU that the address names, as far as it is in what the reader sees."""
-        gpu = view.query.gpu
-        spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
-        if not gpu:
+        asked = view.query.gpu
+        if not asked:
             return nothing(view, say("No GPU is named."))
-        if spans.is_empty():
+        gpus = _meant(view, asked)
+        if len(gpus) > 1:
+            return nothing(view, say("The names of several GPUs begin with {gpu}.", gpu=plain(asked)))
+        subject = find(view, "gpu", gpus[0] if gpus else asked)
+        if subject is None:
             return nothing(
                 view,
                 say(
                     "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
                     "chosen above or yours to see.",
-                    gpu=plain(gpu),
+                    gpu=plain(asked),
                 ),
             )
-        hosts = spans.sort("time")["host"].unique(maintain_order=True).to_list()
         return html.Div(
             [
-                lead(_facts(view, gpu, spans, hosts)),
-                _states(view, colours, gpu, spans),
-                stays_panel(view, spans, with_gpu=False),
-                findings_panel(view, {gpu}),
-                events_panel(view, events(view, hosts, spans, gpu), with_gpu=False),
+                lead(_facts(view, subject)),
+                _states(view, colours, subject),
+                stays_panel(view, subject, with_gpu=False),
+                processes_panel(view, subject, with_gpu=False),
+                findings_panel(view, subject),
+                events_panel(view, events(view, subject, subject.name), with_gpu=False),
             ],
             className="panels",
         )
 
 
-def _facts(view: View, gpu: str, spans: pl.DataFrame, hosts: list[str]) -> list[tuple[str, Any]]:
-    device = view.whole.inventory.device(gpu, hosts[-1])
-    price = view.whole.money.costs.price_of(gpu)
-    beside = view.part.inside.stretches.filter(pl.col("host") == hosts[-1])["gpu"].unique().sort()
-    others = [each for each in beside if each != gpu]
-    links: list[Any] = []
-    for each in others:
-        links += [", ", gpu_link(view, each, plain(each, 14))] if links else [gpu_link(view, each, plain(each, 14))]
-    cost = (
-        view.say(say("{money} ({source})", money=Amount(price.hourly, price.currency), source=price_source(price)))
-        if price
-        else ""
-    )
+def _meant(view: View, asked: str) -> list[str]:
+    """The GPU of that name, else those whose names begin with it."""
+    known = view.part.inside.stretches["gpu"].unique().sort()
+    if asked in known or len(asked) < _NO_NAME:
+        return [asked]
+    return known.filter(known.str.starts_with(asked)).to_list()
+
+
+def _facts(view: View, subject: Subject) -> list[tuple[str, Any]]:
+    gpu, host = subject.name, subject.hosts[-1]
+    inventory = view.whole.inventory
+    index = inventory.device(gpu, host).gpu_index
+    beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
     return [
         (view.say(say("GPU")), plain(gpu)),
-        (view.say(say("model")), plain(view.whole.inventory.model(gpu))),
-        (view.say(say("host")), host_link(view, hosts[-1])),
-        (view.say(say("index")), "" if device.gpu_index is None else str(device.gpu_index)),
-        (view.say(say("pool")), plain(view.whole.inventory.pool(gpu))),
-        (view.say(say("last seen")), view.language.moment(int(spans["end"].max()))),  # type: ignore[arg-type]  # not empty
-        (view.say(say("per GPU-hour")), cost),
-        (view.say(say("on the same host")), html.Span(links) if links else ""),
+        (view.say(say("model")), plain(inventory.model(gpu))),
+        (view.say(say("host")), host_link(view, host)),
+        (view.say(say("index")), "" if index is None else str(index)),
+        (view.say(say("pool")), plain(inventory.pool(gpu))),
+        (view.say(say("last seen")), view.language.moment(subject.last_seen_ms)),
+        (view.say(say("per GPU-hour")), _price(view, gpu)),
+        (view.say(say("on the same host")), gpu_links(view, beside.unique().sort())),
     ]
 
 
-def _states(view: View, colours: Palette, gpu: str, spans: pl.DataFrame) -> html.Section:
-    film, series = shoot(view, only=[gpu]), gpu_series(view, gpu)
-    return panel(
-        name="gpu",
-        title=view.say(say("States and series")),
-        question=view.say(say("What did it do, minute by minute, and what did that look like to the GPU itself?")),
-        finding=state_sentence(view, spans),
-        body=[
-            state_legend(view, colours),
-            *others_note(view),
-            zoom_note(view),
-            *series_chart(view, colours, _GRAPH, film, series),
-        ],
-        wide=True,
+def _price(view: View, gpu: str) -> str:
+    price = view.whole.money.costs.price_of(gpu)
+    if price is None:
+        return ""
+    return view.say(say("{money}, {source}", money=Amount(price.hourly, price.currency), source=price_source(price)))
+
+
+def _states(view: View, colours: Palette, subject: Subject) -> html.Section:
+    return states(
+        view,
+        colours,
+        subject,
+        graph=_GRAPH,
+        series=gpu_series(view, subject.name),
+        title=say("States and series"),
+        question=say("What did it do, minute by minute, and what did that look like to the GPU itself?"),
     )

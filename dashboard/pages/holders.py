@@ -9,12 +9,13 @@ from dash import dcc, html
 from analytics.language.sentences import say
 from dashboard.charts.holders import people, quotas
 from dashboard.charts.jobs import one_holder
-from dashboard.exports import EXPORTS
+from dashboard.exports import links
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Holders:
@@ -34,8 +35,10 @@ class Holders:
             back = dcc.Link(view.say(say("All holders")), href="/holders" + view.query.on_every_page.search)
             own = one_holder(view, colours, view.query.holder)
             return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
-        parts = [_by_team(view, colours), quotas(view), people(view, colours, "holder")]
-        return html.Div([html.Div([each for each in parts if each is not None], className="panels"), _files(view)])
+        parts = [_by_team(view, colours), quotas(view, colours), people(view, colours, "holder")]
+        shown = [each for each in parts if each is not None]
+        files = html.Div(links(view, "holders"), className="tools")
+        return html.Div([files, html.Div(shown, className="panels"), *_no_quotas(view)])
 
 
 def _by_team(view: View, colours: Palette) -> html.Section | None:
@@ -44,10 +47,10 @@ def _by_team(view: View, colours: Palette) -> html.Section | None:
     return people(view, colours, "team") if named and view.report.scope.team is None else None
 
 
-def _files(view: View) -> html.P:
-    """All columns of all holders as a file, where there is one."""
-    if "holders" not in EXPORTS:
-        return html.P([])
-    search = view.query.search
-    links = [html.A(kind.upper(), href=f"/export/holders.{kind}{search}") for kind in ("csv", "parquet")]
-    return html.P([view.say(say("All holders with all columns:")), " ", links[0], " ", links[1]], className="note")
+def _no_quotas(view: View) -> list[html.P]:
+    """Why there is none of the quotas that there are."""
+    teams = view.whole.money.owners.teams().values()
+    if view.report.scope.of_gpus.is_all or all(each.quota_gpus is None for each in teams):
+        return []
+    note = say("Quotas are for all GPUs: they are shown for all pools and models together.")
+    return [html.P(view.say(note), className="note")]

@@ -12,30 +12,21 @@ from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from analytics.quality.checks.values import SENTENCES
 from dashboard.charts.panel import panel
-from dashboard.charts.series import series_chart
-from dashboard.charts.strip import state_legend
-from dashboard.charts.tables import gpu_link, table
-from dashboard.detail import (
-    events,
-    events_panel,
-    findings_panel,
-    lead,
-    nothing,
-    others_note,
-    state_sentence,
-    stays_panel,
-)
-from dashboard.film import shoot
+from dashboard.charts.tables import table
+from dashboard.detail import find, gpu_links, lead, nothing, states
+from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel
 from dashboard.pages.film import connect_strip
 from dashboard.people import VIEWER
 from dashboard.series import host_series
-from dashboard.zoom import zoom_note
 
 if TYPE_CHECKING:
+    from dashboard.detail import Subject
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _GRAPH = "host-graph"
+_MOST_REMARKS = 100
 
 
 class Host:
@@ -52,65 +43,57 @@ class Host:
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """The host that the address names, as far as it is in what the reader sees."""
-        host = view.query.host
-        spans = view.part.inside.stretches.filter(pl.col("host") == host)
-        if not host:
+        asked = view.query.host
+        if not asked:
             return nothing(view, say("No host is named."))
-        if spans.is_empty():
+        subject = find(view, "host", asked)
+        if subject is None:
             return nothing(
                 view,
                 say(
                     "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
                     "chosen above or yours to see.",
-                    host=plain(host),
+                    host=plain(asked),
                 ),
             )
-        gpus = spans["gpu"].unique().sort().to_list()
         return html.Div(
             [
-                lead(_facts(view, host, gpus, spans)),
-                _states(view, colours, host, gpus, spans),
-                stays_panel(view, spans, with_gpu=True),
-                findings_panel(view, set(gpus)),
+                lead(_facts(view, subject)),
+                _states(view, colours, subject),
+                stays_panel(view, subject, with_gpu=True),
+                processes_panel(view, subject, with_gpu=True),
+                findings_panel(view, subject),
                 # what befell the host and its other GPUs is nothing of a team's
                 *(
                     []
                     if view.report.scope.is_personal
-                    else [events_panel(view, events(view, [host], spans), with_gpu=True), _quality(view, host)]
+                    else [events_panel(view, events(view, subject), with_gpu=True), _quality(view, asked)]
                 ),
             ],
             className="panels",
         )
 
 
-def _facts(view: View, host: str, gpus: list[str], spans: pl.DataFrame) -> list[tuple[str, Any]]:
+def _facts(view: View, subject: Subject) -> list[tuple[str, Any]]:
     inventory = view.whole.inventory
-    links: list[Any] = []
-    for gpu in gpus:
-        links += [", ", gpu_link(view, gpu, plain(gpu, 14))] if links else [gpu_link(view, gpu, plain(gpu, 14))]
     return [
-        (view.say(say("host")), plain(host)),
-        (view.say(say("GPUs")), html.Span(links)),
-        (view.say(say("model")), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in gpus}))),
-        (view.say(say("pool")), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in gpus}))),
-        (view.say(say("last seen")), view.language.moment(int(spans["end"].max()))),  # type: ignore[arg-type]  # not empty
+        (view.say(say("host")), plain(subject.name)),
+        (view.say(say("GPUs")), gpu_links(view, subject.gpus)),
+        (view.say(say("model")), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))),
+        (view.say(say("pool")), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))),
+        (view.say(say("last seen")), view.language.moment(subject.last_seen_ms)),
     ]
 
 
-def _states(view: View, colours: Palette, host: str, gpus: list[str], spans: pl.DataFrame) -> html.Section:
-    film, series = shoot(view, only=gpus), host_series(view, host)
-    return panel(
-        name="host",
-        title=view.say(say("The GPUs side by side")),
-        question=view.say(say("Do its GPUs work together or wait for one another, and does the machine keep up?")),
-        finding=state_sentence(view, spans),
-        body=[
-            state_legend(view, colours),
-            *others_note(view),
-            zoom_note(view),
-            *series_chart(view, colours, _GRAPH, film, series),
-        ],
-        wide=True,
+def _states(view: View, colours: Palette, subject: Subject) -> html.Section:
+    return states(
+        view,
+        colours,
+        subject,
+        graph=_GRAPH,
+        series=host_series(view, subject.name),
+        title=say("The GPUs side by side"),
+        question=say("Do its GPUs work together or wait for one another, and does the machine keep up?"),
     )
 
 
@@ -125,7 +108,7 @@ def _quality(view: View, host: str) -> html.Section:
             view.language.number(row["count"]),
             plain(row["example"] or ""),
         ]
-        for row in rows.sort("time", descending=True).head(100).iter_rows(named=True)
+        for row in rows.sort("time", descending=True).head(_MOST_REMARKS).iter_rows(named=True)
     ]
     header = [view.say(say(each)) for each in ("day", "GPU", "remark", "rows", "example")]
     total = Number(int(rows["count"].sum()))

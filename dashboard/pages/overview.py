@@ -17,7 +17,8 @@ from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Overview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from dash import dcc, html
+from dash import html
 
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say, say_many
@@ -14,12 +14,14 @@ from analytics.ledger.text import plain
 from analytics.report.wording import placed
 from dashboard.charts.coverage import coverage
 from dashboard.charts.panel import panel
+from dashboard.charts.tables import host_link, table
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from analytics.ledger.summary import Totals
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class Quality:
@@ -55,7 +57,7 @@ class Quality:
 def _headline(view: View) -> str:
     seen = view.report.seen
     return say(
-        "{share} of the GPU time of this window was observed, over {gpus} GPUs; what was not is in no share.",
+        "{share} of the GPU time of this window was observed, over {gpus} GPUs; the rest counts in no share.",
         share=Share(seen.share), gpus=Number(seen.gpus),
     )  # fmt: skip
 
@@ -81,7 +83,7 @@ def _silent(view: View) -> html.Section:
     heads = [say("host"), say("GPUs"), say("last seen"), say("what is silent")]
     rows = [
         [
-            _host(view, each.host),
+            host_link(view, each.host),
             view.language.number(each.gpus),
             view.say(say("{moment}", moment=Moment(each.since_ms))),
             view.say(say("the whole host") if each.whole_host else say("some of its GPUs")),
@@ -95,13 +97,9 @@ def _silent(view: View) -> html.Section:
         finding=view.say(say_many("{number} host; the time after that is in no sum.", "{number} hosts; the time after that is in no sum.", len(found)))
         if found
         else view.say(say("All hosts were seen to the end of the window.")),
-        body=[_table([view.say(each) for each in heads], rows, "silent-title")] if found else [],
+        body=[table([view.say(each) for each in heads], rows)] if found else [],
         wide=True,
     )  # fmt: skip
-
-
-def _host(view: View, host: str) -> Any:
-    return dcc.Link(plain(host), href="/host" + view.query.on_every_page.but(host=host).search)
 
 
 def _days(view: View, colours: Palette) -> html.Section:
@@ -124,17 +122,12 @@ def _groups(view: View, colours: Palette) -> list[html.Section]:
     for name, (title, question, groups) in named.items():
         ordered = sorted(groups.items(), key=lambda each: (each[1].coverage or 0.0, each[0]))
         shown = {plain(placed(each, view.language)): totals for each, totals in ordered}
-        found.append(coverage(view, colours, name, title=view.say(title), question=view.say(question), groups=shown))
+        links = {plain(host): host_link(view, host) for host in hosts} if name == "host" else None
+        found.append(
+            coverage(view, colours, name, title=view.say(title), question=view.say(question), groups=shown, links=links)
+        )
     return found
 
 
 def _section(view: View, name: str) -> dict[str, Totals]:
     return next(section.groups for section in view.report.sections if section.name == name)
-
-
-def _table(heads: list[str], rows: list[list[Any]], labelled: str) -> html.Div:
-    """A table that narrow screens scroll."""
-    header = html.Tr([html.Th(head, scope="col") for head in heads])
-    body = [html.Tr([html.Th(row[0], scope="row"), *(html.Td(cell) for cell in row[1:])]) for row in rows]
-    table = html.Table([html.Thead(header), html.Tbody(body)], className="numbers")
-    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": labelled})

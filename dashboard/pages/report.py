@@ -19,11 +19,12 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     from analytics.report.weeks import Week
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _FORMATS = {
     "html": say("HTML page"), "pdf": say("PDF"), "md": say("Markdown"), "text": say("plain text"),
-    "json": say("JSON with every number"), "csv": say("CSV, one row per GPU"),
+    "json": say("JSON with every number"), "csv": say("CSV, one line per figure"),
 }  # fmt: skip
 
 
@@ -79,11 +80,17 @@ def _choice(view: View, chosen: Week) -> html.Section:
         question=view.say(say("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too.")),
         finding=view.say(say("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view))),
         body=[
-            html.Ul([_week(view, week, chosen) for week in weeks(view)], className="weeks"),
+            html.Ul([_week(view, week, chosen) for week in _listed(view, chosen)], className="weeks"),
             html.H3(view.say(say("Download"))),
             html.Ul(documents, className="downloads"),
         ],
     )  # fmt: skip
+
+
+def _listed(view: View, chosen: Week) -> list[Week]:
+    """The last ones, and the chosen one wherever it lies."""
+    known = weeks(view)
+    return known if chosen in known else sorted([*known, chosen], key=lambda each: each.since_ms, reverse=True)
 
 
 def _week(view: View, week: Week, chosen: Week) -> html.Li:

@@ -10,13 +10,14 @@ from dash import html
 from analytics.language.sentences import say
 from dashboard.charts.moves import moves
 from dashboard.charts.right_size import right_size, works_of
-from dashboard.exports import EXPORTS
+from dashboard.exports import EXPORTS, links
 from dashboard.people import VIEWER
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 
 class RightSize:
@@ -32,16 +33,15 @@ class RightSize:
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """Every work on its card, and the findings about them."""
-        links = [html.A(kind.upper(), href=f"/export/works.{kind}{view.query.search}") for kind in ("csv", "parquet")]
-        files = html.P([view.say(say("All works with all columns:")), " ", links[0], " ", links[1]], className="note")
-        return html.Div([html.Div([right_size(view, colours), moves(view)], className="panels"), files])
+        files = html.Div(links(view, "works"), className="tools")
+        return html.Div([files, html.Div([right_size(view, colours), moves(view)], className="panels")])
 
 
 def works_table(view: View) -> pl.DataFrame:
-    """Every work of the view: holder, account, job, model, host, GPUs, hours, peak, card, activity, coverage and kind."""
+    """Every work of the view: holder, account, job, model, host, GPUs, hours, peak, card, activity, coverage, kind, and what would do instead."""
     return works_of(view).select(
         "holder", "account", "job", "model", "host", pl.col("gpus").list.join(" "), (pl.col("gpu_ms") / HOUR_MS).alias("gpu_hours"),
-        "peak_bytes", "card_bytes", util_p95_pct="util_pct", sm_p95_pct="sm_pct", coverage="coverage", kind="kind",
+        "peak_bytes", "card_bytes", util_p95_pct="util_pct", sm_p95_pct="sm_pct", coverage="coverage", kind="kind", instead=pl.when(pl.col("instead") != "").then("instead"),
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from analytics.money.window import Basis
     from dashboard.palette import Palette
     from dashboard.settings_shown import Shown
-    from dashboard.source import Source, View
+    from dashboard.source import Source
+    from dashboard.view import View
 
 _KINDS = {"account": say("accounts"), "namespace": say("namespaces"), "user": say("users")}
 _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
@@ -82,12 +83,18 @@ def _setting_table(view: View, found: Sequence[Shown]) -> html.Div:
                 html.Th(each.name, scope="row"),
                 html.Td(each.value, className="of-value set" if each.is_set else "of-value"),
                 html.Td(view.say(each.origin)),
-                html.Td(each.meaning, lang="en"),
+                _meaning(view, each),
             ]
         )
         for each in found
     ]
     return _table(view, heads, rows, "settings-title")
+
+
+def _meaning(view: View, each: Shown) -> html.Td:
+    """In the reader's language, as far as its catalogue knows it."""
+    said = view.say(each.meaning)
+    return html.Td(said) if said != each.meaning else html.Td(said, lang="en")
 
 
 def _prices(view: View) -> html.Section:

@@ -19,14 +19,26 @@
         }
     }
 
-    // Who had a row's GPU in a column: runs are [first column, name, first column, name, ...].
+    // Who had a row's GPU in a column: runs are [name, columns, name, columns, ...].
     function holder(words, row, column) {
-        const runs = words.runs && words.runs[row];
-        let name = 0;
-        for (let at = 0; runs && at < runs.length && runs[at] <= column; at += 2) {
-            name = runs[at + 1];
+        const runs = words.runs[row] || [];
+        let at = 0;
+        for (let left = column; at + 2 < runs.length && left >= runs[at + 1]; at += 2) {
+            left -= runs[at + 1];
         }
-        return name ? words.names[name] : "";
+        return runs.length && runs[at] ? words.names[runs[at]] : "";
+    }
+
+    // The column in which a moment lies; they are not all as long where clocks changed.
+    function columnAt(words, ms) {
+        if (!words.edges.length) {
+            return Math.floor((ms - words.start) / words.bin);
+        }
+        return Math.max(0, words.edges.findIndex((edge) => edge > ms) - 1);
+    }
+
+    function beginOf(words, column) {
+        return words.edges.length ? words.edges[column] : words.start + column * words.bin;
     }
 
     function changed(search, change) {
@@ -43,25 +55,33 @@
             const format = new Intl.NumberFormat(words.lang, {maximumFractionDigits: line.digits});
             return [line.name, moment(point.x, words), `${format.format(point.y)} ${line.unit}`].join("\n");
         }
-        const column = Math.round((point.x - words.start) / words.bin - 0.5);
-        const lines = [words.rows[point.y], moment(words.start + column * words.bin, words), words.states[point.z]];
+        const column = columnAt(words, point.x);
+        const row = `${words.hosts[words.at[point.y]]} \u00b7 ${words.gpus[point.y]}`;
+        const lines = [row, moment(beginOf(words, column), words), words.states[point.z]];
         const name = holder(words, point.y, column);
         return (name ? [...lines, name] : lines).join("\n");
     }
 
+    // A finger that moves over a picture scrolls the page, and one that taps opens a GPU: plotly would take both for a drag.
+    document.addEventListener("touchstart", (event) => {
+        if (event.touches.length === 1 && event.target.closest(".js-plotly-plot")) {
+            event.stopPropagation();
+        }
+    }, {capture: true, passive: true});
+
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
-        d2_film: {
+        film: {
             tooltip: (hover, words) => {
                 const points = (hover && hover.points) || [];
                 const point = points.find((each) => each.z !== undefined || (words && words.lines && words.lines[each.curveNumber]));
                 return point && words ? [true, point.bbox, text(point, words)] : [false, same(), same()];
             },
 
-            // A click on a row opens its GPU; the bar's choices go along.
+            // A click on a row opens its GPU, unless it is the one that is shown; the bar's choices and what is in sight go along.
             open: (click, words) => {
                 const point = click && click.points && click.points[0];
                 const gpu = point && point.z !== undefined && words && words.gpus[point.y];
-                if (!gpu) {
+                if (!gpu || window.location.pathname === "/gpu") {
                     return [same(), same()];
                 }
                 const mine = ++clicks;

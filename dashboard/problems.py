@@ -1,0 +1,105 @@
+"""What stands on a page when there is nothing else to stand there: one sentence, and the way on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import dcc, html
+
+from analytics.language.languages import language
+from analytics.language.quantities import Moment
+from analytics.language.sentences import Sentence, say
+from dashboard.query import Query
+from fallow.errors import FallowError
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from dashboard.source import Source
+    from dashboard.view import Problem, View
+
+
+def stands_in_the_way(speaks: Language, found: Problem) -> html.Div:
+    """Instead of a view."""
+    title = say("Still being made") if found.is_passing else say("Nothing to show")
+    return _problem(speaks, title, found.message, found.hint, again=found.is_passing)
+
+
+def unforeseen(speaks: Language) -> html.Div:
+    """After a fault of fallow itself."""
+    return _problem(
+        speaks,
+        say("This page could not be made"),
+        say("Something went wrong that fallow did not foresee."),
+        say("The log says more."),
+    )
+
+
+def no_such_page(speaks: Language, path: str) -> html.Div:
+    """At an address that nothing lies at."""
+    return _problem(
+        speaks,
+        say("There is no such page"),
+        say("Nothing lies at {path}.", path=path),
+        dcc.Link(speaks.say(say("Go to the first page")), href="/"),
+    )
+
+
+def not_for_you(speaks: Language, role: str) -> html.Div:
+    """Where the reader's role is not enough."""
+    return _problem(
+        speaks,
+        say("This page is not for you"),
+        say("It takes the role {role}.", role=role),
+        say("Ask who runs these pages."),
+    )
+
+
+def trouble(source: Source, view: View) -> list[html.Div]:
+    """Above a page of the last version that could be read: why there is no newer one."""
+    found = source.trouble
+    if found is None:
+        return []
+    sentence = say(
+        "The lake could not be read again; this is what it said up to {moment}.", moment=Moment(view.as_of_ms)
+    )
+    why = f"{view.say(found.message)} {view.say(found.hint)}"
+    return [
+        html.Div(
+            [html.P(view.say(sentence)), html.P(why, className="hint", lang=_tongue(view.language, found.message))],
+            className="trouble",
+            role="alert",
+        )
+    ]
+
+
+def language_of(source: Source, search: str | None) -> Language:
+    """That of an address, of the settings, or English."""
+    try:
+        query = Query.parse(search)
+    except FallowError:
+        query = Query()
+    settings = source.settings
+    code = query.lang or (settings.text("report.language") if settings else "en")
+    return language(code, query.zone or (settings.text("report.timezone") if settings else "UTC"))
+
+
+def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *, again: bool = False) -> html.Div:
+    said = speaks.say(message)
+    sentence = f"{said[:1].upper()}{said[1:].removesuffix('.')}."
+    return html.Div(
+        [
+            html.H1(speaks.say(title)),
+            html.P(sentence, lang=_tongue(speaks, message)),
+            html.P(speaks.say(hint), className="hint", lang=_tongue(speaks, hint))
+            if isinstance(hint, str)
+            else html.P(hint),
+        ],
+        className="problem",
+        role="status" if again else "alert",
+        **({"data-again": "yes"} if again else {}),
+    )
+
+
+def _tongue(speaks: Language, text: str) -> str | None:
+    """Messages of the commands are English whatever the page speaks; whoever has them read aloud is told."""
+    return None if speaks.code == "en" or isinstance(text, Sentence) else "en"

@@ -1,0 +1,61 @@
+"""What one reader sees of one version of the lake, or why there is nothing to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+    from analytics.inputs import WindowLedger
+    from analytics.language.languages import Language
+    from analytics.report.model import Report, Whole
+    from dashboard.kept import Kept
+    from dashboard.people import Person
+    from dashboard.query import Query
+    from fallow.clock import Window
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one reader sees of one version of the lake. Two views are equal only if they are the same.
+
+    `report` and `part` (the ledger) are of the scope, `whole` is of the whole window. `names` has the pools, models and teams
+    that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake. `made` keeps
+    what was made of the views of this version by their `key`, and goes with it. `whole_of` is another window, which may be empty.
+    `has_own_window` says that whoever started the pages has named the window of addresses that name none.
+    """
+
+    query: Query
+    report: Report
+    part: WindowLedger
+    whole: Whole
+    language: Language
+    zone: tzinfo
+    as_of_ms: int
+    version: str
+    names: dict[str, tuple[str, ...]]
+    reader: Person
+    made: Kept[Any]
+    whole_of: Callable[[Window], Whole]
+    has_own_window: bool = False
+
+    @property
+    def key(self) -> tuple[Query, str, str | None]:
+        """The same for all who see the same: what was made for one of them is right for the others."""
+        return self.query, self.reader.role, self.reader.team
+
+    def say(self, text: str) -> str:
+        """The text in the reader's language."""
+        return self.language.say(text)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Why there is nothing to show, and what to do about it; `is_passing` where waiting a little is enough."""
+
+    message: str
+    hint: str
+    is_passing: bool = False
