@@ -13,7 +13,8 @@ from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
 from dashboard.app import build_app
 from dashboard.people import VIEWER, Person
 from dashboard.query import Query
-from dashboard.source import Source, View
+from dashboard.source import Source
+from dashboard.view import View
 from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS
 from tests.dashboard.sites import As

@@ -12,7 +12,8 @@ from dash.development.base_component import Component
 from analytics.simulation import Fleet, owners_csv
 from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
-from dashboard.source import Source, View
+from dashboard.source import Source
+from dashboard.view import View
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 
 if TYPE_CHECKING:

@@ -73,6 +73,7 @@ def test_only_groups_of_the_file_matter(file: Path) -> None:
     ("user,,viewer,", "line 9: name is empty"),
     ("default,eve,viewer,", "line 9: the default names 'eve'"),
     ("user,eve,viewer,a,b", "line 9: 5 cells"),
+    ("user,eve,viewer", "line 9: the line has fewer cells than others"),  # not a viewer of all teams
 ])  # fmt: skip
 def test_a_mistake_names_file_and_line(file: Path, line: str, words: str) -> None:
     file.write_text(f"{ROWS}{line}\n", encoding="utf-8")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
 import requests
@@ -184,10 +185,55 @@ def test_two_tabs_sign_in_side_by_side(client_of: Callable[..., FlaskClient]) ->
     assert ends == ["/film", "/gpu"]
 
 
-@pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example"])
+@pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example", "/%09/evil.example", "/%0a/evil.example",
+                                  "/%0d%0aSet-Cookie:%20x=y", "/%5c%09%5cevil.example", "/%09%09//evil.example"])  # fmt: skip
 def test_nobody_is_sent_elsewhere_afterwards(client_of: Callable[..., FlaskClient], path: str) -> None:
     done = sign_in(client_of(), path=f"http://localhost{path}")
+    assert done.status_code == 302
+    # browsers pass over tabs and ends of lines in an address, and take \\ for /
+    seen = re.sub(r"[\t\r\n]", "", done.headers["Location"]).replace("\\", "/")
+    assert urlsplit(urljoin("https://gpus.example.org/sign-in/return", seen)).netloc == "gpus.example.org"
     assert not done.headers["Location"].startswith(("//", "/\\", "http"))
+    assert next(each.partition("=")[0] for each in done.headers.getlist("Set-Cookie")) == "fallow-session"
+
+
+def test_the_way_back_keeps_what_was_asked_for(client_of: Callable[..., FlaskClient]) -> None:
+    asked = "/film?pool=a%20b%2Bc&zone=Europe/Paris&gpu=MIG-1%2F2&team=%C3%A9quipe"
+    assert sign_in(client_of(), path=asked).headers["Location"] == asked
+
+
+@pytest.mark.parametrize(("verified", "status"), [
+    (True, 302), ("true", 302), (False, 403), ("false", 403), (None, 403), (1, 403), ("", 403),
+])  # fmt: skip
+def test_an_address_counts_only_if_the_provider_has_verified_it(
+    client_of: Callable[..., FlaskClient], idp: Provider, settings: dict[str, str], verified: object, status: int
+) -> None:
+    with open(settings["dashboard.people"], "a", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+        file.write("user,ann@example.org,planner,\n")
+    idp.user["email"] = "ann@example.org"
+    if verified is not None:
+        idp.user["email_verified"] = verified
+    assert sign_in(client_of(oidc_user_claim="email")).status_code == status
+
+
+class OfAnyShape(dict[str, Any]):
+    """What the provider puts to its own answer, and which takes its place."""
+
+    def __init__(self, content: object) -> None:
+        super().__init__()
+        self.content = content
+
+    def __ror__(self, other: object) -> Any:
+        return self.content
+
+
+@pytest.mark.parametrize("userinfo", [["sub", "1"], "sub", 7])
+def test_an_answer_of_another_shape_is_no_sign_in(
+    client_of: Callable[..., FlaskClient], idp: Provider, userinfo: object
+) -> None:
+    idp.userinfo = OfAnyShape(userinfo)
+    answer = sign_in(client_of())
+    assert (answer.status_code, "signing in did not work" in answer.text) == (403, True)
 
 
 WRONG: dict[str, dict[str, Any]] = {

@@ -17,7 +17,8 @@ from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.people import ADMIN, Person
 from dashboard.query import Query
-from dashboard.source import Source, View
+from dashboard.source import Source
+from dashboard.view import View
 from fallow import config
 from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of, page, words
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
+import pytest
+
+from dashboard.audit import audit
 from tests.conftest import run_python
 
 SAYS = """
@@ -24,8 +28,36 @@ except ZeroDivisionError:
 def test_a_line_each_and_no_name_makes_two_of_one() -> None:
     audit, warning, error, *traceback = run_python("-c", SAYS).stderr.splitlines()
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-    assert re.fullmatch(rf"{moment} audit: ann 2026-01-01T00:00:00Z audit: eve: did\?\[31m this\?", audit)
+    assert re.fullmatch(rf'{moment} audit: "ann 2026-01-01T00:00:00Z audit: eve": did\?\[31m this\?', audit)
     assert re.fullmatch(rf"{moment} warning: odd", warning)
     assert re.fullmatch(rf"{moment} error: a callback failed", error)
-    assert traceback[0].startswith("Traceback")
-    assert traceback[-1] == "ZeroDivisionError: division by zero"
+    assert traceback[0].startswith("    Traceback")
+    assert traceback[-1] == "    ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(("who", "said"), [
+    ("ann", "ann: did it"),
+    ("ann@example.org", "ann@example.org: did it"),
+    ("EXAMPLE\\ann", "EXAMPLE\\ann: did it"),
+    ("boss: signed in as admin", '"boss: signed in as admin": did it'),
+    ("somebody at 10.0.0.1", '"somebody at 10.0.0.1": did it'),
+    ('"boss": signed in', '"?boss?: signed in": did it'),
+    ("", '"": did it'),
+])  # fmt: skip
+def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "dashboard.audit"):
+        audit(who, "did it")
+    assert caplog.messages == [said]
+
+
+def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:
+    forged = "2026-01-01T00:00:00Z audit: boss: signed in as admin"
+    says = (
+        "import logging\nfrom dashboard.audit import show_log\nshow_log()\n"
+        f"try:\n    raise LookupError('no such thing: \\n{forged}\\u2028{forged}\\x85{forged}\\x1b[2K')\n"
+        "except LookupError:\n    logging.getLogger('dashboard').exception('Exception on /x')\n"
+    )
+    first, *others = run_python("-c", says).stderr.splitlines()
+    assert first.endswith("error: Exception on /x")
+    assert sum(forged in each for each in others) == 3
+    assert all(each.startswith("    ") and each.isprintable() for each in others)

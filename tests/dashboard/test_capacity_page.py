@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plotly.utils import PlotlyJSONEncoder
 
+from analytics.report.parts import Reclaimable
 from dashboard.app import build_app
 from dashboard.charts.demand import hours_of
 from dashboard.charts.gangs import gangs_of
+from dashboard.charts.reclaimable import reclaimable
+from dashboard.palette import LIGHT
 from dashboard.source import Source
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
@@ -82,6 +87,37 @@ def test_people_have_no_capacity(planned: Planned) -> None:
     assert "Capacity is that of GPUs" in words(own)
 
 
+def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) -> None:
+    """Other than those of the simulation's week, whose points are their highs."""
+    view = planned.view(WEEK)
+    wide = Reclaimable("train", "<b>X</b>", 12.0, 1, 3, 7, {1: 3, 2: 2, 4: 0, 8: 0}, 21.0, None)
+    own = replace(view, report=replace(view.report, reclaimable=(wide,)))
+    panel = json.loads(json.dumps(reclaimable(own, LIGHT), cls=PlotlyJSONEncoder))
+    bar, mark = figure(panel, "reclaimable-chart")["data"]
+    assert (bar["x"], mark["x"], mark["text"]) == ([12.0], [3], ["3 [1, 7]"])
+    assert (mark["error_x"]["arrayminus"], mark["error_x"]["array"]) == ([2], [4])
+    [note] = figure(panel, "reclaimable-chart")["layout"]["annotations"]
+    assert note["text"] == "train, &lt;b>X&lt;/b>  <b>3 [1, 7]</b>"
+    assert table(panel, "reclaimable-title")[1] == [
+        "train, <b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not enough history"
+    ]  # fmt: skip
+    assert "3 GPUs of train can go with the reserve kept, by the interval 1 to 7." in words(panel)
+
+
+def test_free_gpus_that_lie_apart_start_no_gang(lake: Lake) -> None:
+    """Two hosts of two GPUs each, one of the two at work: two are free, and a job of two cannot start."""
+    for host, busy, free in (("h1", "a", "b"), ("h2", "c", "d")):
+        rows = [*samples(busy, 0, 7200, gpu_util_pct=90.0, process_count=1), *samples(free, 0, 7200)]
+        fill(lake, rows, processes(busy, *range(0, 7200, 30)), host=host, devices=[device(busy), device(free)])
+    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/capacity")
+    free_bars, start_bars = figure(shown, "gangs-chart")["data"]
+    assert (free_bars["y"][:3], start_bars["y"][:3]) == ([1, 1, 0], [1, 0, 0])
+    assert [row[:4] for row in table(shown, "gangs-title")[1:3]] == [
+        ["1", "2", "100.0\N{NO-BREAK SPACE}%", "100.0\N{NO-BREAK SPACE}%"],
+        ["2", "0", "100.0\N{NO-BREAK SPACE}%", "0.0\N{NO-BREAK SPACE}%"],
+    ]
+
+
 def test_unknown_time_is_a_band(lake: Lake) -> None:
     """Three hours of two GPUs, one of them silent for an hour in between."""
     busy = {"gpu_util_pct": 90.0, "process_count": 1}
@@ -94,3 +130,23 @@ def test_unknown_time_is_a_band(lake: Lake) -> None:
     assert [trace.get("fill") for trace in traces] == [None, "tonexty", None, "tonexty"]
     rows_shown = table(shown, "fewer-title")[1:]
     assert rows_shown[0] == ["1", "1", "0 to 1", "0 to 1"]
+
+
+@pytest.mark.parametrize("path", ["/", "/film", "/right-size", "/capacity"])
+def test_every_chart_has_a_name_a_question_a_finding_and_its_numbers(planned: Planned, path: str) -> None:
+    shown = page(planned.client(), path, WEEK)
+    sections = [each for each in components(shown) if each["type"] == "Section"]
+    charts = [(section, each) for section in sections for each in components(section) if each["type"] == "Graph"]
+    assert charts
+    for section, chart in charts:
+        inside = list(components(section))
+        classes = {each["props"].get("className") for each in inside}
+        assert {"question", "finding"} <= classes, chart["props"]["id"]
+        assert len(words(next(each for each in inside if each["props"].get("className") == "finding"))) > 20
+        assert any(each["type"] == "Table" for each in inside), chart["props"]["id"]
+        [name] = [
+            each["props"]["aria-label"]
+            for each in inside
+            if chart in components(each) and each["props"].get("role") == "img"
+        ]
+        assert len(name) > 20

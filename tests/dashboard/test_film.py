@@ -6,21 +6,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pytest
 
+from analytics.simulation import Fleet, write_fleet
 from dashboard import film
+from dashboard.charts import strip as strips
 from dashboard.charts.film_strip import GRAPH
 from dashboard.charts.strip import WORDS
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
 from dashboard.pages.film import Film
 from dashboard.palette import LIGHT, ORDER
+from dashboard.query import Query
+from dashboard.source import Source
+from dashboard.view import View
 from dashboard.zoom import is_zoomed, visible
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from fallow.lake import Lake
+from tests.dashboard.conftest import UNTIL_MS, inputs_of
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dashboard.people import Person
-    from dashboard.source import View
 
 __all__ = ["teams"]
 
@@ -31,8 +40,8 @@ def slow_frames(view: View, strip: film.Film) -> np.ndarray:
     for row in view.part.inside.stretches.iter_rows(named=True):
         gpu, state = strip.gpus.index(row["gpu"]), ORDER.index(row["state"])
         for column in range(strip.frames.shape[1]):
-            start = strip.start_ms + column * strip.bin_ms
-            first, last = max(row["time"], start, since_ms), min(row["end"], start + strip.bin_ms, until_ms)
+            start, end = strip.edges[column], strip.edges[column + 1]
+            first, last = max(row["time"], start, since_ms), min(row["end"], end, until_ms)
             spent[gpu, column, state] += max(0, last - first)
     return spent
 
@@ -45,6 +54,7 @@ def slow_frames(view: View, strip: film.Film) -> np.ndarray:
         "?since=2025-11-18T03:07Z&until=2025-11-18T09:11Z",
         "?since=2025-11-19&until=2025-11-30",
         "?span=all&start=2025-11-19T08:00Z&end=2025-11-19T10:30Z",
+        "?span=all&zone=Asia/Kolkata",
     ],
 )
 def test_each_frame_is_the_state_that_took_most_of_it(teams: Teams, search: str, reader: Person) -> None:
@@ -113,12 +123,12 @@ def test_the_holder_of_a_frame_is_who_had_it_longest(teams: Teams) -> None:
     told = one(Film().content(view, LIGHT), WORDS).data
     for row, gpu in enumerate(strip.gpus):
         for column in range(0, strip.frames.shape[1], 7):
-            start = strip.start_ms + column * strip.bin_ms
+            start, end = strip.edges[column], strip.edges[column + 1]
             had: dict[str, int] = {}
             for each in view.part.inside.stretches.filter(view.part.inside.stretches["gpu"] == gpu).iter_rows(
                 named=True
             ):
-                spent = min(each["end"], start + strip.bin_ms) - max(each["time"], start)
+                spent = min(each["end"], end) - max(each["time"], start)
                 had[each["holder"] or ""] = had.get(each["holder"] or "", 0) + max(0, spent)
             name = strip.names[strip.had[row, column]]
             assert had[name] == max(had.values())
@@ -126,7 +136,7 @@ def test_the_holder_of_a_frame_is_who_had_it_longest(teams: Teams) -> None:
 
 
 def by_run(runs: list[int], column: int) -> int:
-    return next(name for first, name in reversed(list(zip(runs[::2], runs[1::2], strict=True))) if first <= column)
+    return [name for name, lasted in zip(runs[::2], runs[1::2], strict=True) for _ in range(lasted)][column]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,7 @@ def test_the_page_leads_on_with_what_the_bar_says(teams: Teams) -> None:
     ]
     assert any(each.startswith("/host?span=3d&lang=fr&host=sim-") for each in there)
     assert any(each.startswith("/holders?span=3d&lang=fr&holder=") for each in there)
-    assert [each for each in there if each.startswith("?")] == [
+    assert [each for each in there if each.startswith("?") and "start=" not in each] == [
         "?span=3d&lang=fr",
         "?span=3d&lang=fr&sort=waste",
         "?span=3d&lang=fr&sort=holder",
@@ -186,6 +196,30 @@ def test_a_team_is_shown_its_own_people_and_time_only(teams: Teams) -> None:
     assert set(told["gpus"]) == set(view.part.inside.stretches["gpu"])
 
 
+def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=2, days=29, seed=3, interval_ms=HOUR_MS))
+    source = Source(lambda: inputs_of(lake), patience_s=120)
+    found = source.look(Query.parse("?span=24h&zone=Asia/Kolkata"), ADA)
+    assert isinstance(found, View)
+    page = Film().content(found, LIGHT)
+    assert "Over 4 weeks" in text_of(page)
+    assert "are known: one odd week shows" not in text_of(page)
+    drawn = one(page, "hours-chart").figure.data[0]
+    spans = found.whole.ledger.whole.stretches.filter(pl.col("end") > UNTIL_MS - 28 * DAY_MS)
+    day, hour = 2, 9
+    unused, observed = 0, 0
+    for row in spans.iter_rows(named=True):
+        for week in range(5):
+            # Wednesday, 9:00 to 10:00 in India; the weeks end on a Thursday at 5:30 there
+            start = UNTIL_MS - (week * 7 + 1) * DAY_MS + int(3.5 * HOUR_MS)
+            start = start if start >= UNTIL_MS - 28 * DAY_MS else UNTIL_MS
+            spent = max(0, min(row["end"], start + HOUR_MS, UNTIL_MS) - max(row["time"], start))
+            unused += spent * (row["state"] in ("free", "reserved", "held"))
+            observed += spent * (row["state"] != "unknown")
+    assert drawn.z[day][hour] == pytest.approx(unused / observed, abs=1e-4)
+
+
 def test_the_hours_of_two_days_say_how_little_they_rest_on(teams: Teams) -> None:
     page = Film().content(teams.view("?span=all"), LIGHT)
     assert "Over 0.3 weeks" in text_of(page)
@@ -193,3 +227,32 @@ def test_the_hours_of_two_days_say_how_little_they_rest_on(teams: Teams) -> None
     drawn = one(page, "hours-chart").figure.data[0]
     known = [cell for row in drawn.z for cell in row if cell is not None]
     assert len(known) == 48
+
+
+def test_frames_of_an_hour_are_hours_of_the_reader_s_clocks(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(film, "MOST_COLUMNS", 60)
+    view = teams.view("?span=all&zone=Asia/Kolkata")
+    strip = shoot(view)
+    assert strip.bin_ms == HOUR_MS
+    assert strip.is_even
+    assert all((edge + 5.5 * HOUR_MS) % HOUR_MS == 0 for edge in strip.edges)
+    spent = slow_frames(view, strip)
+    rows, columns = np.nonzero(spent.sum(axis=2) > 0)
+    assert (spent[rows, columns, strip.frames[rows, columns]] == spent.max(axis=2)[rows, columns]).all()
+
+
+def test_many_gpus_are_told_by_how_their_names_begin(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strips, "_MOST_WHOLE", 4)
+    told = one(Film().content(teams.view("?span=all"), LIGHT), WORDS).data
+    every = teams.spans()["gpu"].unique().to_list()
+    assert len(told["gpus"]) == 10
+    for gpu, host in zip(told["gpus"], told["at"], strict=True):
+        (meant,) = [each for each in every if each.startswith(gpu)]
+        assert len(gpu) == len("GPU-1ae8e3d9")
+        assert told["hosts"][host] in set(teams.spans().filter(pl.col("gpu") == meant)["host"])
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    names = ["MIG-00000000-1a", "MIG-00000000-1b", "GPU-00000000-1a"] * 30
+    assert strips.beginnings(names, set(names)) == names
+    assert strips.beginnings(names[:2], set(names)) == names[:2]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -95,7 +97,10 @@ def test_names_are_text_wherever_they_stand(held: Held) -> None:
 
 def test_what_the_browser_is_asked_for_is_a_name_and_no_code(held: Held) -> None:
     """A string of JavaScript would be evaluated; names of functions in the assets are looked up."""
-    known = ("fallowShown(params)", "fallowDay", "fallowByNumber", "fallowByRank")
+    known = (
+        *("fallowShown(params)", "fallowDay", "fallowDayOf(params)", "fallowByNumber", "fallowByRank"),
+        *("fallowLeaves()", "fallowHidesSome()", "fallowLists(params)"),
+    )
 
     def functions(value: Any) -> list[str]:
         if isinstance(value, dict):
@@ -103,9 +108,8 @@ def test_what_the_browser_is_asked_for_is_a_name_and_no_code(held: Held) -> None
             return [*own, *(each for inner in value.values() for each in functions(inner))]
         return [each for inner in value for each in functions(inner)] if isinstance(value, list) else []
 
-    asked = functions(table(shown(held))["columnDefs"])
-    assert asked
-    assert set(asked) <= set(known)
+    made = table(shown(held))
+    assert set(functions(made["columnDefs"])) | set(functions(made["dashGridOptions"])) == set(known)
 
 
 def test_the_chosen_finding_in_full(held: Held) -> None:
@@ -133,16 +137,16 @@ def test_several_chosen_count_each_gpu_once(held: Held) -> None:
     assert "2 findings chosen: 2 GPUs, of which 2 can be taken back" in text
 
 
-def test_suppressed_ones_stand_behind_a_switch(held: Held) -> None:
+def test_suppressed_ones_are_marked_for_the_switch(held: Held) -> None:
     finding_id = held.finding("a").finding_id
     record(held.lake, "suppress", [finding_id], "zoe", now_ms=NOW_MS, reason="warm standby")
-    tree = shown(held)
-    assert finding_id not in {row["id"] for row in table(tree)["rowData"]}
-    assert "1 suppressed" in words(tree)
-    for presses, there in ((1, True), (2, False)):
-        answer = held.pages().call("findings-hidden.n_clicks", {"findings-hidden.n_clicks": presses, "url.search": ALL})
-        assert (finding_id in {row["id"] for row in answer["findings-grid"]["rowData"]}) is there
-        assert answer["findings-hidden"]["children"] == ("Hide" if there else "Show") + " suppressed ones"
+    tree = shown(held, search=f"{ALL}&lang=fr")
+    standing = {row["id"]: row["standing"] for row in table(tree)["rowData"]}
+    assert {each for each, status in standing.items() if status == "suppressed"} == {finding_id}
+    assert "1 masqué" in words(tree)
+    options = table(tree)["dashGridOptions"]
+    assert options["isExternalFilterPresent"] == {"function": "fallowHidesSome()"}
+    assert options["doesExternalFilterPass"] == {"function": "fallowLists(params)"}
 
 
 def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> None:
@@ -155,6 +159,25 @@ def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> No
     assert table(strange)["selectedRows"] == []
 
 
+def test_a_moment_has_its_day_in_the_readers_zone(held: Held) -> None:
+    """The lake of these findings begins at a midnight of UTC."""
+    finding_id = held.finding("a").finding_id
+    days = {}
+    for zone in ("Pacific/Pago_Pago", "UTC", "Pacific/Kiritimati"):
+        rows = {row["id"]: row for row in table(shown(held, search=f"{ALL}&zone={zone}"))["rowData"]}
+        days[zone] = rows[finding_id]["since_day"]
+        since = datetime.fromtimestamp(rows[finding_id]["since"] / 1000, tz=ZoneInfo(zone))
+        assert days[zone] == since.date().isoformat()
+    assert len(set(days.values())) > 1
+
+
+def test_what_the_table_cannot_do_is_a_sentence(held: Held) -> None:
+    tree = shown(held, search=f"{ALL}&filter=salary:1")
+    assert "the table has no column 'salary'" in by_id(tree, "findings-wrong")["children"]
+    assert len(table(tree)["rowData"]) >= 4
+    assert "findings-wrong" not in json.dumps(shown(held, search=f"{ALL}&filter=cost.above:1&sort=-cost&show=all"))
+
+
 def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
     other = held.finding("b").finding_id
     for search in (ALL, f"{ALL}&team=beta", f"{ALL}&finding={other}"):
@@ -163,8 +186,6 @@ def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
         assert '"ann"' in told
     pages = held.pages(VIEW_ALPHA)
     assert words(pages.look_at(other)) == "Choose a row for its evidence and its history."
-    answer = pages.call("findings-hidden.n_clicks", {"findings-hidden.n_clicks": 1, "url.search": f"{ALL}&team=beta"})
-    assert {row["holder"] for row in answer["findings-grid"]["rowData"]} == {"ann"}
 
 
 def test_the_grid_opens_at_the_page_of_the_chosen_row() -> None:

@@ -80,5 +80,5 @@ def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
     empty = empty_folder(tmp_path / "lake")
     client: Any = build_app(Source(lambda: inputs_of(empty))).server.test_client()
     text = words(page(client))
-    assert "Nothing to show yet" in text
+    assert "Nothing to show" in text
     assert "fallow agent run" in text

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from dashboard.charts.strip import WORDS
-from dashboard.detail import events
+from dashboard.detail import Subject
+from dashboard.histories import events, processes
 from dashboard.pages.gpu import Gpu
 from dashboard.palette import LIGHT
 from dashboard.series import MOST_POINTS, gpu_series
@@ -17,7 +18,7 @@ from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, te
 
 if TYPE_CHECKING:
     from dashboard.people import Person
-    from dashboard.source import View
+    from dashboard.view import View
     from fallow.lake import Lake
 
 __all__ = ["teams"]
@@ -165,7 +166,7 @@ def test_an_event_in_somebody_else_s_time_is_not_told(teams: Teams, fleet_lake: 
     everybody, hiro = teams.view("?span=all"), teams.view("?span=all", HIRO)
 
     def told(view: View, those: pl.DataFrame) -> list[int]:
-        return events(view, [event["host"]], those, gpu)["time"].to_list()
+        return events(view, Subject(gpu, those), gpu)["time"].to_list() if those.height else []
 
     assert at_ms in told(everybody, spans)
     assert at_ms in told(hiro, spans.filter(then))
@@ -178,3 +179,57 @@ def test_in_french_the_series_have_french_names(teams: Teams) -> None:
     lines = gpu_series(teams.view("?span=all"), shared_gpu(teams)).lines
     assert len(told) == len(lines)
     assert (told[0], told[-1]) == ("utilisation du GPU", "puissance")
+
+
+def test_as_much_of_a_name_as_no_other_begins_with_is_enough(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    assert text_of(content(teams, gpu[:12])) == text_of(content(teams, gpu))
+    assert "begin with GPU-" not in text_of(content(teams, gpu[:12]))
+    assert "nothing to show of the GPU GPU-" in text_of(content(teams, "GPU-"))
+
+
+def test_of_a_name_that_several_begin_with_none_is_shown(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.pages.gpu._NO_NAME", 1)
+    text = text_of(content(teams, "GPU-"))
+    assert "The names of several GPUs begin with GPU-." in text
+    assert "sim-" not in text
+
+
+def test_the_processes_are_those_of_the_lists(teams: Teams, fleet_lake: Lake) -> None:
+    gpu = shared_gpu(teams)
+    lists = pl.concat([pl.read_parquet(file.url) for file in fleet_lake.files("process")]).filter(pl.col("gpu") == gpu)
+    view = teams.view(f"?span=all&gpu={gpu}")
+    found = processes(view, Subject(gpu, view.part.inside.stretches.filter(pl.col("gpu") == gpu)))
+    wanted = lists.group_by("pid", "started").agg(
+        pl.col("mem_used_bytes").max(), pl.col("user").last(), pl.col("time").min().dt.epoch("ms")
+    )
+    assert found.height == wanted.height > 2
+    assert set(found.select("pid", "user", "mem_used_max_bytes", "time").iter_rows()) == set(
+        wanted.select("pid", "user", "mem_used_bytes", "time").iter_rows()
+    )
+    text = text_of(Gpu().content(view, LIGHT))
+    assert f"{found.height} processes in this window" in text
+    assert f"({found['pid'][0]})" in text
+
+
+def test_a_team_is_told_of_its_own_processes_only(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    view = teams.view(f"?span=all&gpu={gpu}", HIRO)
+    own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    found = processes(view, Subject(gpu, own))
+    every = processes(teams.view("?span=all"), Subject(gpu, teams.spans().filter(pl.col("gpu") == gpu)))
+    assert 0 < found.height < every.height
+    for row in found.iter_rows(named=True):
+        met = own.filter((pl.col("time") < row["end"]) & (pl.col("end") > row["time"]))
+        assert row["user"] in set(met["holder"].drop_nulls())
+
+
+def test_bins_of_a_day_begin_at_the_reader_s_midnight(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.series.MOST_POINTS", 8)
+    monkeypatch.setattr("dashboard.series._TABLE_ROWS", 3)
+    gpu = shared_gpu(teams)
+    found = gpu_series(teams.view("?span=all&zone=Asia/Kolkata"), gpu)
+    assert found.coarse.height == 3
+    assert all((moment + 5.5 * HOUR_MS) % (24 * HOUR_MS) == 0 for moment in found.coarse["time"])
+    text = text_of(content(teams, gpu, "?span=all&zone=Asia/Kolkata"))
+    assert "19 Nov 2025, 00:00 IST" in text

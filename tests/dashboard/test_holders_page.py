@@ -65,12 +65,30 @@ def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> 
 
 def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) -> None:
     shown = page(planned.client(), "/holders", WEEK)
-    lengths = [each for each in components(shown) if each["props"].get("className") == "lengths"]
+    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "holders-title")
+    lengths = [each for each in components(panel) if each["props"].get("className") == "lengths"]
     most = max(sum(row["gpu_hours"][state] for state in ("active", "low", "held", "reserved")) for row in told.values())
-    first = lengths[len(table(shown, "teams-title")) - 1]
-    widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in first["props"]["children"]]
+    widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in lengths[0]["props"]["children"]]
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert most > 0
+
+
+def test_a_quotas_bar_ends_where_the_quota_does(planned: Planned) -> None:
+    uses = dict(quota_uses(planned.view(WEEK)))
+    longest = max(max(use.quota_gpus, use.most or 0) for use in uses.values())
+    shown = page(planned.client(), "/holders", WEEK)
+    rows = table(shown, "quotas-title")[1:]
+    gaps = [uses[row[0]].quota_gpus - (uses[row[0]].working_mean or 0) for row in rows]
+    assert gaps == sorted(gaps, reverse=True)
+    bars = [each for each in components(shown) if each["props"].get("className") == "quota"]
+    for row, bar in zip(rows, bars, strict=True):
+        use = uses[row[0]]
+        track, mark = bar["props"]["children"]
+        assert track["props"]["style"]["width"] == f"{100 * use.quota_gpus / longest:.2f}%"
+        assert f"{100 * (use.most or 0) / longest:.2f}%" in mark["props"]["style"]["left"]
+        widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in track["props"]["children"]]
+        assert sum(widths) == pytest.approx(100 * (use.allocated_mean or 0) / use.quota_gpus, abs=0.02)
+    assert "Quotas are for all GPUs" in words(page(planned.client(), "/holders", WEEK + "&pool=train"))
 
 
 def test_a_holder_leads_to_their_jobs(planned: Planned, told: dict[str, Any]) -> None:

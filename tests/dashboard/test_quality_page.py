@@ -61,6 +61,14 @@ def test_the_least_observed_comes_first(site: Site) -> None:
     assert shares[0] < 100
 
 
+def test_every_host_leads_to_its_page(site: Site) -> None:
+    shown = content(Quality(), site.view("?span=all&lang=fr"))
+    there = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
+    hosts = rows(content(Quality(), site.view("?span=all")), "host")
+    assert len(hosts) > 1
+    assert there == [f"/host?span=all&lang=fr&host={host}" for host in hosts]
+
+
 def test_every_remark_of_the_report_is_there(site: Site) -> None:
     view = site.view("?span=all")
     text = words(content(Quality(), view))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from plotly.utils import PlotlyJSONEncoder
 
 from dashboard.app import build_app
+from dashboard.charts import right_size
 from dashboard.charts.moves import moves
-from dashboard.charts.right_size import KEEPS, PREALLOCATED, SMALLER_DOES, capacities, works_of
+from dashboard.charts.right_size import EITHER_DOES, KEEPS, LESS, PREALLOCATED, capacities, works_of
+from dashboard.palette import LIGHT
 from dashboard.people import VIEWER, Person
 from dashboard.query import Query
-from dashboard.source import Source, View
+from dashboard.source import Source
+from dashboard.view import View
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
 from tests.ledger.rows import device, fill, processes, samples
@@ -48,21 +53,48 @@ def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
         own = works.filter(
             pl.col("holder") == finding.holder,
             pl.col("model") == finding.evidence.numbers["model"],
-            pl.col("kind") == SMALLER_DOES,
+            pl.col("kind").is_in(LESS),
         )
         assert own["gpu_ms"].sum() >= finding.gpu_ms - 1
         assert own["peak_bytes"].max() >= (finding.evidence.numbers["mem_used_max_bytes"] or 0)
     holders = {each.holder for each in named}
-    assert set(works.filter(pl.col("kind") == SMALLER_DOES)["holder"]) == holders
+    assert set(works.filter(pl.col("kind").is_in(LESS))["holder"]) == holders
+    for row in works.filter(pl.col("kind") == EITHER_DOES).iter_rows(named=True):
+        assert "MIG instance" in row["instead"]
+        assert "," in row["instead"]
+    assert set(works.filter(~pl.col("kind").is_in(LESS))["instead"]) == {""}
 
 
 def test_kinds_differ_in_shape(planned: Planned) -> None:
     view = planned.view(WEEK)
     kinds = set(works_of(view)["kind"])
-    assert {KEEPS, SMALLER_DOES, PREALLOCATED} <= kinds
+    assert {KEEPS, PREALLOCATED} < kinds
+    assert kinds & set(LESS)
     shown = page(planned.client(), "/right-size", WEEK)
-    shapes = {trace["marker"]["symbol"].removesuffix("-open") for trace in figure(shown)["data"]}
-    assert shapes == {"circle", "diamond", "square"}
+    marks = [trace["marker"] for trace in figure(shown)["data"]]
+    shapes = {mark["symbol"].removesuffix("-open") for mark in marks}
+    assert len(shapes) >= len(kinds & set(works_drawn(planned)))
+    assert {"circle", "square"} < shapes <= {"circle", "diamond", "triangle-up", "star", "square"}
+    legend = next(each for each in components(shown) if each["props"].get("aria-label") == "Marks")
+    assert len(legend["props"]["children"]) == len(shapes)
+
+
+def works_drawn(planned: Planned) -> list[str]:
+    """The kinds of the works that can be drawn."""
+    works = works_of(planned.view(WEEK))
+    known = pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
+    return works.filter(known)["kind"].to_list()
+
+
+def test_those_for_which_less_would_do_are_drawn_before_all_others(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    less = sum(each in LESS for each in works_drawn(planned))
+    monkeypatch.setattr(right_size, "_DRAWN", less)
+    panel = right_size.right_size(planned.view(WEEK), LIGHT)
+    tree = json.loads(json.dumps(panel, cls=PlotlyJSONEncoder))
+    assert points(tree) == less > 0
+    assert {trace["marker"]["color"] for trace in figure(tree)["data"]} == {LIGHT.state["held"]}
 
 
 def test_every_known_work_is_drawn_once(planned: Planned) -> None:
@@ -77,9 +109,10 @@ def test_every_known_work_is_drawn_once(planned: Planned) -> None:
 
 
 def test_the_figure_keeps_its_budget(planned: Planned) -> None:
-    for path in ("/right-size", "/capacity", "/holders"):
+    for path in ("/", "/film", "/right-size", "/capacity", "/holders"):
         for chart in (each for each in components(page(planned.client(), path, WEEK)) if each["type"] == "Graph"):
-            assert len(json.dumps(chart["props"]["figure"])) < 120_000, chart["props"]["id"]
+            sent = gzip.compress(json.dumps(chart["props"]["figure"]).encode(), 6)
+            assert len(sent) < 30_000, chart["props"]["id"]
 
 
 def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:

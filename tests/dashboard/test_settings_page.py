@@ -56,6 +56,16 @@ def test_every_setting_is_there_with_its_origin(site: Site) -> None:
     assert [shown[each.name][2] for each in SETTINGS] == [each.meaning for each in SETTINGS]
 
 
+def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: Site) -> None:
+    shown = content(Settings(), site.view("?lang=fr"))
+    french = language("fr")
+    cells = [each["props"] for each in components(shown) if each["type"] == "Td"]
+    for setting in SETTINGS:
+        said = french.say(setting.meaning)
+        (found,) = {each.get("lang", "fr") for each in cells if words(each["children"]) == said}
+        assert found == ("en" if said == setting.meaning else "fr"), setting.name
+
+
 def test_variables_and_flags_are_named_as_origins() -> None:
     found = config.load({"lake.path": "/srv/lake"}, None, {"FALLOW_MONEY_PUE": "1.2"})
     shown = {each.name: each for each in shown_settings(found, language("en"))}

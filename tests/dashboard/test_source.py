@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
+from analytics.findings.actions import record
 from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
-from dashboard.source import Problem, Source, View
-from fallow.lake import Lake
-from tests.dashboard.conftest import inputs_of
-
-if TYPE_CHECKING:
-    from fallow.clock import Clock
-
+from dashboard.source import Source
+from dashboard.view import Problem, View
+from fallow.errors import FallowError
+from fallow.lake import Lake, LakeFile
+from tests.dashboard.conftest import UNTIL_MS, inputs_of
 
 ADA = Person("ada", ADMIN)
 
@@ -44,33 +46,80 @@ def look(source: Source, query: Query | None = None, reader: Person = ADA) -> Vi
     return source.look(query or Query(), reader)
 
 
-def test_the_same_question_gives_the_same_view(own_lake: Lake) -> None:
+def test_the_same_question_is_answered_once(own_lake: Lake) -> None:
     source = Source(lambda: inputs_of(own_lake), Hands())
-    assert look(source) is look(source)
-    assert look(source, Query(pool="legacy")) is not look(source)
+    first, again, other = (
+        viewed(source),
+        viewed(source, reader=Person("eve", ADMIN)),
+        viewed(source, Query(pool="legacy")),
+    )
+    assert first.report is again.report
+    assert first.report is not other.report
+    assert (first.reader.name, again.reader.name) == ("ada", "eve")
+    assert first.key == again.key != viewed(source, reader=Person("ada", VIEWER)).key
 
 
-def test_a_new_file_gives_a_new_view_and_another_version(own_lake: Lake) -> None:
-    clock = Hands()
-    holds: Clock = clock
-    source = Source(lambda: inputs_of(own_lake), holds)
-    first, version = look(source), source.version()
+def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands())
+    first, version = viewed(source), source.version()
     own_lake.delete(own_lake.files("gpu")[-1])
-    assert look(source) is first  # the lake is not listed for every click
-    clock.time_ms += 2_000
-    second = look(source)
-    assert isinstance(first, View)
-    assert isinstance(second, View)
+    assert viewed(source).report is first.report  # nobody waits for the lake
+    source.refresh()
+    second = viewed(source)
     assert second.report.summary.totals.total_ms < first.report.summary.totals.total_ms
     assert source.version() == second.version != version == first.version
 
 
-def test_whoever_wrote_to_the_lake_sees_it_at_once(own_lake: Lake) -> None:
+def test_a_lake_that_has_not_changed_is_not_read_again(own_lake: Lake) -> None:
     source = Source(lambda: inputs_of(own_lake), Hands())
-    first = look(source)
+    first = viewed(source)
+    source.refresh()
+    assert viewed(source).report is first.report
+
+
+def test_two_processes_agree_on_the_version(own_lake: Lake) -> None:
+    one, other = (Source(lambda: inputs_of(own_lake), Hands()) for _ in range(2))
+    assert one.version() == other.version()
+
+
+def test_what_was_asked_for_is_there_in_the_new_version_before_anybody_waits_for_it(own_lake: Lake) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands(), patience_s=60)
+    viewed(source, Query(pool="legacy"))
     own_lake.delete(own_lake.files("gpu")[-1])
-    source.forget()
-    assert look(source) is not first
+    source.refresh()
+    impatient = Source(lambda: inputs_of(own_lake), Hands(), patience_s=0)
+    impatient.__dict__["_generation"] = source.__dict__["_generation"]
+    assert isinstance(look(impatient, Query(pool="legacy")), View)
+
+
+def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands(), patience_s=0)
+    source.refresh()
+    late = look(source)
+    assert isinstance(late, Problem)
+    assert late.is_passing
+    for _ in range(600):
+        if isinstance(look(source), View):
+            return
+        time.sleep(0.1)
+    pytest.fail("it never came")
+
+
+def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake: Lake) -> None:
+    clock = Hands()
+    mine, theirs = Source(lambda: inputs_of(own_lake), clock), Source(lambda: inputs_of(own_lake), clock)
+    finding, version = viewed(mine).report.findings[0], viewed(theirs).version
+    record(own_lake, "ack", [finding.finding_id], "ada", now_ms=UNTIL_MS)
+    mine.forget()
+    assert status(mine, finding.finding_id) == "acknowledged"
+    assert status(theirs, finding.finding_id) == "new"  # not listed for every click
+    clock.time_ms += 2_000
+    assert status(theirs, finding.finding_id) == "acknowledged"
+    assert mine.version() == theirs.version() != version
+
+
+def status(source: Source, finding_id: str) -> str:
+    return next(each.status for each in viewed(source).report.review.findings if each.finding_id == finding_id)
 
 
 def test_a_broken_file_is_a_problem_and_no_exception(own_lake: Lake) -> None:
@@ -80,15 +129,36 @@ def test_a_broken_file_is_a_problem_and_no_exception(own_lake: Lake) -> None:
     assert isinstance(found, Problem)
     assert "not a whole Parquet file" in found.message
     assert found.hint
+    with pytest.raises(FallowError):
+        source.refresh()
 
 
-def test_a_lake_that_went_away_is_a_problem(own_lake: Lake) -> None:
-    clock = Hands()
-    source = Source(lambda: inputs_of(own_lake), clock)
-    assert isinstance(look(source), View)
-    shutil.rmtree(own_lake.root)
-    clock.time_ms += 2_000
+def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: Lake, tmp_path: Path) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands())
+    first = viewed(source)
+    Path(own_lake.root).rename(tmp_path / "elsewhere")
+    source.refresh()
+    assert viewed(source).report is first.report
+    assert source.trouble is not None
+    assert "no lake" in source.trouble.message
+    (tmp_path / "elsewhere").rename(own_lake.root)
+    source.refresh()
+    assert source.trouble is None
+    assert viewed(source).report is first.report
+
+
+def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:
+    later = Lake.at(str(tmp_path / "later"))
+    source = Source(lambda: inputs_of(later), Hands())
     assert isinstance(look(source), Problem)
+    shutil.copytree(own_lake.root, later.root)
+    assert isinstance(look(source), View)
+
+
+def viewed(source: Source, query: Query | None = None, reader: Person = ADA) -> View:
+    found = look(source, query, reader)
+    assert isinstance(found, View), found
+    return found
 
 
 def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) -> None:
@@ -117,3 +187,29 @@ def whole_view(lake: Lake) -> View:
     found = look(Source(lambda: inputs_of(lake), Hands()), Query(span="all"))
     assert isinstance(found, View)
     return found
+
+
+def test_a_lake_that_does_not_answer_holds_nobody_up(own_lake: Lake) -> None:
+    class Silent(Lake):
+        """Lists nothing until it is told to."""
+
+        heard = threading.Event()
+        is_silent = False
+
+        def all_files(self, table: str, **only: Any) -> list[LakeFile]:
+            if self.is_silent:
+                self.heard.wait(timeout=60)
+            return super().all_files(table, **only)
+
+    lake = Silent(own_lake.store)
+    source = Source(lambda: replace(inputs_of(own_lake), lake=lake), Hands())
+    first = viewed(source)
+    lake.is_silent = True
+    source.forget()
+    try:
+        assert viewed(source).report is first.report
+        source.forget()
+        assert viewed(source).report is first.report
+        assert not lake.heard.is_set()
+    finally:
+        lake.heard.set()

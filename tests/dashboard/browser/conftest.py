@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
+from tests.dashboard.servers import serving
+from tests.delivery.mail_server import Mailbox, mail_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update")  # fmt: skip
-WAIT_MS = 30_000
+WAIT_MS = 120_000
+"""Many times what any page takes: the machine may have other work."""
 
 
 @dataclass
@@ -89,6 +93,54 @@ def address(demo: Path) -> Iterator[str]:
     assert code == 0
 
 
+PROXY_HEADER = "X-Forwarded-User"
+PLANNERS, VIEWER, VIEWER_OF_A_TEAM = ("pia", "paul"), "val", "vic"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A copy of the demo that tests act on, behind a proxy that says who asks; `folder` and `mailbox` get its reports."""
+
+    address: str
+    config: Path
+    lake: Path
+    folder: Path
+    mailbox: Mailbox
+
+    def told(self, *arguments: str) -> Any:
+        """What `fallow ... --json` says of it."""
+        command = [sys.executable, "-m", "fallow", *arguments, "--config", str(self.config), "--json"]
+        done = subprocess.run(
+            command, check=True, capture_output=True, timeout=300, cwd=REPOSITORY, env=clean_environment()
+        )
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def site(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two planners, a viewer, and a viewer of one team; reports go to a folder and to a mail server."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(demo, folder / "demo")
+    config = folder / "demo" / "fallow.toml"
+    people = [*(f"{name},planner," for name in PLANNERS), f"{VIEWER},viewer,", f"{VIEWER_OF_A_TEAM},viewer,vision"]
+    (folder / "people.csv").write_text("\n".join(["name,role,team", *people, ""]), encoding="utf-8")
+    with mail_server(Mailbox()) as mailbox:
+        settings = config.read_text(encoding="utf-8").replace(str(demo), str(folder / "demo"))
+        own = {
+            "dashboard": {"proxy_header": PROXY_HEADER, "proxies": ["127.0.0.1"], "people": str(folder / "people.csv")},
+            "report": {"to": [str(folder / "reports"), "mailto:team@example.org"]},
+            "mail": {"server": f"localhost:{mailbox.port}", "security": "none", "from": "gpu@example.org"},
+        }
+        lines = [line for name, table in own.items() for line in (f"[{name}]", *_toml(table))]
+        config.write_text("\n".join([settings, *lines, ""]), encoding="utf-8")
+        with serving("dashboard", "--config", str(config), "--port", "0") as (_, address):
+            yield Site(address.rstrip("/"), config, folder / "demo" / "lake", folder / "reports", mailbox)
+
+
+def _toml(table: dict[str, object]) -> list[str]:
+    return [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium, or nothing to test with."""
@@ -104,19 +156,23 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def surf(browser: Browser, address: str) -> Iterator[Callable[..., Surfer]]:
-    """Opens windows; afterwards none of them may have had an error or asked anybody else for anything."""
+    """Opens windows; afterwards none of them may have had an error or asked anybody else for anything.
+
+    `at` is another server than that of the demo, and `user` who its proxy says there is.
+    """
     surfers: list[Surfer] = []
     contexts: list[BrowserContext] = []
 
-    def window(width: int = 1440, scheme: str = "light") -> Surfer:
+    def window(width: int = 1440, scheme: str = "light", at: str = address, user: str = "") -> Surfer:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light",
-            reduced_motion="reduce",
+            reduced_motion="reduce", extra_http_headers={PROXY_HEADER: user} if user else {},
         )  # fmt: skip
+        context.set_default_timeout(WAIT_MS)
         contexts.append(context)
-        surfer = Surfer(context.new_page(), address)
+        surfer = Surfer(context.new_page(), at)
         surfers.append(surfer)
-        local = (address, "data:", "blob:", "about:")
+        local = (at, "data:", "blob:", "about:")
         surfer.page.on("console", lambda said: surfer.faults.append(said.text) if said.type == "error" else None)
         surfer.page.on("pageerror", lambda error: surfer.faults.append(str(error)))
         surfer.page.on(

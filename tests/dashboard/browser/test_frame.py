@@ -30,7 +30,7 @@ def asked(page: Page) -> dict[str, list[str]]:
 def choose(page: Page, name: str, label: str) -> None:
     """Picks from one of the bar's lists, as somebody with a keyboard or a mouse would."""
     page.click(f"#ask-{name}")
-    page.get_by_role("option", name=label, exact=True).first.click()
+    page.locator(".dash-dropdown-option", has=page.get_by_text(label, exact=True)).first.click()
 
 
 def picture(page: Page, name: str) -> None:
@@ -113,3 +113,47 @@ def test_the_keyboard_goes_past_the_bar(surf: Callable[..., Surfer]) -> None:
     assert page.evaluate("document.activeElement.innerText") == "Skip to the page"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_the_filters_are_reached_and_used_by_keyboard(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = surfer.open("/")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "ask-pool":
+            break
+    assert page.evaluate("document.activeElement.id") == "ask-pool"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".dash-dropdown-content")
+    page.keyboard.type("legacy")
+    page.wait_for_function("document.querySelectorAll('.dash-dropdown-option').length === 1")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    page.wait_for_url("**/?pool=legacy")
+    surfer.settled()
+    assert page.inner_text("#ask-pool").strip() == "legacy"
+
+
+@pytest.mark.parametrize("name", ["span", "pool"])
+def test_an_open_list_is_accessible(surf: Callable[..., Surfer], name: str) -> None:
+    page = surf().open("/")
+    page.click(f"#ask-{name}")
+    page.wait_for_selector(".dash-dropdown-content [role=radiogroup]")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_link_to_the_page_is_copied(surf: Callable[..., Surfer]) -> None:
+    page = surf().open("/film?pool=legacy")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy")
+    page.wait_for_selector("#copy[data-done]")
+    assert page.evaluate("navigator.clipboard.readText()").endswith("/film?pool=legacy")
+
+
+def test_a_page_that_is_not_there_leads_back(surf: Callable[..., Surfer]) -> None:
+    page = surf().open("/nowhere?lang=fr")
+    assert page.inner_text("#page h1") == "Cette page n\u2019existe pas"
+    assert page.get_attribute("html", "lang") == "fr"
+    page.click("#page .problem a")
+    page.wait_for_selector("#page .headline")

@@ -1,0 +1,213 @@
+"""The film strip in a browser: its orders, what a row says and leads to, a part of the time, and the hours of the week."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import TimeoutError as TooLate
+
+from tests.dashboard.browser.test_frame import asked, choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.dashboard.browser.conftest import Surfer
+
+WHERE = """([name, row, share]) => {
+    const drawn = document.querySelector(`#${name} .js-plotly-plot`), full = drawn._fullLayout;
+    const box = drawn.getBoundingClientRect();
+    return [box.x + full._size.l + share * full.xaxis._length, box.y + full._size.t + full.yaxis.l2p(row)];
+}"""
+"""Where a row of a film lies in the window, at a share of its time."""
+
+
+def film(surfer: Surfer, search: str = "") -> Page:
+    page = surfer.open(f"/film{search}")
+    page.wait_for_selector("#film-graph .nsewdrag")
+    return page
+
+
+def place(page: Page, row: int, share: float, name: str = "film-graph") -> tuple[float, float]:
+    """The middle of a row, in the browser's window."""
+    page.evaluate(f"document.querySelector('#{name}').scrollIntoView({{block: 'center'}})")
+    x, y = page.evaluate(WHERE, [name, row, share])
+    return x, y
+
+
+def drag(page: Page, begin: float, end: float, name: str = "film-graph") -> None:
+    """Pulls a part out of the time, as shares of what is in sight."""
+    x, y = place(page, 0, begin, name)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(place(page, 0, end, name)[0], y + 2, steps=8)
+    page.mouse.up()
+
+
+def leave_part(page: Page, name: str = "film-graph") -> None:
+    """Double-clicks. A browser that is kept from its work may take the two for a click and a click: then once more."""
+    for _ in range(3):
+        before = page.url
+        page.mouse.dblclick(*place(page, 0, 0.5, name))
+        with contextlib.suppress(TooLate):
+            page.wait_for_selector("text=Drag along the time", timeout=10_000)
+            return
+        if page.url != before:
+            page.go_back()
+            page.wait_for_selector(f"#{name} .nsewdrag")
+    pytest.fail("a double click does not show the whole window")
+
+
+def drawn(page: Page, name: str = "film-graph") -> list[dict[str, Any]]:
+    """What a graph was given, without the values."""
+    found: list[dict[str, Any]] = page.evaluate(
+        """name => {
+            const graph = document.querySelector(`#${name} .js-plotly-plot`);
+            return graph.data.map((each, number) => {
+                const cells = graph.calcdata[number][0].z;
+                return {type: each.type, x0: each.x0, dx: each.dx, values: cells ? cells[0].length : each.y.length,
+                    rows: cells ? cells.length : 0};
+            });
+        }""",
+        name,
+    )
+    return found
+
+
+def listed(page: Page) -> list[list[str]]:
+    """GPU, host, holder and unused hours of the rows, in their order."""
+    found: list[list[str]] = page.evaluate(
+        """() => [...document.querySelectorAll("section[aria-labelledby=film-title] details tbody tr")]
+            .map(row => [...row.children].map(cell => cell.textContent))"""
+    )
+    return found
+
+
+def test_rows_go_by_host_by_unused_time_and_by_holder(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = film(surfer)
+    assert [row[1] for row in listed(page)] == sorted(row[1] for row in listed(page))
+    assert page.inner_text(".film-head [aria-current]") == "host"
+    page.click(".film-head a >> text=unused time")
+    page.wait_for_url("**/film?sort=waste")
+    page.wait_for_selector(".film-head [aria-current] >> text=unused time")
+    unused = [float(row[3].replace(",", "")) for row in listed(page)]
+    assert len(unused) == 24
+    assert unused == sorted(unused, reverse=True)
+    page.click(".film-head a >> text=holder")
+    page.wait_for_url("**/film?sort=holder")
+    page.wait_for_selector(".film-head [aria-current] >> text=holder")
+    names = [row[2] for row in listed(page) if row[2] != "(nobody)"]
+    assert names == sorted(names)
+    page.go_back()
+    page.wait_for_selector(".film-head [aria-current] >> text=unused time")
+
+
+@pytest.mark.parametrize("row", [0, 7, 23])
+def test_a_click_on_a_row_opens_its_gpu_and_back_comes_back(surf: Callable[..., Surfer], row: int) -> None:
+    surfer = surf()
+    page = film(surfer, "?sort=waste&span=3d&zone=Asia/Kolkata")
+    gpu, host, _, _ = listed(page)[row]
+    x, y = place(page, row, 0.4)
+    page.mouse.move(x, y)
+    page.wait_for_function("() => document.querySelector('#film-tip')?.textContent.trim()")
+    told = page.inner_text("#film-tip").split("\n")
+    assert told[0] == f"{host} · {gpu}"
+    assert "GMT+5:30" in told[1] or "IST" in told[1]
+    page.mouse.click(x, y)
+    page.wait_for_url("**/gpu?*")
+    surfer.settled()
+    assert asked(page) == {"span": ["3d"], "zone": ["Asia/Kolkata"], "gpu": [gpu]}
+    assert gpu in page.inner_text(".lead")
+    page.go_back()
+    page.wait_for_selector("#film-graph .nsewdrag")
+    assert asked(page) == {"sort": ["waste"], "span": ["3d"], "zone": ["Asia/Kolkata"]}
+
+
+def test_a_part_of_the_time_has_finer_columns_and_a_double_click_ends_it(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = film(surfer)
+    whole = drawn(page)[0]
+    drag(page, 0.5, 0.6)
+    page.wait_for_url("**start=*")
+    surfer.settled()
+    page.wait_for_selector("text=In sight:")
+    part = drawn(page)[0]
+    assert part["rows"] == whole["rows"] == 24
+    assert part["dx"] < whole["dx"] / 4
+    assert part["values"] <= 720
+    leave_part(page)
+    surfer.settled()
+    assert "start" not in asked(page)
+    assert drawn(page)[0] == whole
+
+
+def test_a_filter_leaves_its_gpus(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = film(surfer)
+    every = drawn(page)[0]["rows"]
+    choose(page, "pool", "legacy")
+    page.wait_for_url("**pool=legacy*")
+    page.wait_for_function(
+        "every => document.querySelector('#film-graph .js-plotly-plot')?.calcdata?.[0][0].z.length < every", arg=every
+    )
+    assert {row[1].split("-")[1] for row in listed(page)} == {"v100"}
+    assert len(listed(page)) == drawn(page)[0]["rows"]
+
+
+def test_the_hours_of_the_week_are_the_reader_s(surf: Callable[..., Surfer]) -> None:
+    def hours(search: str) -> tuple[list[float], str]:
+        page = film(surf(), search)
+        page.wait_for_selector("#hours-chart .nsewdrag")
+        rows = page.evaluate(
+            "[...document.querySelector('#hours-chart .js-plotly-plot').data[0].z].map(row => [...row])"
+        )
+        return [cell for row in rows for cell in row], page.inner_text("section[aria-labelledby=hours-title]")
+
+    utc, said = hours("?zone=UTC")
+    tokyo, french = hours("?zone=Asia/Tokyo&lang=fr")
+    assert len(utc) == 7 * 24
+    assert tokyo[9:] + tokyo[:9] == pytest.approx(utc, abs=2e-4)
+    assert "Over 1 weeks" in said
+    assert "Fewer than 4 weeks are known" in said
+    assert "lun." in french
+    assert "heure locale, Asia/Tokyo" in french
+
+
+def test_columns_that_last_longer_where_clocks_change_are_named_by_their_beginning(surf: Callable[..., Surfer]) -> None:
+    page = film(surf())
+    told = page.evaluate(
+        """() => {
+            const hour = 3600000, begin = Date.UTC(2026, 9, 24, 22);
+            const words = {gpus: ["GPU-1", "GPU-2"], hosts: ["gn1"], at: [0, 0], states: ["active", "held"], lines: [null],
+                start: begin, bin: 24 * hour, edges: [begin, begin + 25 * hour, begin + 49 * hour],
+                runs: [[0, 2], [1, 1, 2, 1]], names: ["", "ann", "bob"], zone: "Europe/Paris", lang: "en"};
+            const tip = (x, row) => window.dash_clientside.film.tooltip(
+                {points: [{x, y: row, z: 1, curveNumber: 0, bbox: {}}]}, words)[2];
+            return [tip(begin + 24.5 * hour, 0), tip(begin + 24.5 * hour, 1), tip(begin + 25.5 * hour, 1)];
+        }"""
+    )
+    assert [each.split("\n") for each in told] == [
+        ["gn1 · GPU-1", "25 Oct, 00:00 CEST", "held"],
+        ["gn1 · GPU-2", "25 Oct, 00:00 CEST", "held", "ann"],
+        ["gn1 · GPU-2", "26 Oct, 00:00 CET", "held", "bob"],
+    ]
+
+
+def test_a_finger_that_moves_over_the_film_scrolls_the_page(surf: Callable[..., Surfer]) -> None:
+    surfer = surf(width=390)
+    page = film(surfer)
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    x, y = place(page, 12, 0.5)
+    before = page.evaluate("scrollY")
+    session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for moved in range(20, 320, 20):
+        session.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x, "y": y - moved}]})
+        page.wait_for_timeout(20)
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function("before => scrollY > before + 50", arg=before)
+    assert asked(page) == {}

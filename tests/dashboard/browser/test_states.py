@@ -1,0 +1,199 @@
+"""What a reader sees when something is not as it should be: a sentence, and the page comes back by itself."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from werkzeug.serving import make_server
+
+from analytics.simulation import Fleet, write_fleet
+from dashboard.app import build_app
+from dashboard.source import LATE, Source
+from fallow.lake import Lake
+from tests.dashboard.browser.conftest import WAIT_MS, Surfer
+from tests.dashboard.conftest import UNTIL_MS, inputs_of, words
+from tests.dashboard.conftest import page as frame_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from dashboard.people import Person
+    from dashboard.query import Query
+    from dashboard.view import Problem, View
+
+
+@contextmanager
+def served(source: Source) -> Iterator[str]:
+    """The pages over a source of this process, and where they are."""
+    server = make_server("127.0.0.1", 0, build_app(source).server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join(timeout=30)
+
+
+@contextmanager
+def opened(browser: Browser, address: str, path: str = "/") -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(WAIT_MS)
+    surfer = Surfer(context.new_page(), address)
+    surfer.page.on("pageerror", lambda error: surfer.faults.append(str(error)))
+    try:
+        surfer.open(path)
+        yield surfer.page
+        assert surfer.faults == []
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def small_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """One GPU over two days; copied by whoever changes it."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("small") / "lake"))
+    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=1, days=2, seed=3))
+    return lake
+
+
+def copied(lake: Lake, folder: Path) -> Lake:
+    shutil.copytree(lake.root, folder / "lake")
+    return Lake.at(str(folder / "lake"))
+
+
+def without_traceback(page: Page) -> str:
+    text = page.inner_text("body")
+    assert "Traceback" not in text
+    assert "Error" not in text
+    return text
+
+
+def test_an_empty_lake_says_how_to_fill_it_and_shows_what_comes(
+    browser: Browser, small_lake: Lake, tmp_path: Path
+) -> None:
+    (tmp_path / "lake").mkdir()
+    with (
+        served(Source(lambda: inputs_of(Lake.at(str(tmp_path / "lake"))))) as address,
+        opened(browser, address) as page,
+    ):
+        assert "fallow agent run" in without_traceback(page)
+        assert Axe().run(page).violations_count == 0
+        shutil.copytree(small_lake.root, tmp_path / "lake", dirs_exist_ok=True)
+        page.reload()
+        page.wait_for_selector("#page .headline", timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize("path", ["/", "/film", "/findings", "/holders", "/right-size", "/capacity", "/report"])
+def test_one_gpu_makes_whole_pages(browser: Browser, small_lake: Lake, path: str) -> None:
+    with served(Source(lambda: inputs_of(small_lake))) as address, opened(browser, address, path) as page:
+        assert page.query_selector(".problem") is None
+        assert "nan" not in without_traceback(page).lower().replace("finance", "")
+        assert Axe().run(page).violations_count == 0
+
+
+def test_a_lake_that_is_gone_leaves_what_was_read_and_says_so(
+    browser: Browser, small_lake: Lake, tmp_path: Path
+) -> None:
+    lake = copied(small_lake, tmp_path)
+    source = Source(lambda: inputs_of(lake))
+    with served(source) as address, opened(browser, address) as page:
+        headline = page.inner_text("#page .headline")
+        Path(lake.root).rename(tmp_path / "elsewhere")
+        source.refresh()
+        page.reload()
+        page.wait_for_selector("#page .trouble", timeout=WAIT_MS)
+        assert "could not be read again" in page.inner_text("#page .trouble")
+        assert page.inner_text("#page .headline") == headline
+        assert Axe().run(page).violations_count == 0
+        (tmp_path / "elsewhere").rename(lake.root)
+        source.refresh()
+        page.reload()
+        page.wait_for_selector("#page .headline", timeout=WAIT_MS)
+        assert page.query_selector("#page .trouble") is None
+
+
+def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser, small_lake: Lake) -> None:
+    class Late(Source):
+        """Says several times that it takes long."""
+
+        asked = 0
+
+        def look(self, query: Query, reader: Person) -> View | Problem:
+            self.asked += 1
+            return LATE if self.asked <= 3 else super().look(query, reader)
+
+    source = Late(lambda: inputs_of(small_lake))
+    with served(source) as address, opened(browser, address) as page:
+        assert "Still being made" in without_traceback(page)
+        page.wait_for_selector("#page .headline", timeout=WAIT_MS)
+        assert source.asked > 3
+
+
+def test_a_window_without_rows_leaves_the_way_back_in_the_bar(browser: Browser, small_lake: Lake) -> None:
+    empty = "/?since=2020-01-01&until=2020-01-02"
+    with served(Source(lambda: inputs_of(small_lake))) as address, opened(browser, address, empty) as page:
+        assert "holds nothing between" in without_traceback(page)
+        page.click("#ask-span")
+        page.locator(".dash-dropdown-option", has_text="last 7 days").first.click()
+        page.wait_for_selector("#page .headline", timeout=WAIT_MS)
+
+
+def test_a_fault_that_nobody_foresaw_is_a_sentence(browser: Browser, small_lake: Lake) -> None:
+    class Faulty(Source):
+        def look(self, query: Query, reader: Person) -> View | Problem:
+            if query.pool:
+                raise ZeroDivisionError
+            return super().look(query, reader)
+
+    with served(Faulty(lambda: inputs_of(small_lake))) as address, opened(browser, address) as page:
+        page.goto(f"{address}/?pool=any")
+        page.wait_for_selector("#page .problem", timeout=WAIT_MS)
+        assert "The log says more" in without_traceback(page)
+
+
+def test_files_are_put_together_while_readers_read(small_lake: Lake, tmp_path: Path) -> None:
+    """Wider files take the place of narrower ones again and again, as compaction does: every page is whole or says it comes."""
+    lake = copied(small_lake, tmp_path)
+    source = Source(lambda: inputs_of(lake))
+    source.refresh()
+    client = build_app(source).server.test_client
+    stop, seen = threading.Event(), []
+
+    def compact() -> None:
+        while not stop.is_set():
+            for file in lake.files("gpu"):
+                wider = type(file)(file.table, file.date, file.host, file.first_seq, file.last_seq + 1)
+                lake.put(wider, Path(file.url).read_bytes())
+                lake.delete(file)
+            time.sleep(0.01)
+
+    def read() -> None:
+        own = client()
+        seen.extend(words(frame_page(own, path)) for path in ("/", "/film", "/quality", "/capacity"))
+
+    compacting = threading.Thread(target=compact)
+    compacting.start()
+    try:
+        for _ in range(6):
+            source.refresh()
+            readers = [threading.Thread(target=read) for _ in range(3)]
+            for each in readers:
+                each.start()
+            for each in readers:
+                each.join(timeout=120)
+    finally:
+        stop.set()
+        compacting.join(timeout=30)
+    assert len(seen) == 6 * 3 * 4
+    assert all("observed" in text or "put together" in text for text in seen)
+    assert any("observed" in text for text in seen)

@@ -1,0 +1,125 @@
+"""What somebody sends who is no browser: too much, what is no address, and what is there for nobody."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from dashboard import own_gpus
+from dashboard.app import build_app
+from dashboard.exports import as_csv
+from dashboard.source import Source
+from tests.dashboard.conftest import inputs_of, page, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
+
+CALLBACK = "/_dash-update-component"
+FROM_HERE = {"Origin": "http://localhost"}
+TOO_MANY = "&".join(f"name{number}=1" for number in range(200))
+
+
+@pytest.fixture(scope="module")
+def client(fleet_lake: Lake) -> FlaskClient:
+    return build_app(Source(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("path", [CALLBACK, "/export/findings.csv", "/nowhere"])
+def test_what_is_too_long_is_not_read(client: FlaskClient, path: str) -> None:
+    answer = client.post(path, data=b"x" * (17 * 1024 * 1024), content_type="application/json", headers=FROM_HERE)
+    assert answer.status_code in (405, 413)
+    assert (answer.status_code == 413) == (path == CALLBACK)
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_all_rows_of_a_long_table_can_be_chosen_at_once(client: FlaskClient) -> None:
+    row = {"id": "F-0123456789", "command": "ssh host " + "x" * 600, "finding": "y" * 300}
+    answer = client.post(CALLBACK, headers=FROM_HERE, json=_look([row] * 10_000, ""))
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("search", [f"?{TOO_MANY}", 7, ["?span=7d"], {"span": "7d"}, True])
+def test_a_search_that_is_none_is_answered_in_words(client: FlaskClient, search: object) -> None:
+    answer = client.post(CALLBACK, headers=FROM_HERE, json=_look([], search))
+    assert answer.status_code == 200
+    assert "finding-detail" in answer.get_json()["response"]
+
+
+def test_a_page_at_an_address_with_too_many_names_says_so(client: FlaskClient) -> None:
+    assert "no address of these pages" in words(page(client, "/", f"?{TOO_MANY}")).lower()
+
+
+@pytest.mark.parametrize("text", ["x;=1+1", "x\t@SUM(1)", "x\n=1", ";=cmd|' /C calc'!A0"])
+def test_a_formula_behind_another_separator_is_text(text: str) -> None:
+    [_, row] = csv.reader(io.StringIO(as_csv(pl.DataFrame({"name": [text]})).decode(), newline=""))
+    assert not re.search(r"[;\t\n][=+@]", row[0])
+    assert row[0].replace("'", "") == text.replace("'", "")
+
+
+@pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview", "/report/download/json"])
+def test_an_address_with_too_many_names_is_answered_in_words(client: FlaskClient, path: str) -> None:
+    answer = client.get(f"{path}?{TOO_MANY}")
+    assert (answer.status_code, answer.mimetype) == (409, "text/plain")
+    assert "no address of these pages" in answer.text
+
+
+@pytest.mark.parametrize("path", ["nope/x.js", "x%0aforged/y.js", "dash/..%2f..%2fdash.py", "dash/deps/../../../x.js", "dash/dash.py",
+                                  "dashboard/app.py", "dash_ag_grid/../dashboard/access/oidc.py"])  # fmt: skip
+def test_a_script_that_is_not_there_is_no_fault_of_the_pages(
+    client: FlaskClient, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = client.get(f"/_dash-component-suites/{path}")
+    assert (answer.status_code, answer.text) == (404, "fallow: there is no such script\n")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("path", ["/assets/..%2fapp.py", "/assets/%2e%2e/app.py", "/assets/../access/oidc.py", "/static/../app.py",
+                                  "/assets/%2e%2e%5capp.py", "/assets/%00", "/static/x"])  # fmt: skip
+def test_no_other_file_can_be_had(client: FlaskClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+
+
+BODIES: list[Any] = [None, [], "x", 7, {}, {"output": "x"}, {"output": ["x"]}, {"output": "finding-detail.children"}]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=json.dumps)
+def test_a_callback_that_is_none_tells_nothing(client: FlaskClient, body: Any) -> None:
+    answer = client.post(CALLBACK, data=json.dumps(body), content_type="application/json", headers=FROM_HERE)
+    assert answer.status_code in (200, 400, 500)
+    assert "Traceback" not in answer.text
+    assert "Error" not in answer.text.replace("Internal Server Error", "")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_a_program_that_lies_in_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fallow demo` may be typed in a folder where others can put files."""
+    for name in ("fallow.py", "argparse.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with own_gpus.looking() as look:
+        own_gpus.text(look)
+    assert not (tmp_path / "ran").exists()
+
+
+def _look(rows: list[dict[str, str]], search: object) -> dict[str, Any]:
+    """The request for the evidence of chosen findings."""
+    return {
+        "output": "finding-detail.children",
+        "outputs": {"id": "finding-detail", "property": "children"},
+        "inputs": [{"id": "findings-grid", "property": "selectedRows", "value": rows}],
+        "state": [{"id": "url", "property": "search", "value": search}],
+        "changedPropIds": ["findings-grid.selectedRows"],
+    }

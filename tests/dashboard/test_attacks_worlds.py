@@ -1,0 +1,325 @@
+"""A team's reader is answered the same whatever the others are and do: by every route, and by every callback that there is.
+
+Two sites differ in everything of the others and in nothing of the team. Each question is put to both, and a third time with
+names that nobody has: three answers that are the same hold nothing of the others, not even that there is such a name. What
+the app answers to is asked of the app itself: a route, a callback or an input that is new fails here until somebody has
+said what may be sent to it.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from dash._utils import split_callback_id
+
+from analytics.findings.actions import load_actions
+from analytics.report.formats import FORMATS
+from dashboard.access.choose import access_of
+from dashboard.actions import KINDS
+from dashboard.app import build_app
+from dashboard.exports import EXPORTS
+from dashboard.pages import PAGES
+from dashboard.people import ADMIN, Person
+from dashboard.query import Query
+from dashboard.source import Source
+from dashboard.view import View
+from fallow import config
+from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_HOST, TEAM, make_world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.dashboard.sites import Site
+
+HEADER = "X-Forwarded-User"
+VIEWER, PLANNER, THEIRS, BOSS = "vic", "pia", "tom", "boss"
+_OF_ALL = (("version", "data"),)
+"""What changes with the lake's files, whatever they hold."""
+
+UNKNOWN = "numbat"
+"""In place of a mark: no name of either world has it."""
+UNKNOWN_ID = "F-0000000000"
+
+Sent = dict[tuple[str, str], Any]
+"""What a browser sends to a callback, by element and property."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A site, its pages, and what those who know it by name would ask for."""
+
+    site: Site
+    app: Any
+    access: Any
+    mark: str
+    finding: str
+    own_finding: str
+
+    def get(self, who: str, address: str) -> str:
+        """The answer to an address, tables as text."""
+        answer = self.app.server.test_client().get(address, headers={HEADER: who})
+        assert answer.status_code < 500, address
+        if "parquet" in answer.content_type:
+            return json.dumps(pl.read_parquet(io.BytesIO(answer.data)).to_dicts(), default=str)
+        return f"{answer.status_code} {answer.headers.get('Content-Disposition')}\n{answer.text}"
+
+    def call(self, who: str, callback_id: str, sent: Sent, trigger: str) -> str:
+        """The answer of a callback to what is sent."""
+        found = self.app.callback_map[callback_id]
+        outputs = split_callback_id(callback_id)
+        answer = self.app.server.test_client().post(
+            "/_dash-update-component",
+            headers={HEADER: who, "Origin": "http://localhost"},
+            json={
+                "output": callback_id,
+                "outputs": outputs,
+                "inputs": [_argument(each, sent) for each in found["inputs"]],
+                "state": [_argument(each, sent) for each in found["state"]],
+                "changedPropIds": [trigger],
+            },
+        )
+        assert answer.status_code in (200, 204), (callback_id, answer.status_code, answer.text[:300])
+        assert "did not foresee" not in answer.text, (callback_id, sent)
+        response = answer.get_json()["response"] if answer.status_code == 200 else {}
+        for element, what in _OF_ALL:
+            response.get(element, {}).pop(what, None)
+        return json.dumps(response, sort_keys=True, indent=0)
+
+    def same(self, text: str, mark: str, finding: str) -> str:
+        """An answer without the place of the site and without the names that were asked with."""
+        for name, stands_for in ((str(self.site.config.parent), "SITE"), (mark, "MARK"), (finding, "FINDING")):
+            text = text.replace(name, stands_for)
+        return re.sub(r'"end_id":"[^"]+"', "", text)  # dash makes one for each page that is loaded
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
+    folder = tmp_path_factory.mktemp("worlds")
+    people = folder / "people.csv"
+    people.write_text(
+        f"name,role,team\n{VIEWER},viewer,{TEAM}\n{PLANNER},planner,{TEAM}\n{THEIRS},viewer,{OTHERS}\n{BOSS},admin,\n",
+        encoding="utf-8",
+    )
+    settings = {"dashboard.proxy_header": HEADER, "dashboard.proxies": "127.0.0.1", "dashboard.people": str(people)}
+    access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
+
+    def make(others: Any) -> World:
+        site = make_world(folder / f"quota-{others.quota}", others)
+        source = Source(site.inputs)
+        look = source.look(Query(), Person(BOSS, ADMIN))
+        assert isinstance(look, View)
+        theirs = [each for each in look.report.review.findings if each.team == OTHERS]
+        ours = [each for each in look.report.review.findings if each.team == TEAM]
+        return World(site, build_app(source, access), access, others.mark, theirs[0].finding_id, ours[0].finding_id)
+
+    return make(ONE), make(OTHER)
+
+
+def searches(mark: str, finding: str) -> list[str]:
+    """What is put behind a path by somebody who knows the others by name."""
+    return [
+        "",
+        "?span=all",
+        f"?team={OTHERS}",
+        f"?span=24h&team={TEAM}&team={OTHERS}&lang=fr",
+        f"?pool={mark}-pool",
+        f"?model=NVIDIA%20{mark}",
+        f"?finding={finding}&gpu=GPU-{mark}-host-0&host={mark}-host&holder={mark}-user-a",
+    ]
+
+
+def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
+    """Every page with every search, and those about one thing with things that the team has, shares or never had."""
+    about = {
+        "/gpu": [f"?gpu={gpu}&span=all" for gpu in (OWN_GPU, PASSED_ON, "GPU-both-1", "GPU-both-3")],
+        "/host": [f"?host={host}&span=all" for host in ("own", SHARED_HOST)],
+        "/holders": ["?holder=ann", f"?holder=ann%2B{mark}-user-a"],
+        "/film": ["?sort=holder", "?sort=waste"],
+        "/report": ["?start=2026-W46", "?start=2026-W45"],
+    }
+    paths = [each.path for each in PAGES]
+    plain = list(itertools.product([*paths, "/nowhere"], searches(mark, finding)))
+    return plain + [(path, search) for path, those in about.items() for search in those]
+
+
+ROUTES: dict[str, list[str]] = {
+    "/": ["/"],
+    "/<path:path>": ["/findings", "/nowhere"],
+    "/_dash-layout": ["/_dash-layout"],
+    "/_dash-dependencies": ["/_dash-dependencies"],
+    "/_dash-update-component": [],  # the callbacks
+    "/_reload-hash": [],  # another one at each start
+    "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>": [],  # files of the packages
+    "/_favicon.ico": [],
+    "/assets/<path:filename>": [],
+    "/static/<path:filename>": [],
+    "/export/<name>.<kind>": [f"/export/{name}.{kind}" for name in EXPORTS for kind in ("csv", "parquet")],
+    "/report/preview": ["/report/preview"],
+    # a PDF is the HTML on paper, and no two are the same
+    "/report/download/<name>": [f"/report/download/{each.name}" for each in FORMATS if each.name != "pdf"],
+}
+"""Every rule of the app, and what of it is asked for; none for what is the same for everybody by its making."""
+
+
+def test_every_route_is_decided_upon(worlds: tuple[World, World]) -> None:
+    assert {rule.rule for rule in worlds[0].app.server.url_map.iter_rules()} == ROUTES.keys()
+
+
+@pytest.mark.parametrize("path", list(itertools.chain(*ROUTES.values())))
+def test_a_route(worlds: tuple[World, World], path: str) -> None:
+    one, other = worlds
+    more = ["?start=2026-W46", f"?start=2026-W45&team={OTHERS}"] if path.startswith("/report") else []
+    for number in range(len(searches("", "")) + len(more)):
+
+        def ask(world: World, mark: str, finding: str, number: int = number) -> str:
+            search = [*searches(mark, finding), *more][number]
+            return world.get(VIEWER, path + search)
+
+        _all_the_same(one, other, ask)
+
+
+def test_what_is_asked_for_is_there(worlds: tuple[World, World]) -> None:
+    """Else nothing here could fail: whoever may see everything is shown the others."""
+    for world in worlds:
+        for path in ("/export/findings.csv", "/export/holders.csv", "/export/works.csv", "/report/download/json"):
+            assert world.mark in world.get(BOSS, path)
+            assert world.mark not in world.get(VIEWER, path)
+        assert world.finding in world.get(BOSS, "/export/findings.csv")
+
+
+def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list[Any]]:
+    """What a browser may send by element and property, the usual first; what follows is what a forger would send."""
+    rows = [[], [{"id": finding}], [{"id": world.own_finding}, {"id": finding}], [{"id": f"GPU-{mark}-host-0"}], "x", 7]
+    pressed: dict[tuple[str, str], list[Any]] = {(f"act-{kind}", "n_clicks"): [1] for kind in KINDS}
+    return pressed | {
+        ("scheme", "data"): ["light"],
+        ("url", "pathname"): ["/"],
+        ("url", "search"): searches(mark, finding),
+        ("again", "n_clicks"): [1],
+        ("news", "n_intervals"): [1],
+        ("version", "data"): ["", "x"],
+        ("findings-grid", "selectedRows"): rows,
+        ("findings-hidden", "n_clicks"): [0, 1],
+        ("act-text", "value"): ["because"],
+        ("act-until", "value"): [""],
+        ("findings-seen", "data"): [{}, {finding: "A-1-0"}],
+        ("send-now", "n_clicks"): [1],
+        ("send-tried", "data"): [{}, {"search": f"?team={OTHERS}", "targets": [f"{mark}@example.org"]}],
+        ('{"target":["ALL"],"type":"send-try"}', "n_clicks"): [1],
+    }
+
+
+def _argument(wanted: dict[str, str], sent: Sent) -> Any:
+    """One input or state of a request; of a pattern the list of elements that fit."""
+    value = sent[wanted["id"], wanted["property"]]
+    if not wanted["id"].startswith("{"):
+        return {"id": wanted["id"], "property": wanted["property"], "value": value}
+    fitting = json.loads(wanted["id"]) | {"target": 0}
+    return [{"id": fitting, "property": wanted["property"], "value": value}]
+
+
+def _questions(world: World, found: Any, mark: str, finding: str) -> Iterator[tuple[Sent, str]]:
+    """All that may be sent to a callback, and which input says so; a page is asked for with each of its addresses."""
+    keys = [(each["id"], each["property"]) for each in (*found["inputs"], *found["state"])]
+    values = _values(world, mark, finding)
+    missing = [key for key in keys if key not in values]
+    assert not missing, f"what may a browser send as {missing}? Say so in _values, with what a forger would send"
+    triggers = [_trigger(each) for each in found["inputs"]]
+    if ("url", "pathname") in keys:
+        usual = {key: values[key][0] for key in keys}
+        for path, search in addresses(mark, finding):
+            yield usual | {("url", "pathname"): path, ("url", "search"): search}, triggers[0]
+        return
+    for combination in itertools.product(*(values[key] for key in keys)):
+        for trigger in triggers:
+            yield dict(zip(keys, combination, strict=True)), trigger
+
+
+def _trigger(wanted: dict[str, str]) -> str:
+    name = wanted["id"].replace('["ALL"]', "0")
+    return f"{name}.{wanted['property']}"
+
+
+def test_every_callback(worlds: tuple[World, World]) -> None:
+    """Those that the server runs; what the browser runs by itself the server does not answer for."""
+    one, other = worlds
+    on_server = [name for name, found in one.app.callback_map.items() if found.get("callback")]
+    assert on_server
+    assert {re.sub("@.*?(?=[.]|$)", "", name) for name in on_server} == {
+        re.sub("@.*?(?=[.]|$)", "", name) for name, found in other.app.callback_map.items() if found.get("callback")
+    }
+    for name in on_server:
+        found = one.app.callback_map[name]
+        is_page = any(each["id"] == "url" and each["property"] == "pathname" for each in found["inputs"])
+        for who in (VIEWER,) if is_page else (VIEWER, PLANNER):
+            asked = [
+                list(_questions(world, found, *names))
+                for world, names in ((one, (one.mark, one.finding)), (other, (other.mark, other.finding)), (one, (UNKNOWN, UNKNOWN_ID)))
+            ]  # fmt: skip
+            for first, second, third in zip(*asked, strict=True):
+                answers = [
+                    one.same(one.call(who, name, *first), one.mark, one.finding),
+                    other.same(other.call(who, name, *second), other.mark, other.finding),
+                    one.same(one.call(who, name, *third), UNKNOWN, UNKNOWN_ID),
+                ]
+                _is_same(answers, (name, who, first), (one, other))
+    for world in worlds:
+        assert not load_actions(world.site.lake)  # nobody has done anything to what is not theirs
+
+
+def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World]) -> None:
+    """What was made for one reader is kept for the next: never for one of another team or another role."""
+    world = worlds[0]
+    asked = [
+        (who, path, search)
+        for search in ("?span=3d", "?span=3d&team=theirs", "?span=3d&lang=fr")
+        for path in ("/", "/findings", "/holders", "/settings")
+        for who in (VIEWER, THEIRS, BOSS, PLANNER)
+    ]
+    name = next(each for each in world.app.callback_map if each.startswith("..page.children"))
+
+    def page(question: tuple[str, str, str], app: Any = None) -> str:
+        who, path, search = question
+        sent = {
+            ("scheme", "data"): "light",
+            ("url", "pathname"): path,
+            ("url", "search"): search,
+            ("again", "n_clicks"): 1,
+        }
+        return (replace(world, app=app) if app else world).call(who, name, sent, "scheme.data")
+
+    fresh = build_app(Source(world.site.inputs), world.access)  # nothing is kept yet
+    with ThreadPoolExecutor(8) as threads:
+        at_once = list(threads.map(lambda each: page(each, fresh), asked))
+    assert at_once == [page(each) for each in asked]
+    for (who, _, search), answer in zip(asked, at_once, strict=True):
+        if who in (VIEWER, PLANNER) and OTHERS not in search:
+            assert world.mark not in answer
+        if who == THEIRS:
+            assert not re.search(r"\b(ann|bea)\b", answer)
+
+
+def _all_the_same(one: World, other: World, ask: Any) -> None:
+    answers = [
+        one.same(ask(one, one.mark, one.finding), one.mark, one.finding),
+        other.same(ask(other, other.mark, other.finding), other.mark, other.finding),
+        one.same(ask(one, UNKNOWN, UNKNOWN_ID), UNKNOWN, UNKNOWN_ID),
+    ]
+    _is_same(answers, ask, (one, other))
+
+
+def _is_same(answers: list[str], question: object, worlds: tuple[World, World]) -> None:
+    first, second, third = answers
+    assert third == first, question
+    assert second == first, question
+    for world in worlds:
+        assert world.mark not in third
+        assert world.finding not in third

@@ -1,0 +1,301 @@
+"""Every number on the pages about the whole window is that of the commands for the same window and scope, digit by digit."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dashboard.pages import PAGES
+from tests.dashboard.shown import HOLE, Shown, Site, priced_site
+from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, written
+
+DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
+PAIR = Question("two days", {"since": "2025-11-18", "until": "2025-11-19"})
+LONG = Question("everything")
+HOURS = Question("twelve hours", {"since": "2025-11-18T06:00Z", "until": "2025-11-18T18:00Z"})
+UNSEEN = Question("a day that was not seen whole", {"since": HOLE[1], "until": HOLE[1]})
+NOTHING = Question(
+    "nothing observed", {"since": f"{HOLE[1]}T06:00Z", "until": f"{HOLE[1]}T18:00Z", "pool": "train-old"}
+)
+QUESTIONS = (
+    LONG,
+    DAYS,
+    HOURS,
+    UNSEEN,
+    Question("a pool", {"pool": "train", "since": "2025-11-13"}),
+    Question("a model", {**DAYS.asked, "model": "NVIDIA L40S"}),
+    NOTHING,
+    Question("a team", {"team": "vision"}),
+    Question("a team in a pool", {**DAYS.asked, "team": "language", "pool": "train"}),
+)
+EACH = pytest.mark.parametrize("asked", QUESTIONS, ids=lambda each: each.name)
+OF_GPUS = pytest.mark.parametrize(
+    "asked", [each for each in QUESTIONS if not each.is_personal], ids=lambda each: each.name
+)
+_FIGURE = re.compile(r"[\d,]+\.\d+")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return priced_site(tmp_path_factory.getbasetemp())
+
+
+def moment(text: str) -> str:
+    """What a command prints of a moment, as pages write it."""
+    when = datetime.fromisoformat(text)
+    return f"{when.day} {when:%b %Y, %H:%M} UTC"
+
+
+def day(text: str) -> str:
+    when = date.fromisoformat(text)
+    return f"{when.day} {when:%b %Y}"
+
+
+def before(told: dict[str, Any]) -> Question:
+    """The window of the same length just before a report's."""
+    since, until = (datetime.fromisoformat(told["observed"][name]) for name in ("since", "until"))
+    earlier = {"since": f"{2 * since.timestamp() - until.timestamp():.0f}", "until": f"{since.timestamp():.0f}"}
+    return Question("before", {name: _utc(value) for name, value in earlier.items()})
+
+
+def _utc(seconds: str) -> str:
+    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@EACH
+def test_every_page_says_the_same_window_and_how_much_of_it_was_observed(site: Site, asked: Question) -> None:
+    observed = site.told.report(asked)["observed"]
+    for each in PAGES:
+        facts = site.shown(each.path, asked).facts()
+        assert facts["window"] == f"{moment(observed['since'])} to {moment(observed['until'])}", each.path
+        assert facts["observed"] == f"{percent(observed['share'])} of the time", each.path
+        assert facts["data as of"] == "20 Nov 2025, 00:00 UTC"
+
+
+@EACH
+def test_the_headline_is_the_ledgers(site: Site, asked: Question) -> None:
+    spent = Spent.of(site.told.ledger(asked)["gpu_hours"])
+    [line] = [each.text for each in site.shown("/", asked).all("className", "headline")]
+    if not spent.observed_ms:
+        assert line == "Nothing was observed in this window."
+        return
+    free, reserved, held, active = (
+        share(spent.sum(state), spent.observed_ms) for state in ("free", "reserved", "held", "active")
+    )
+    wasted = written(spent.sum(*UNUSED))
+    assert line == (
+        f"{wasted} of {written(spent.observed_ms)} observed GPU-hours went unused: "
+        f"{free} free, {reserved} reserved, {held} held; {active} were active."
+    )
+
+
+def figures(site: Site, asked: Question) -> dict[str, tuple[str, list[str]]]:
+    """What each tile has to show: its large figure, and the lines below it."""
+    told = site.told.report(asked)
+    spent, steps = Spent.of(told["ledger"]["gpu_hours"]), {each["state"]: each["amount"] for each in told["waterfall"]}
+    paid, seen = told["ledger"]["money"]["paid"], told["observed"]
+
+    def tile(*states: str) -> tuple[str, list[str]]:
+        amounts = [steps[state] for state in states]
+        cost = None if None in amounts else sum(amounts)
+        return share(spent.sum(*states), spent.observed_ms), [
+            money(cost, "USD"),
+            f"{written(spent.sum(*states))} GPU-hours",
+        ]
+
+    found = {
+        "useful": tile("active"), "unused": tile(*UNUSED),
+        **{state: tile(state) for state in ("held", "reserved", "free", "unavailable")},
+        "paid": (f"{paid:,.0f}", [money(paid, "USD"), f"{written(spent.total_ms)} GPU-hours"]),
+        "observed": (percent(seen["share"]), [f"{written(ms(seen['observed_gpu_hours']))} GPU-hours"]),
+    }  # fmt: skip
+    return {name: tile for name, tile in found.items() if not (asked.is_personal and name in ("free", "unavailable"))}
+
+
+def tiles(shown: Shown) -> dict[str, Shown]:
+    """The tiles by their label."""
+    return {each.text.split()[0]: each for each in shown.all("className", "tile")}
+
+
+@EACH
+def test_the_tiles_are_the_ledgers(site: Site, asked: Question) -> None:
+    shown = tiles(site.shown("/", asked))
+    wanted = figures(site, asked)
+    assert shown.keys() == wanted.keys()
+    for name, (figure, below) in wanted.items():
+        large = shown[name].all("className", "figure")[0].text
+        assert large.removesuffix(" USD") == figure, name
+        [unit] = shown[name].all("className", "unit")
+        assert sorted(Shown(each).text for each in unit.tree["props"]["children"]) == sorted(below), name
+
+
+@pytest.mark.parametrize("asked", [PAIR, HOURS, Question("a model", {**PAIR.asked, "model": "NVIDIA L40S"})])
+def test_changes_are_those_between_two_runs_of_the_command(site: Site, asked: Question) -> None:
+    now, scope = site.told.report(asked), {name: value for name, value in asked.asked.items() if name == "model"}
+    old = site.told.report(before(now).but(**scope))
+    shown = tiles(site.shown("/", asked))
+
+    def shares(told: dict[str, Any]) -> dict[str, float]:
+        spent = Spent.of(told["ledger"]["gpu_hours"])
+        groups = {"useful": ("active",), "unused": UNUSED, **{each: (each,) for each in (*UNUSED, "unavailable")}}
+        found = {name: spent.sum(*states) / spent.observed_ms for name, states in groups.items()}
+        return found | {"observed": told["observed"]["share"]}
+
+    for name, value in shares(now).items():
+        points = 100 * (value - shares(old)[name])
+        assert changed(shown[name]) == f"{signed(points)} points", name
+    paid, was = (told["ledger"]["money"]["paid"] for told in (now, old))
+    assert changed(shown["paid"]) == f"{signed(100 * (paid - was) / was)} %"
+
+
+def changed(tile: Shown) -> str:
+    """What a tile says of its change, without the arrow."""
+    [text] = [each.text for kind in ("better", "worse", "same") for each in tile.all("className", f"change {kind}")]
+    return text.lstrip("▼▲ ")
+
+
+def signed(change: float) -> str:
+    rounded = round(change, 1)
+    return f"{'+' if rounded > 0 else chr(0x2212) if rounded < 0 else '±'}{abs(change):.1f}"
+
+
+def test_no_change_is_told_where_too_little_was_seen(site: Site) -> None:
+    shown = site.shown("/", UNSEEN)
+    seen = site.told.report(UNSEEN)["observed"]["share"]
+    earlier = site.told.report(before(site.told.report(UNSEEN)))["observed"]["share"]
+    assert f"it was {percent(seen)} of this one and {percent(earlier)} of the one before" in shown.text
+    assert not [kind for kind in ("better", "worse", "same") if shown.all("className", f"change {kind}")]
+
+
+@EACH
+def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
+    told = site.told.report(asked)
+    spent = Spent.of(told["ledger"]["gpu_hours"])
+    panel = site.shown("/", asked).panel("waterfall")
+    steps = [each for each in told["waterfall"] if each["gpu_hours"] or not asked.is_personal]
+    wanted = [
+        ["paid", written(spent.total_ms), share(spent.total_ms, spent.total_ms), money(told["ledger"]["money"]["paid"], "USD")],
+        *(
+            [each["state"], written(ms(each["gpu_hours"])), share(ms(each["gpu_hours"]), spent.total_ms), money(each["amount"], "USD")]
+            for each in steps
+        ),
+    ]  # fmt: skip
+    assert panel.rows() == wanted
+    figure = panel.figure("waterfall-chart")
+    [trace] = figure["data"]
+    lengths = [spent.total_ms / 3.6e6, *(each["gpu_hours"] for each in steps)]
+    assert trace["x"] == pytest.approx(lengths, rel=1e-12)
+    labels = [each["text"] for each in figure["layout"]["annotations"]]
+    assert len(labels) == len(wanted)
+    for label, row in zip(labels, wanted, strict=True):
+        assert _FIGURE.findall(label), label
+        assert set(_FIGURE.findall(label)) <= set(_FIGURE.findall(" ".join(row))), label
+    # each bar begins where the next one ends
+    assert trace["base"] == pytest.approx([0.0, *(lengths[0] - sum(lengths[1 : at + 2]) for at in range(len(steps)))])
+    useful = next(each for each in told["waterfall"] if each["state"] == "active")
+    assert panel.finding.startswith(f"{share(ms(useful['gpu_hours']), spent.total_ms)} of the GPU time was useful")
+    worst = max((each for each in told["waterfall"] if each["state"] in UNUSED), key=lambda each: each["amount"])
+    if worst["amount"]:
+        assert worst["state"] in panel.finding
+        assert panel.finding.endswith(
+            f": {written(ms(worst['gpu_hours']))} GPU-hours, {money(worst['amount'], 'USD')}."
+        )
+
+
+@EACH
+def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: Site, asked: Question) -> None:
+    told = site.told.report(asked)
+    since, until = (datetime.fromisoformat(told["ledger"]["window"][name]) for name in ("since", "until"))
+    panel = site.shown("/", asked).panel("days")
+    if until - since > timedelta(days=3):
+        wanted = {day(name): Spent.of(each["gpu_hours"]) for name, each in told["by"]["day"].items()}
+    else:
+        wanted = {}
+        for number in range(-(-(until - since) // timedelta(hours=1))):
+            start = since + number * timedelta(hours=1)
+            hour = {"since": f"{start:%Y-%m-%dT%H:%MZ}", "until": f"{start + timedelta(hours=1):%Y-%m-%dT%H:%MZ}"}
+            if number % 11 == 3:  # the others are compared by their sum
+                spent = site.told.printed_ledger(asked.but(**hour))
+                if spent is not None:
+                    wanted[moment(start.isoformat())] = spent
+    rows = {row[0]: row[1:] for row in panel.rows()}
+    order = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
+    heads = [each.text for each in panel.all("scope", "col")][1:-1]
+    assert sorted(heads) == sorted(order)
+    traces = {
+        trace["meta"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in panel.figure("days-chart")["data"]
+    }
+    for name, spent in wanted.items():
+        assert rows[name] == [*(written(spent.sum(state)) for state in heads), written(spent.total_ms)], name
+        for state, bars in traces.items():
+            if name in bars:
+                assert bars[name] == round(spent.sum(state) / 3.6e6, 3), (name, state)
+    whole = Spent.of(told["ledger"]["gpu_hours"])
+    for state in order:
+        drawn = sum(traces.get(state, {}).values())
+        assert drawn == pytest.approx(whole.sum(state) / 3.6e6, abs=0.001 * len(rows) + 0.05), state
+
+
+@EACH
+def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
+    told = site.told.ledger(asked)
+    idle, observed = told["idle"], Spent.of(told["gpu_hours"]).observed_ms
+    panel = site.shown("/", asked).panel("idle")
+    shares = {"any length": idle["share"]} | {f"≥ {name[:-1]} min": value for name, value in idle["spells"].items()}
+    assert panel.rows() == [
+        [name, written(round((value or 0.0) * observed)), percent(value)] for name, value in shares.items()
+    ]
+    known = [value for value in shares.values() if value is not None]
+    [trace] = panel.figure("idle-chart")["data"]
+    assert trace["x"] == known
+    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in trace.get("text", [])] == [
+        percent(each) for each in known
+    ]
+    assert panel.finding.startswith(
+        f"{percent(idle['spells']['30m'])} of the observed time in spells of 30 min and more"
+    )
+    assert f", {percent(idle['spells']['120m'])} in spells of 120 min" in panel.finding
+
+
+def to_take(told: dict[str, Any]) -> tuple[int, int]:
+    """GPUs that could be taken back, and those with high confidence, from the findings that a command prints."""
+    every = {gpu for each in told["findings"] for gpu in each["reclaimable_gpus"]}
+    sure = {gpu for each in told["findings"] if each["confidence"] == "high" for gpu in each["reclaimable_gpus"]}
+    return len(every), len(sure)
+
+
+@EACH
+def test_the_costliest_findings_are_the_reports(site: Site, asked: Question) -> None:
+    told = site.told.report(asked)
+    panel = site.shown("/", asked).panel("findings")
+    found = [each for each in told["findings"] if each["category"] != "efficiency"]
+    found.sort(key=lambda each: (each["cost"] is None, -(each["cost"] or 0), -each["gpu_hours"], each["finding_id"]))
+    wanted = [
+        [each["finding_id"], str(len(each["gpus"])), written(each["gpu_hours"] * 3.6e6), money(each["cost"], "USD"), moment(each["since"])]
+        for each in found[:6]
+    ]  # fmt: skip
+    assert [[row[0].split()[-1], *row[4:]] for row in panel.rows()] == wanted
+    count = len(told["findings"])
+    assert f"{'All ' * (count != 1)}{count} finding{'s' * (count != 1)} with" in panel.text
+    number, sure = to_take(told)
+    if found and number and told["observed"]["last_seen"] == told["observed"]["until"]:
+        assert panel.finding == (
+            f"{number} GPU{'s' * (number != 1)} could be taken back at the end of the window, {sure} with high confidence."
+        )
+
+
+def test_what_nobody_saw_is_unknown_and_not_nothing(site: Site) -> None:
+    """The pool of the host without a row that day: a share of nothing observed is no 0 %."""
+    told = site.told.ledger(NOTHING)
+    assert told["coverage"] == 0
+    assert told["idle"]["share"] is None
+    shown = site.shown("/", NOTHING)
+    states = tiles(shown)
+    for name in ("useful", "unused", "held", "reserved", "free", "unavailable"):
+        assert states[name].all("className", "figure")[0].text == UNKNOWN, name
+    assert {row[2] for row in shown.panel("idle").rows()} == {UNKNOWN}
+    assert shown.panel("idle").figure("idle-chart")["data"][0]["x"] == []
+    assert "None was observed for 90 % of its time." in shown.panel("days").finding

@@ -1,0 +1,170 @@
+"""Two sites that are the same to one team, and in which everything of the others is different.
+
+What the team's reader is answered has to be the same in both: then nothing of the others is in it, be it a name or a number.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fallow.lake import Lake
+from tests.dashboard.sites import Site
+from tests.findings.scenarios.builder import H100, L4, Fleet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEAM, OTHERS = "ours", "theirs"
+OWN_GPU, SHARED_HOST, PASSED_ON = "GPU-own-0", "both", "GPU-both-2"
+"""A GPU that the team alone has; a host of which others have a part; a GPU on it that others had after the team."""
+
+
+@dataclass(frozen=True)
+class Others:
+    """What there is of others in a world; `mark` stands in each of their names and in none of the team's."""
+
+    mark: str
+    util: float
+    mem_gb: float
+    cpu_pct: float
+    quota: int
+    price: str
+
+    @property
+    def users(self) -> tuple[str, str]:
+        """As many in each world: what rank the team's people have among all is theirs to know."""
+        return f"{self.mark}-user-a", f"{self.mark}-user-b"
+
+    @property
+    def host(self) -> str:
+        """Of them alone."""
+        return f"{self.mark}-host"
+
+    @property
+    def gpu(self) -> str:
+        """The first on that host."""
+        return f"GPU-{self.host}-0"
+
+    @property
+    def model(self) -> str:
+        """A card that nobody else has, and that no list of cards knows."""
+        return f"NVIDIA {self.mark}"
+
+
+ONE = Others("quokka", 88.0, 60.0, 31.0, 4, "1.75")
+OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55")
+
+
+def make_world(folder: Path, others: Others) -> Site:
+    """Twelve days of six hosts, with owners, quotas and prices."""
+    folder.mkdir()
+    lake = Lake.at(str(folder / "lake"))
+    fleet = Fleet(days=12, interval_s=900, process_interval_s=1800)
+    _of_the_team(fleet)
+    _of_others(fleet, others)
+    _of_both(fleet, others)
+    fleet.write(lake)
+    one, two = others.users
+    (folder / "owners.csv").write_text(
+        "kind,name,team,organisation,quota_gpus\n"
+        f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\naccount,{TEAM}-account,{TEAM},research,\n"
+        f"user,{one},{OTHERS},{others.mark}-organisation,{others.quota}\nuser,{two},{OTHERS},{others.mark}-organisation,\n",
+        encoding="utf-8",
+    )
+    (folder / "prices.csv").write_text(
+        "model,pool,hourly,currency,date,source\n"
+        "NVIDIA H100 80GB HBM3,train,2.5,USD,2026-01-02,order 7\nNVIDIA L4,desk,0.5,USD,2026-01-02,order 8\n"
+        f"{others.model},{others.mark}-pool,{others.price},USD,2026-01-03,{others.mark}-order\n",
+        encoding="utf-8",
+    )
+    config = folder / "fallow.toml"
+    config.write_text(
+        f"[lake]\npath = {json.dumps(lake.root)}\n[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n"
+        f"prices = {json.dumps(str(folder / 'prices.csv'))}\n[ledger]\nworkers = 1\n",
+        encoding="utf-8",
+    )
+    return Site(lake, config)
+
+
+def _of_the_team(fleet: Fleet) -> None:
+    """Work that is well used, GPUs that are held and reserved without use, and a card that is too large."""
+    first, second, third, fourth = fleet.host("own", H100, 4)
+    fleet.run(
+        first,
+        "ann",
+        util=fleet.wave(92, period_h=4, on_h=3),
+        mem_gb=70,
+        slurm_job_id="11",
+        slurm_account=f"{TEAM}-account",
+    )
+    fleet.run(second, "bea", util=0, mem_gb=40)
+    fleet.run(third, "ann", util=18, mem_gb=6, slurm_job_id="12")
+    fleet.claim([fourth], "bea", 2, claim_id="13")
+    (desk,) = fleet.host("desk", L4, 1, pool="desk")
+    fleet.run(desk, "bea", fleet.between(0, 8), util=60, mem_gb=10)
+    fleet.event(first.host, -2, "xid", "Xid 31 of the team", gpu=first.uuid, code=31)
+
+
+def _of_others(fleet: Fleet, others: Others) -> None:
+    """Hosts of theirs alone: busy, held, reserved, broken and silent.
+
+    What is said of the whole fleet to everybody is the same in both worlds: how long idle spells last, how often a finding was
+    wrong, which known cards there are, who is ahead of whom. Hence the same idle time and as many GPUs.
+    """
+    one, two = others.users
+    where = {"pool": f"{others.mark}-pool", "model": others.model}
+    busy, held, claimed, lost = fleet.host(others.host, H100, 4, **where)
+    fleet.run(
+        busy,
+        one,
+        util=others.util,
+        mem_gb=others.mem_gb,
+        slurm_job_id=f"9{others.quota}",
+        command=f"{others.mark}-command",
+    )
+    fleet.run(
+        held,
+        two,
+        fleet.between(-6),
+        mem_gb=others.mem_gb / 2,
+        pod=f"{others.mark}-pod",
+        namespace=f"{others.mark}-space",
+    )
+    fleet.claim([claimed], two, 1, claim_id=f"{others.mark}-claim")
+    lost.is_in(fleet.between(-1), "lost")
+    fleet.event(held.host, -3, "xid", f"Xid 79 of {others.mark}", gpu=held.uuid, code=79)
+    (quiet,) = fleet.host(f"{others.mark}-quiet", H100, 1, **where)
+    fleet.run(quiet, one, util=others.util, mem_gb=5)
+    quiet.host.outage(fleet.between(-2))
+
+
+def _of_both(fleet: Fleet, others: Others) -> None:
+    """A host on which the team has one GPU all the time and others have one; one goes over to them, one is shared for a while."""
+    one, two = others.users
+    mine, theirs, passed, divided = fleet.host(SHARED_HOST, H100, 4)
+    host = mine.host
+    fleet.run(mine, "ann", util=75, mem_gb=50, slurm_job_id="14")
+    fleet.run(
+        theirs,
+        one,
+        util=others.util,
+        mem_gb=others.mem_gb,
+        slurm_job_id=f"8{others.quota}",
+        command=f"{others.mark}-command",
+    )
+    over = 8 + 5.5 / 24  # half past five
+    fleet.run(passed, "bea", fleet.between(0, over), util=30, mem_gb=12, slurm_job_id="15")
+    fleet.run(passed, two, fleet.between(over), util=others.util, mem_gb=others.mem_gb, slurm_job_id=f"7{others.quota}")
+    fleet.run(divided, "ann", util=20, mem_gb=12)
+    fleet.run(divided, one, fleet.between(4, 8), util=20, mem_gb=others.mem_gb / 4)
+    host.load(
+        fleet.between(3),
+        cpu_util_pct=others.cpu_pct,
+        disk_read_bytes_per_s=1e6 * others.cpu_pct,
+        mem_used_bytes=1e9 * others.cpu_pct,
+    )
+    fleet.event(host, -4, "xid", f"Xid 48 of {others.mark}", gpu=theirs.uuid, code=48)
+    fleet.event(host, -2.5, "xid", f"Xid 13 of {others.mark}", gpu=passed.uuid, code=13)
+    fleet.event(host, -2.2, "agent_start", f"restarted by {others.mark}")
