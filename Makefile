@@ -14,7 +14,8 @@ unexport PYTHONPATH PYTHONHOME
 
 help:
 	@echo 'make demo    simulate a fleet and serve its pages (DEMO_ARGS=--no-serve: only write them, to demo/)'
-	@echo 'make test    lint, types, import contracts, tests and the wheel (PYTEST_ARGS=tests/core: these tests only)'
+	@echo 'make test    lint, types, import contracts, tests and the wheel (PYTEST_ARGS=tests/core: these tests only;'
+	@echo '             PYTEST_ARGS=tests: all of them, with every case of tests that have many)'
 	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make docs    write the generated parts of docs/ again'
@@ -35,7 +36,7 @@ test:
 	step 'format' $(BIN)/ruff format --check .; \
 	step 'types' $(BIN)/mypy; \
 	step 'import contracts' $(BIN)/lint-imports; \
-	step 'tests' $(BIN)/python -m pytest -n 4 --dist loadfile $(PYTEST_ARGS); \
+	step 'tests' env $(if $(PYTEST_ARGS),,FALLOW_SAMPLE=1) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
