@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import re
@@ -22,6 +23,7 @@ from benchmarks.fleet_lake import UNTIL_MS, simulated
 from benchmarks.measure import Figure
 from dashboard.bar import OUTPUTS
 from dashboard.pages import PAGES
+from fallow.clock import DAY_MS, format_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,7 @@ def _measure(fleet: Fleet, name: str) -> Iterator[Figure]:
     with simulated(fleet) as of, _served(of.lake.root) as server:
         yield Figure(f"{name}_start", server.start_s, "s", f"until the address is printed, ledger built, {how}")
         yield from _answers(server, name, how)
+        yield from _new_windows(server, name, how)
         yield from _crowd(server, name, how)
         yield Figure(f"{name}_memory", server.resident_bytes() / MIB, "MiB", f"resident after all of it, {how}")
         if chromium := shutil.which("chromium"):
@@ -58,19 +61,32 @@ def _measure(fleet: Fleet, name: str) -> Iterator[Figure]:
 def _answers(server: _Server, name: str, how: str) -> Iterator[Figure]:
     """Each page under questions that nobody has asked before, then again."""
     first, cached, sizes = [], [], {}
+    figures: dict[str, int] = {}
     for page in (each for each in PAGES if each.listed):
         for zone in ("UTC", "Europe/Paris", "Asia/Tokyo"):
             search = f"?span=7d&zone={zone}&lang=fr"
-            spent_s, size = server.ask(page.path, search)
-            first.append(1000 * spent_s)
-            sizes[page.path] = size
-            cached += [1000 * server.ask(page.path, search)[0] for _ in range(5)]
+            answer = server.ask(page.path, search)
+            first.append(1000 * answer.spent_s)
+            sizes[page.path] = answer.wire_bytes
+            figures |= {f"{page.path} {name}": size for name, size in answer.figures().items()}
+            cached += [1000 * server.ask(page.path, search).spent_s for _ in range(5)]
     pages = f"all pages, three time zones, {how}"
     for share, label in ((50, "p50"), (95, "p95")):
         yield Figure(f"{name}_first_{label}", _percentile(first, share), "ms", f"first answer, {pages}")
         yield Figure(f"{name}_cached_{label}", _percentile(cached, share), "ms", f"again, {pages}")
     largest = max(sizes, key=lambda each: sizes[each])
     yield Figure(f"{name}_largest_page", sizes[largest] / KB, "kB", f"gzip, of {largest}, {how}")
+    heaviest = max(figures, key=lambda each: figures[each])
+    yield Figure(f"{name}_largest_figure", figures[heaviest] / KB, "kB", f"gzip, of {heaviest}, {how}")
+
+
+def _new_windows(server: _Server, name: str, how: str) -> Iterator[Figure]:
+    """The overview of windows that nobody has looked at: the rules run over each, and over the week before it."""
+    times = []
+    for day in (2, 3, 4):
+        until = format_ms(UNTIL_MS - day * DAY_MS)
+        times.append(server.ask("/", f"?since={format_ms(UNTIL_MS - (day + 2) * DAY_MS)}&until={until}").spent_s)
+    yield Figure(f"{name}_new_window", max(times), "s", f"longest of three overviews of a window of two days, {how}")
 
 
 def _crowd(server: _Server, name: str, how: str) -> Iterator[Figure]:
@@ -79,7 +95,7 @@ def _crowd(server: _Server, name: str, how: str) -> Iterator[Figure]:
     def reader(number: int) -> list[float]:
         pages = [page.path for page in PAGES if page.listed]
         order = pages[number % len(pages) :] + pages[: number % len(pages)]
-        return [1000 * server.ask(path, "?span=7d&zone=UTC")[0] for path in order]
+        return [1000 * server.ask(path, "?span=7d&zone=UTC").spent_s for path in order]
 
     reader(0)
     with ThreadPoolExecutor(READERS) as crowd:
@@ -128,26 +144,63 @@ new PerformanceObserver(list => {
 
 
 @dataclass(frozen=True)
+class _Answer:
+    """Seconds until a page was there, its compressed bytes, and what it says."""
+
+    spent_s: float
+    wire_bytes: int
+    text: bytes
+
+    def figures(self) -> dict[str, int]:
+        """Compressed bytes of each figure, and of the words that some keep beside it, by their ids."""
+        found: dict[str, int] = {}
+
+        def walk(part: object) -> None:
+            if isinstance(part, list):
+                for each in part:
+                    walk(each)
+            elif isinstance(part, dict) and "props" in part:
+                own = part["props"].get({"Graph": "figure", "Store": "data"}.get(part["type"], ""))
+                if own is not None:
+                    name = str(part["props"].get("id", part["type"]))
+                    found[name] = len(gzip.compress(json.dumps(own).encode(), 6))
+                walk(part["props"].get("children"))
+
+        walk(json.loads(self.text)["response"]["page"]["children"])
+        return found
+
+
+@dataclass(frozen=True)
 class _Server:
     process: psutil.Process
     port: int
     start_s: float
 
-    def ask(self, path: str, search: str) -> tuple[float, int]:
-        """Seconds and compressed bytes of a page's answer; fails for any other than a page."""
+    def ask(self, path: str, search: str) -> _Answer:
+        """A page; fails for anything else."""
+        before = time.perf_counter()
+        while True:
+            content = self._answer(path, search)
+            spent_s = time.perf_counter() - before
+            text = gzip.decompress(content)
+            if b'"data-again"' in text:  # said to take longer
+                continue
+            if b'"className":"heading"' not in text:
+                raise RuntimeError(f"{path}{search} is no page: {text[:300]!r}")
+            return _Answer(spent_s, len(content), text)
+
+    def _answer(self, path: str, search: str) -> bytes:
         body = json.dumps(_question(path, search))
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        before = time.perf_counter()
         connection.request("POST", "/_dash-update-component", body, {
             "Content-Type": "application/json", "Accept-Encoding": "gzip", "Origin": f"http://127.0.0.1:{self.port}",
         })  # fmt: skip
         answer = connection.getresponse()
         content = answer.read()
-        spent_s = time.perf_counter() - before
         connection.close()
         if answer.status != http.client.OK:
             raise RuntimeError(f"{path}{search}: {answer.status}")
-        return spent_s, len(content)
+        return content
 
     def resident_bytes(self) -> int:
         """Of the server and its children."""
