@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import importlib.resources
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dash import ClientsideFunction, Dash, Input, Output, State, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 
 from dashboard import bar
 from dashboard.access import LOCAL
 from dashboard.ask import view_of
 from dashboard.exports import serve_exports
-from dashboard.frame import frame, heading, links
+from dashboard.frame import MISHAP, frame, heading, links
 from dashboard.pages import PAGES
 from dashboard.palette import palette
 from dashboard.problems import (
     language_of,
+    mishap,
     no_such_page,
     not_for_you,
     stands_in_the_way,
@@ -51,7 +53,7 @@ def build_app(source: Source, access: Access = LOCAL) -> Any:
         suppress_callback_exceptions=True,
         enable_mcp=False,
         add_log_handler=False,
-        on_error=_failed,
+        on_error=partial(_failed, source),
     )
     app.layout = frame
     _connect(app, source, access)
@@ -75,10 +77,11 @@ def _connect(app: Any, source: Source, access: Access) -> None:
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
             return [no_update] * (3 + len(bar.OUTPUTS))
+        set_props(MISHAP, {"children": ""})  # of another page, or mended
         try:
             return _answer(source, access, scheme, path or "/", search)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
-            _failed(error)
+        except Exception:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
+            _LOG.exception("a page could not be made")
             return [unforeseen(language_of(source, search)), no_update, "", *bar.no_choices()]
 
     @app.callback(  # type: ignore[untyped-decorator]
@@ -129,6 +132,8 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
     )
 
 
-def _failed(error: Exception) -> None:
-    """A fault of a callback that nobody foresaw: the traceback goes to the log, never to the reader, and the page stays."""
+def _failed(source: Source, error: Exception) -> None:
+    """A fault of a callback that nobody foresaw: the traceback goes to the log, a sentence to the reader, and the page stays."""
     _LOG.error("a callback failed", exc_info=error)
+    search = callback_context.states.get("url.search")
+    set_props(MISHAP, {"children": mishap(language_of(source, search))})

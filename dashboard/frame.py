@@ -18,6 +18,9 @@ from fallow import __version__
 if TYPE_CHECKING:
     from dashboard.view import View
 
+MISHAP = "mishap"
+"""Where it is told that something failed that somebody did on the page."""
+
 _NEWS_EVERY_MS = 60_000
 _FACTS = ("window", "observed", "prices")
 """Of the report's facts those that stand above every page."""
@@ -48,7 +51,10 @@ def frame() -> html.Div:
             ),
             html.Nav([], id="nav", **{"aria-label": "Pages"}),
             html.Main(
-                html.Div(html.P("Reading the ledger…", className="waiting", role="status"), id="page"),
+                [
+                    html.P("", id=MISHAP, className="trouble", role="alert"),
+                    html.Div(html.P("Reading the ledger…", className="waiting", role="status"), id="page"),
+                ],
                 id="main",
                 tabIndex="-1",
             ),

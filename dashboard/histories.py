@@ -14,6 +14,7 @@ from analytics.ledger.stays import stays
 from analytics.ledger.text import plain
 from analytics.names import JOINER, single_names
 from analytics.readings import only_during
+from dashboard.charts.bars import finding_link
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import gpu_link, holder_links, table
 from fallow import schema
@@ -22,7 +23,6 @@ from fallow.clock import DAY_MS, floor_ms, utc_day
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.findings.model import Finding
     from dashboard.detail import Subject
     from dashboard.view import View
 
@@ -133,7 +133,7 @@ def findings_panel(view: View, subject: Subject) -> html.Section:
     items = [
         html.Li(
             [
-                _finding(view, each), " ",
+                finding_link(view, each, html.B(view.say(each.sentence))), " ",
                 view.say(
                     say(
                         "{grade} confidence, {hours} GPU-hours, since {moment}",
@@ -155,12 +155,6 @@ def findings_panel(view: View, subject: Subject) -> html.Section:
         else view.say(say("No finding names it.")),
         body=[html.Ul(items, className="plainlist")] * bool(items) + [link],
     )
-
-
-def _finding(view: View, found: Finding) -> dcc.Link:
-    """To what is known of it."""
-    there = "/findings" + view.query.on_every_page.but(finding=found.finding_id).search
-    return dcc.Link(html.B(view.say(found.sentence)), href=there)
 
 
 def events(view: View, subject: Subject, gpu: str | None = None) -> pl.DataFrame:

@@ -24,13 +24,24 @@ def stands_in_the_way(speaks: Language, found: Problem) -> html.Div:
     return _problem(speaks, title, found.message, found.hint, again=found.is_passing)
 
 
+_UNFORESEEN = say("Something went wrong that fallow did not foresee.")
+_LOGGED = say("The log says more.")
+
+
+def mishap(speaks: Language) -> str:
+    """What is told of a fault of fallow itself in what somebody just did on a page that stays."""
+    return " ".join(
+        speaks.say(each) for each in (_UNFORESEEN, say("Load the page again to see what was done."), _LOGGED)
+    )
+
+
 def unforeseen(speaks: Language) -> html.Div:
     """After a fault of fallow itself."""
     return _problem(
         speaks,
         say("This page could not be made"),
-        say("Something went wrong that fallow did not foresee."),
-        say("The log says more."),
+        _UNFORESEEN,
+        _LOGGED,
     )
 
 

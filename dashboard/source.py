@@ -128,9 +128,14 @@ class Source:
         """Reads the lake if its data have changed; raises LakeError and its kinds where there is nothing else to show."""
         self._reader.submit(self._refresh).result()
 
-    def follow(self) -> None:
-        """Reads it again whenever it has changed, from now until the process ends."""
-        threading.Thread(target=self._follow, name="follow the lake", daemon=True).start()
+    def follow(self, *, rest_s: float = _REST_S) -> threading.Event:
+        """Reads it again whenever it has changed, from now until the process ends or the event that comes back is set.
+
+        Between two readings it rests for `rest_s`, and longer where reading takes long.
+        """
+        end = threading.Event()
+        threading.Thread(target=self._follow, args=(rest_s, end), name="follow the lake", daemon=True).start()
+        return end
 
     def _current(self) -> Generation:
         if self._generation is None:
@@ -148,17 +153,16 @@ class Source:
         if self._generation is None:
             self._refresh()
 
-    def _follow(self) -> None:
+    def _follow(self, least_s: float, end: threading.Event) -> None:
         for span in SPANS:
             if not _tried(partial(self.look, Query(span=span), Person("", VIEWER))):
                 return
-        rest_s = _REST_S
-        while True:
-            time.sleep(rest_s)
+        rest_s = least_s
+        while not end.wait(rest_s):
             before = time.monotonic()
             if not _tried(self.refresh):
                 return
-            rest_s = min(max(_REST_S, _REST_SHARE * (time.monotonic() - before)), _LONGEST_REST_S)
+            rest_s = min(max(least_s, _REST_SHARE * (time.monotonic() - before)), _LONGEST_REST_S)
 
     def _refresh(self) -> None:
         try:

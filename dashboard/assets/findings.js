@@ -240,7 +240,7 @@
     }).observe(document.documentElement, {childList: true, subtree: true});
 
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
-        d3: {
+        findings: {
             ready: (id) => {
                 window.dash_ag_grid.getApiAsync(id).then(connect);
                 return window.dash_clientside.no_update;

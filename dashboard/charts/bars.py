@@ -8,6 +8,7 @@ from dash import dcc, html
 
 from analytics.ledger.text import plain
 from analytics.money.accounts import USED
+from dashboard.charts.tables import columns, scrolling
 from dashboard.charts.written import fill
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def name_link(name: str, path: str, query: Query) -> dcc.Link:
     return dcc.Link(html.Bdi(plain(name, NAME_MOST)), href=path + query.search)
 
 
-def finding_link(view: View, finding: Finding, words: str) -> dcc.Link:
+def finding_link(view: View, finding: Finding, words: str | html.B) -> dcc.Link:
     """Words that lead to a finding, with its evidence and what to type."""
     return dcc.Link(words, href="/findings" + view.query.on_every_page.but(finding=finding.finding_id).search)
 
@@ -56,31 +57,11 @@ def table(
     header: Sequence[str], rows: Iterable[Sequence[Any]], labelled_by: str, *, words: Iterable[int] = (0,)
 ) -> html.Div:
     """A table that is always in sight; the first column names the row, `words` are the columns that are no figures."""
-    left = frozenset(words)
-    head = [html.Th(each, scope="col", className=_side(place, left)) for place, each in enumerate(header)]
-    body = [
-        html.Tr(
-            [
-                html.Th(row[0], scope="row"),
-                *(html.Td(cell, className=_side(place, left)) for place, cell in enumerate(row[1:], 1)),
-            ]
-        )
-        for row in rows
-    ]
-    return html.Div(
-        html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="listed"),
-        className="scroll",
-        tabIndex="0",
-        role="group",
-        **{"aria-labelledby": labelled_by},
-    )
+    right = set(range(len(header))).difference(words)
+    return scrolling(columns(header, rows, right, "listed"), labelled_by)
 
 
 def beside(*parts: Any) -> html.Div:
     """Parts side by side where there is room for them, else below one another."""
     cells = [html.Div(each, style={"flex": "1 1 420px", "minWidth": "0"}) for each in parts]
     return html.Div(cells, style={"display": "flex", "flexWrap": "wrap", "gap": "8px 28px", "alignItems": "center"})
-
-
-def _side(place: int, left: frozenset[int]) -> str:
-    return "" if place in left else "right"

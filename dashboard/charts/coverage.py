@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from dashboard.charts.panel import panel
+from dashboard.charts.tables import scrolling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +41,7 @@ def coverage(
     header = html.Tr([html.Th(view.say(head), scope="col") for head in heads])
     rows = [_row(view, colours, (links or {}).get(group, group), totals) for group, totals in shown.items()]
     table = html.Table([html.Thead(header), html.Tbody(rows)], className="numbers settings")
-    labelled = {"aria-labelledby": f"coverage-{name}-title"}
-    body = [html.Div(table, className="scroll", tabIndex="0", role="group", **labelled)]
+    body: list[Any] = [scrolling(table, f"coverage-{name}-title")]
     if len(groups) > len(shown):
         rest = say("and {number} more, all of them better observed", number=Number(len(groups) - len(shown)))
         body.append(html.P(view.say(rest), className="note"))

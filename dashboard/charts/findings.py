@@ -14,6 +14,7 @@ from analytics.report.wording import reclaimable
 from dashboard.charts.bars import finding_link
 from dashboard.charts.finding_rows import heading
 from dashboard.charts.panel import panel
+from dashboard.charts.tables import scrolling
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding
@@ -70,7 +71,7 @@ def _table(view: View, shown: list[Finding]) -> html.Div:
         role="table",  # narrow screens show the rows as blocks, which would take the roles away
         **{"aria-labelledby": "findings-title"},
     )
-    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": "findings-title"})
+    return scrolling(table, "findings-title")
 
 
 def _row(view: View, finding: Finding, heads: dict[str, str]) -> html.Tr:

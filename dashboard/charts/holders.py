@@ -133,11 +133,11 @@ def _holder(view: View, each: Person) -> Any:
 
 
 def quotas(view: View, colours: Palette) -> html.Section | None:
-    """Each team's quota against what it had at once, the widest gap first.
+    """Each team's quota against what it had at once, the widest gap first and unknown ones last.
 
     None where no team of the view has one, and for a part of the GPUs: a quota is for all of them.
     """
-    uses = sorted(quota_uses(view), key=lambda each: (-_gap(each[1]), each[0]))
+    uses = sorted(quota_uses(view), key=_by_gap)
     if not uses:
         return None
     header = ("team", "used and given of the quota", "quota", "given on average", "used on average", "most at once", "hours above the quota")  # fmt: skip
@@ -157,8 +157,15 @@ def quotas(view: View, colours: Palette) -> html.Section | None:
     )
 
 
-def _gap(use: QuotaUse) -> float:
-    return use.quota_gpus - (use.working_mean or 0.0)
+def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:
+    name, use = named
+    gap = _gap(use)
+    return gap is None, -(gap or 0.0), name
+
+
+def _gap(use: QuotaUse) -> float | None:
+    """GPUs of the quota that were not used on average; None where that is not known."""
+    return None if use.working_mean is None else use.quota_gpus - use.working_mean
 
 
 def _quota_legend(view: View, colours: Palette) -> html.Ul:
@@ -190,9 +197,10 @@ def _quota_bar(colours: Palette, use: QuotaUse, most: float) -> html.Div:
         width = f"{100 * gpus / use.quota_gpus:.2f}%" if use.quota_gpus else "0%"
         return html.Span(className=f"part {state}", style={"width": width, "background": fill(colours, state)})
 
-    used, given = use.working_mean or 0.0, use.allocated_mean or 0.0
+    used, given = use.working_mean, use.allocated_mean
+    known = [] if used is None or given is None else [("active", used), ("held", given - used)]
     track = html.Div(
-        [part(state, gpus) for state, gpus in (("active", used), ("held", given - used)) if gpus > 0],
+        [part(state, gpus) for state, gpus in known if gpus > 0],
         className="lengths",
         style={"width": f"{100 * use.quota_gpus / most:.2f}%" if most else "0%", "minWidth": "0"},
     )
@@ -237,10 +245,10 @@ def quota_finding(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
             "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
             share=Share(seen.share), least=Share(WHOLE_FROM, 0),
         )  # fmt: skip
-    known = [(name, use) for name, use in uses if use.working_mean is not None]
+    known = [(gap, name, use) for name, use in uses if (gap := _gap(use)) is not None]
     if not known:
         return say("The window has no time.")
-    name, use = max(known, key=lambda each: each[1].quota_gpus - (each[1].working_mean or 0.0))
+    _, name, use = max(known, key=lambda each: each[0])
     return say(
         "The widest gap: {team} may have {quota} GPUs at once and used {used} on average.",
         team=plain(name, NAME_MOST),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.sentences import say
+from dashboard.charts.tables import columns, scrolling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,22 +67,7 @@ def numbers(view: View, header: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return html.Details(
         [
             html.Summary(view.say(say("The figures as a table"))),
-            html.Div(
-                html.Table(
-                    [
-                        html.Thead(html.Tr([html.Th(each, scope="col") for each in header])),
-                        html.Tbody(
-                            [
-                                html.Tr([html.Th(row[0], scope="row"), *(html.Td(cell) for cell in row[1:])])
-                                for row in rows
-                            ]
-                        ),
-                    ],
-                    className="numbers",
-                ),
-                className="scroll",
-                tabIndex="0",
-            ),
+            scrolling(columns(header, rows, (), "numbers")),
         ]
     )
 

@@ -11,40 +11,37 @@ from analytics.ledger.text import plain
 from analytics.names import JOINER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from dashboard.view import View
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], right: int = 0) -> html.Div:
-    """A table that scrolls sideways where it must; the first column names the row, the last `right` ones hold numbers."""
+    """A table of links; the first column names the row, the last `right` ones hold numbers."""
     first = len(header) - right
-    sides = ["right" if column >= first else "" for column in range(len(header))]
-    return html.Div(
-        html.Table(
+    return scrolling(columns(header, rows, set(range(first, len(header))), "linked"))
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[Any]], right: Collection[int], look: str) -> html.Table:
+    """A table whose first column names the row; the columns of `right` hold numbers, `look` is its class."""
+    sides = ["right" if column in right else "" for column in range(len(header))]
+    head = [html.Th(each, scope="col", className=side) for each, side in zip(header, sides, strict=True)]
+    body = [
+        html.Tr(
             [
-                html.Thead(
-                    html.Tr(
-                        [html.Th(each, scope="col", className=side) for each, side in zip(header, sides, strict=True)]
-                    )
-                ),
-                html.Tbody(
-                    [
-                        html.Tr(
-                            [
-                                html.Th(row[0], scope="row"),
-                                *(html.Td(cell, className=side) for cell, side in zip(row[1:], sides[1:], strict=True)),
-                            ]
-                        )
-                        for row in rows
-                    ]
-                ),
-            ],
-            className="linked",
-        ),
-        className="scroll",
-        tabIndex="0",
-    )
+                html.Th(row[0], scope="row"),
+                *(html.Td(cell, className=side) for cell, side in zip(row[1:], sides[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    return html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className=look)
+
+
+def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
+    """A table that scrolls sideways where it must, with a keyboard too; `labelled_by` is the id of what names it."""
+    named = {"role": "group", "aria-labelledby": labelled_by} if labelled_by else {}
+    return html.Div(table, className="scroll", tabIndex="0", **named)
 
 
 def gpu_link(view: View, gpu: str, label: str | None = None) -> dcc.Link:

@@ -45,12 +45,12 @@ class Findings:
     def connect(self, app: Any, source: Source) -> None:
         """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
         # it has nothing to put out; dash calls what has an output when the table comes
-        app.clientside_callback(ClientsideFunction("d3", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
+        app.clientside_callback(ClientsideFunction("findings", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
         app.clientside_callback(
-            ClientsideFunction("d3", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
+            ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
         )
         app.clientside_callback(
-            ClientsideFunction("d3", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
+            ClientsideFunction("findings", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
             prevent_initial_call=True,
         )  # fmt: skip
         _connect_looking(app, source)

@@ -14,6 +14,7 @@ from analytics.money.text import price_source
 from analytics.money.window import newest_basis, open_prices
 from analytics.report.wording import placed
 from dashboard.charts.panel import panel
+from dashboard.charts.tables import scrolling
 from dashboard.people import ADMIN
 from dashboard.settings_shown import shown_settings
 
@@ -186,4 +187,4 @@ def _table(view: View, heads: Sequence[str], rows: list[html.Tr], labelled: str)
         [html.Th(view.say(head), scope="col", className="right" if head in _RIGHT else "") for head in heads]
     )
     table = html.Table([html.Thead(header), html.Tbody(rows)], className="settings")
-    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": labelled})
+    return scrolling(table, labelled)

@@ -13,12 +13,11 @@ from dashboard.people import PLANNER, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View
+from tests.dashboard.sites import As
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from flask import Request
 
     from analytics.findings.model import Finding
     from fallow.lake import Lake
@@ -31,18 +30,6 @@ PLAN = Person("pia", PLANNER)
 PLAN_ALPHA = Person("paul", PLANNER, "alpha")
 VIEW_ALPHA = Person("vic", VIEWER, "alpha")
 _HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
-
-
-class As:
-    """Whoever asks is this person."""
-
-    way_out = ""
-
-    def __init__(self, who: Person) -> None:
-        self.who = who
-
-    def admit(self, request: Request) -> Person:  # noqa: ARG002  # a way in asks for it
-        return self.who
 
 
 @dataclass
@@ -71,6 +58,11 @@ class Pages:
 
     def call(self, changed: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """What the callback answers that `changed` (`id.property`) starts; `values` are its inputs and states."""
+        found: dict[str, dict[str, Any]] = self.answer(changed, values)["response"]
+        return found
+
+    def answer(self, changed: str, values: dict[str, Any]) -> dict[str, Any]:
+        """All that the browser gets for it, what is set beside the callback's own outputs too."""
         name, spec = next(
             (name, spec)
             for name, spec in self.app.callback_map.items()
@@ -90,7 +82,7 @@ class Pages:
             "changedPropIds": [changed],
         })  # fmt: skip
         assert answer.status_code == 200, answer.text
-        found: dict[str, dict[str, Any]] = answer.get_json()["response"]
+        found: dict[str, Any] = answer.get_json()
         return found
 
     def press(self, kind: str, *ids: str, text: str = "", until: str = "", seen: dict[str, str] | None = None) -> Any:

@@ -47,7 +47,7 @@ def page(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "
 
 
 def filled(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> dict[str, dict[str, Any]]:
-    """All that a page's callback fills, by element and property."""
+    """All that a page's callback fills and sets, by element and property."""
     outputs = [("page", "children"), ("nav", "children"), ("version", "data")]
     outputs += [(each.component_id, each.component_property) for each in OUTPUTS]
     asked = [
@@ -63,8 +63,8 @@ def filled(client: FlaskClient, path: str = "/", search: str = "", scheme: str =
         "changedPropIds": ["scheme.data"],
     })  # fmt: skip
     assert answer.status_code == 200, answer.text
-    found: dict[str, dict[str, Any]] = answer.get_json()["response"]
-    return found
+    found = answer.get_json()
+    return {**found["response"], **found.get("sideUpdate", {})}
 
 
 def components(tree: Any) -> Iterator[dict[str, Any]]:

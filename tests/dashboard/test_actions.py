@@ -17,7 +17,7 @@ from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.errors import UsageError
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held, held_lake
-from tests.dashboard.conftest import page, words
+from tests.dashboard.conftest import filled, page, words
 from tests.ledger.rows import snapshot
 
 if TYPE_CHECKING:
@@ -213,3 +213,29 @@ def test_whoever_may_not_act_has_no_buttons(held: Held) -> None:
 
 def _page(held: Held, who: Person) -> object:
     return page(held.pages(who).client, "/findings", "?span=all")
+
+
+@pytest.mark.parametrize(
+    ("search", "said"), [("?span=all", "did not foresee"), ("?span=all&lang=fr", "avait pas prévue")]
+)
+def test_a_fault_that_nobody_foresaw_is_told_on_a_page_that_stays(
+    held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, search: str, said: str
+) -> None:
+    finding_id = held.finding("a").finding_id
+    pages = held.pages()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a fault of the test's own")
+
+    monkeypatch.setattr(pages.source, "look", broken)
+    answer = pages.answer("findings-grid.selectedRows", {
+        "findings-grid.selectedRows": [{"id": finding_id}], "url.search": search,
+    })  # fmt: skip
+    assert said in answer["sideUpdate"]["mishap"]["children"]
+    assert not answer["response"]
+    assert "a fault of the test's own" not in json.dumps(answer)
+    assert "a fault of the test's own" in caplog.text
+
+
+def test_the_next_page_has_nothing_of_the_fault_before(held: Held) -> None:
+    assert filled(held.pages().client, "/findings", "?span=all")["mishap"] == {"children": ""}

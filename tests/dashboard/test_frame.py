@@ -10,8 +10,10 @@ import pytest
 
 from dashboard.app import build_app
 from dashboard.pages import PAGES
+from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.source import Source
 from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
+from tests.dashboard.sites import As
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +57,38 @@ def test_labels_are_in_the_readers_language(client: FlaskClient) -> None:
 def test_a_choice_of_one_is_none(client: FlaskClient) -> None:
     """The fleet has no owners file: there is no team to choose."""
     assert filled(client)["box-team"]["hidden"] is True
+
+
+def test_a_window_that_the_pages_were_started_with_is_a_choice_and_shown_first(fleet_lake: Lake) -> None:
+    own = build_app(
+        Source(lambda: inputs_of(fleet_lake, "2025-11-19T00:00Z", "2025-11-19T12:00Z"))
+    ).server.test_client()
+    found = filled(own)
+    assert found["ask-span"]["value"] == ""
+    assert found["ask-span"]["options"][0] == {"label": "as the pages were started", "value": ""}
+    assert "19 Nov 2025, 00:00 UTC to 19 Nov 2025, 12:00 UTC" in words(found["page"]["children"])
+    other = filled(own, search="?span=24h")
+    assert other["ask-span"]["value"] == "24h"
+    assert "19 Nov 2025, 00:00 UTC to 20 Nov 2025, 00:00 UTC" in words(other["page"]["children"])
+
+
+@pytest.mark.parametrize(
+    ("person", "way_out", "said", "leads"),
+    [
+        (Person("ada", ADMIN), "", None, []),
+        (Person("ada", ADMIN), "/sign-out", "ada, admin Sign out", ["/sign-out"]),
+        (Person("vic", VIEWER), "", "vic, viewer", []),
+    ],
+)
+def test_who_reads_stands_beside_the_pages_and_the_way_out_where_there_is_one(
+    fleet_lake: Lake, person: Person, way_out: str, said: str | None, leads: list[str]
+) -> None:
+    who = As(person)
+    who.way_out = way_out
+    own = build_app(Source(lambda: inputs_of(fleet_lake)), who).server.test_client()
+    found = [each for each in components(filled(own)["nav"]["children"]) if each["props"].get("className") == "who"]
+    assert [words(each) for each in found] == ([said] if said else [])
+    assert [each["props"]["href"] for each in components(found) if "href" in each["props"]] == leads
 
 
 def test_links_keep_window_and_scope(client: FlaskClient) -> None:

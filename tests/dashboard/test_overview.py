@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dashboard.charts.findings import _overlap
 from dashboard.charts.panel import GRAPH_CONFIG
 from dashboard.pages.overview import Overview
 from dashboard.palette import DARK, LIGHT
@@ -116,6 +117,14 @@ def test_the_costliest_findings_lead_to_all_of_them(site: Site, shown: Any) -> N
     links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
     assert f"/findings{view.query.search}" in links
     assert f"/quality{view.query.search}" in links
+
+
+def test_that_findings_about_one_gpu_do_not_add_up_is_said_where_there_are_some(site: Site) -> None:
+    view = site.view(SEARCH)
+    first, *others = view.report.findings
+    other = next(each for each in others if not set(each.gpus) & set(first.gpus))
+    assert "do not add up" in words(_overlap(view, [first, other, first]))
+    assert _overlap(view, [first, other]) == []
 
 
 def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,9 +16,13 @@ from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import Problem, View
+from fallow.clock import HOUR_MS
 from fallow.errors import FallowError
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ADA = Person("ada", ADMIN)
 
@@ -70,6 +74,40 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
     assert source.version() == second.version != version == first.version
 
 
+def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(own_lake: Lake) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands())
+    end = source.follow(rest_s=0.01)
+    try:
+        before = source.version()
+        own_lake.delete(own_lake.files("gpu")[-1])
+        wait_for(lambda: source.version() != before)
+    finally:
+        end.set()
+    wait_for(lambda: "follow the lake" not in {each.name for each in threading.enumerate()})
+
+
+def test_whatever_waits_for_the_clock_is_made_again_every_hour(own_lake: Lake) -> None:
+    """Who is silent and what is suppressed changes though no file does."""
+    clock = Hands()
+    source = Source(lambda: inputs_of(own_lake), clock)
+    first, version = viewed(source), source.version()
+    clock.time_ms += HOUR_MS - 1
+    source.refresh()
+    assert viewed(source).report is first.report
+    clock.time_ms += 1
+    source.refresh()
+    assert source.version() != version
+    assert viewed(source).report is not first.report
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if is_so():
+            return
+        time.sleep(0.05)
+    pytest.fail("it never came")
+
+
 def test_a_lake_that_has_not_changed_is_not_read_again(own_lake: Lake) -> None:
     source = Source(lambda: inputs_of(own_lake), Hands())
     first = viewed(source)
@@ -98,11 +136,7 @@ def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
     late = look(source)
     assert isinstance(late, Problem)
     assert late.is_passing
-    for _ in range(600):
-        if isinstance(look(source), View):
-            return
-        time.sleep(0.1)
-    pytest.fail("it never came")
+    wait_for(lambda: isinstance(look(source), View))
 
 
 def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake: Lake) -> None:

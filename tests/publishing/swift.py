@@ -75,6 +75,11 @@ pipeline = catch_errors cache listing_formats bulk s3api tempauth slo dlo proxy-
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+# on a busy machine its servers are slow, not away: Swift asks nobody for a minute whom it has given up ten times
+conn_timeout = 10
+node_timeout = 60
+recoverable_node_timeout = 60
+error_suppression_limit = 100000
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:cache]
@@ -117,7 +122,8 @@ def running(folder: Path) -> Iterator[int]:
         commands = [memcached, *([python, "-c", _SERVE, str(folder), kind] for kind in _SERVERS)]
         processes = [subprocess.Popen(command, stdout=log, stderr=log) for command in commands]
         try:
-            _wait_until_up(ports[3], folder / "log")
+            for port in ports[:4]:
+                _wait_until_up(port, folder / "log")
             yield ports[3]
         finally:
             for process in processes:

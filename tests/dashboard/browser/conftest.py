@@ -43,8 +43,8 @@ class Surfer:
         return self.settled()
 
     def settled(self) -> Page:
-        """Waits until the server has answered and the content is drawn."""
-        self.page.wait_for_selector("#page h1", timeout=WAIT_MS)
+        """Waits until the server has answered and the content is drawn; a page that comes later by itself is waited for."""
+        self.page.wait_for_selector("#page:not(:has([data-again])) h1", timeout=WAIT_MS)
         self.page.wait_for_function("() => !document.querySelector('[data-dash-is-loading=true]')", timeout=WAIT_MS)
         self.page.wait_for_load_state("networkidle", timeout=WAIT_MS)
         return self.page

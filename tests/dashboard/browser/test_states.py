@@ -45,13 +45,18 @@ def served(source: Source) -> Iterator[str]:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, path: str = "/") -> Iterator[Page]:
+def opened(browser: Browser, address: str, path: str = "/", *, until: str = "") -> Iterator[Page]:
+    """A window on the page; `until` is what it waits for, where that is not its content."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(WAIT_MS)
     surfer = Surfer(context.new_page(), address)
     surfer.page.on("pageerror", lambda error: surfer.faults.append(str(error)))
     try:
-        surfer.open(path)
+        if until:
+            surfer.page.goto(address + path)
+            surfer.page.wait_for_selector(until)
+        else:
+            surfer.open(path)
         yield surfer.page
         assert surfer.faults == []
     finally:
@@ -133,7 +138,7 @@ def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser,
             return LATE if self.asked <= 3 else super().look(query, reader)
 
     source = Late(lambda: inputs_of(small_lake))
-    with served(source) as address, opened(browser, address) as page:
+    with served(source) as address, opened(browser, address, until="#page [data-again]") as page:
         assert "Still being made" in without_traceback(page)
         page.wait_for_selector("#page .headline", timeout=WAIT_MS)
         assert source.asked > 3
