@@ -157,3 +157,37 @@ def test_a_page_that_is_not_there_leads_back(surf: Callable[..., Surfer]) -> Non
     assert page.get_attribute("html", "lang") == "fr"
     page.click("#page .problem a")
     page.wait_for_selector("#page .headline")
+
+
+def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(surf: Callable[..., Surfer]) -> None:
+    page = surf(width=390).open("/settings")
+    page.wait_for_function("document.getElementById('nav').scrollLeft > 0")
+    left, right = page.evaluate(
+        "(here => [here.left, here.right])(document.querySelector('#nav .here').getBoundingClientRect())"
+    )
+    assert 0 <= left < right <= 390
+
+
+def test_a_session_that_has_ended_loads_the_page_again(surf: Callable[..., Surfer]) -> None:
+    """What is loaded leads to the sign-in and back here."""
+    surfer = surf()
+    page = surfer.open("/film")
+    page.route("**/_dash-update-component*", lambda route: route.fulfill(status=401, body="sign in"), times=1)
+    with page.expect_navigation(url="**/film"):
+        page.click("#theme")
+    surfer.settled()
+    assert page.inner_text("#page h1") == NAMES["/film"]
+    assert any("401" in fault for fault in surfer.faults)
+    surfer.faults.clear()
+
+
+def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_it(surf: Callable[..., Surfer]) -> None:
+    surfer = surf()
+    page = surfer.open("/findings")
+    assert page.locator("#mishap").is_hidden()
+    page.evaluate("dash_clientside.set_props('mishap', {children: 'It went wrong.'})")
+    page.wait_for_function("document.getElementById('mishap').innerText === 'It went wrong.'")
+    assert page.locator("#mishap").get_attribute("role") == "alert"
+    choose(page, "pool", "legacy")
+    surfer.settled()
+    page.locator("#mishap").wait_for(state="hidden")
