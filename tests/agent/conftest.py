@@ -104,7 +104,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def wait_until(true: Callable[[], object], timeout_s: float = 30) -> None:
+def wait_until(true: Callable[[], object], timeout_s: float = 120) -> None:
     """Returns once the condition holds; fails the test where it never does."""
     deadline = time.monotonic() + timeout_s
     while not true():
