@@ -177,10 +177,10 @@ def test_a_reshaped_gpu_never_gives_an_instances_rows_to_the_next_one(lanes: Mak
 
 
 def test_mig_that_is_switched_on_is_noticed(lanes: MakeLanes) -> None:
-    mode = Steps(((0, 0), (PAST_S + 1.5, 1)))
-    instance = MigInstance("MIG-1", gi=1, start_s=PAST_S + 1.5)
+    mode = Steps(((0, 0), (PAST_S + 3, 1)))
+    instance = MigInstance("MIG-1", gi=1, start_s=PAST_S + 3)
     host = lanes(Gpu("GPU-m", util=constant(50), mig=(instance,), mig_mode=mode))
-    answers = [host.row() for _ in range(6)]
+    answers = [host.row() for _ in range(9)]
     assert [row["gpu"] for row in answers[0]["gpu"]] == ["GPU-m"]
     assert [row["gpu"] for row in answers[-1]["gpu"]] == ["GPU-m", "MIG-1"]
 
@@ -207,7 +207,7 @@ def test_the_inventory_says_what_is_near_what(lanes: MakeLanes, tmp_path: Path) 
 
 
 def test_error_counters_are_rows_on_change_and_events_for_the_worse(lanes: MakeLanes) -> None:
-    at_s = PAST_S + 1.5
+    at_s = PAST_S + 3
     host = lanes(
         Gpu(
             "GPU-a", ecc_uncorrected_offset=5, ecc_uncorrected=Steps(((0, 0), (at_s, 2))),
@@ -279,7 +279,7 @@ def test_a_sleeping_gpu_is_not_woken(lanes: MakeLanes, tmp_path: Path) -> None:
 
 
 def test_a_gpu_of_which_nothing_may_be_read_is_degraded_and_says_so(lanes: MakeLanes) -> None:
-    host = lanes(Gpu("GPU-a"), Gpu("GPU-b"), faults=(Fault("no_permission", gpu=0, start_s=PAST_S + 1.2),))
+    host = lanes(Gpu("GPU-a"), Gpu("GPU-b"), faults=(Fault("no_permission", gpu=0, start_s=PAST_S + 3),))
     answers = [host.row() for _ in range(6)]
     refused, fine = answers[-1]["gpu"]
     assert (refused["health"], fine["health"]) == ("degraded", "ok")
@@ -289,11 +289,11 @@ def test_a_gpu_of_which_nothing_may_be_read_is_degraded_and_says_so(lanes: MakeL
 
 
 def test_instances_that_cannot_be_told_apart_are_not_read(lanes: MakeLanes) -> None:
-    late = Fault("unknown", gpu=0, function="nvmlDeviceGetGpuInstanceId", start_s=PAST_S + 1.2)
+    late = Fault("unknown", gpu=0, function="nvmlDeviceGetGpuInstanceId", start_s=PAST_S + 3)
     host = lanes(
         Gpu("GPU-m", mig=(MigInstance("MIG-1", gi=1, util=constant(30), mem_used=constant(GIB)),)), faults=(late,)
     )
-    answers = [host.row() for _ in range(6)]
+    answers = [host.row() for _ in range(9)]
     assert of(answers[0], "MIG-1")["mem_used_bytes"] == GIB
     unknown, parent = of(answers[-1], "MIG-1"), of(answers[-1], "GPU-m")
     assert unknown.get("mem_used_bytes") is None, "its handle may be another instance's by now"

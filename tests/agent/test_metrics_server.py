@@ -169,7 +169,7 @@ def drip_until_let_go(connection: socket.socket) -> None:
 
 
 def test_a_client_that_reads_nothing_is_let_go(serve: Serve, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 0.5)
+    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 3)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
     with socket.socket() as deaf:

@@ -31,7 +31,7 @@ def healths(host: FakeHost) -> dict[str, str]:
 
 def test_a_gpu_that_blocks_is_wedged_and_the_others_are_shown(fake_host: MakeHost) -> None:
     host = fake_host(three_gpus(Fault("hang", gpu=1, function="nvmlDeviceGetPowerUsage", start_s=0)))
-    host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = "1s"
+    host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = "4s"
     assert healths(host) == {"GPU-a": "ok", "GPU-b": "wedged", "GPU-c": "ok"}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from analytics.inputs import Inputs, open_inputs
+from analytics.inputs import Inputs, load_whole, open_inputs
 from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
 from dashboard.app import build_app
 from dashboard.people import VIEWER, Person
@@ -18,6 +18,7 @@ from dashboard.view import View
 from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS
 from tests.dashboard.sites import As
+from tests.made_once import made_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,8 +55,11 @@ class Planned:
 @cache
 def planned_site(base: Path) -> Planned:
     """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
-    folder = base / "planned"
-    folder.mkdir()
+    config = made_once(base, "planned", _fill) / "fallow.toml"
+    return Planned(str(config), Source(partial(_opened, config)))
+
+
+def _fill(folder: Path) -> None:
     fleet = Fleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
     lake = Lake.at(str(folder / "lake"))
     write_fleet(lake, fleet)
@@ -66,8 +70,8 @@ def planned_site(base: Path) -> Planned:
     config.write_text(
         "\n".join(["[lake]", f"path = {json.dumps(lake.root)}", "[money]", *tables, ""]), encoding="utf-8"
     )
+    load_whole(_opened(config))  # its ledger is kept for whoever reads it next
 
-    def opened() -> Inputs:
-        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
 
-    return Planned(str(config), Source(opened))
+def _opened(config: Path) -> Inputs:
+    return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))

@@ -49,7 +49,7 @@ def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Po
         finally:
             server.terminate()  # gunicorn's other processes go with it
             try:
-                server.communicate(timeout=30)
+                server.communicate(timeout=120)
             finally:
                 server.kill()
 

@@ -16,6 +16,7 @@ from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS, components, page, words
 from tests.dashboard.sites import ADMINISTRATOR, As
 from tests.dashboard.told import Question, Told
+from tests.made_once import made_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,52 +143,56 @@ HOLE = ("sim-a100-01", "2025-11-15")
 @cache
 def priced_site(base: Path) -> Site:
     """Twelve GPUs over nine days, every model with a price of its own; nobody looked at one host for a day."""
-    fleet = Fleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000)
-    folder = base / "numbers"
-    folder.mkdir()
-    lake = Lake.at(str(folder / "lake"))
-    write_fleet(lake, fleet)
-    host, day = HOLE
-    for table in ("gpu", "process", "host", "agent"):
-        shutil.rmtree(folder / "lake" / table / f"date={day}" / f"host={host}")
-    (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
-    (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
-    return _site(folder, "fallow.toml", "USD", 'prices = "{folder}/prices.csv"\n')
+    return _site(_numbers(base) / "fallow.toml", "USD")
 
 
 @cache
 def unpriced_site(base: Path) -> Site:
     """The same lake where nothing has a price: the catalog's are in another currency, which nobody exchanges."""
-    priced_site(base)
-    return _site(base / "numbers", "unpriced.toml", "EUR", 'currency = "EUR"\n')
+    return _site(_numbers(base) / "unpriced.toml", "EUR")
 
 
 @cache
 def partly_priced_site(base: Path) -> Site:
     """The same lake where one pool has a price."""
-    priced_site(base)
-    folder = base / "numbers"
-    (folder / "some.csv").write_text("model,pool,hourly,currency\n,train,2.5,EUR\n", encoding="utf-8")
-    return _site(folder, "some.toml", "EUR", 'currency = "EUR"\nprices = "{folder}/some.csv"\n')
+    return _site(_numbers(base) / "some.toml", "EUR")
 
 
 @cache
 def long_site(base: Path) -> Site:
     """Eight GPUs over four weeks: long enough for what takes weeks to say."""
     fleet = Fleet(until_ms=UNTIL_MS, gpus=8, days=29, seed=5, interval_ms=900_000)
-    folder = base / "long"
-    folder.mkdir()
+    return _site(made_once(base, "long", lambda folder: _fill(folder, fleet)) / "fallow.toml", "USD")
+
+
+def _numbers(base: Path) -> Path:
+    """The folder of the sites whose lake has a hole."""
+
+    def fill(folder: Path) -> None:
+        _fill(folder, Fleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
+        host, day = HOLE
+        for table in ("gpu", "process", "host", "agent"):
+            shutil.rmtree(folder / "lake" / table / f"date={day}" / f"host={host}")
+        (folder / "some.csv").write_text("model,pool,hourly,currency\n,train,2.5,EUR\n", encoding="utf-8")
+        _configure(folder, "unpriced.toml", 'currency = "EUR"')
+        _configure(folder, "some.toml", 'currency = "EUR"', f'prices = "{folder}/some.csv"')
+
+    return made_once(base, "numbers", fill)
+
+
+def _fill(folder: Path, fleet: Fleet) -> None:
     write_fleet(Lake.at(str(folder / "lake")), fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
     (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
-    return _site(folder, "fallow.toml", "USD", 'prices = "{folder}/prices.csv"\n')
+    _configure(folder, "fallow.toml", f'prices = "{folder}/prices.csv"')
 
 
-def _site(folder: Path, name: str, currency: str, money: str) -> Site:
-    config = folder / name
-    lines = ["[lake]", f'path = "{folder}/lake"', "[money]", f'owners = "{folder}/owners.csv"']
-    config.write_text("\n".join([*lines, money.format(folder=folder)]), encoding="utf-8")
+def _configure(folder: Path, name: str, *money: str) -> None:
+    lines = ["[lake]", f'path = "{folder}/lake"', "[money]", f'owners = "{folder}/owners.csv"', *money, ""]
+    (folder / name).write_text("\n".join(lines), encoding="utf-8")
 
+
+def _site(config: Path, currency: str) -> Site:
     def opened() -> Inputs:
         return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import socket
 import sys
@@ -35,7 +36,7 @@ def test_it_answers_and_ends_quietly(fleet_lake: Lake, number: signal.Signals) -
     with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, address):
         assert '<html lang="en">' in answer(address)
         server.send_signal(number)
-        _, errors = server.communicate(timeout=30)
+        _, errors = server.communicate(timeout=120)
         assert (server.returncode, errors) == (0, "")
 
 
@@ -47,7 +48,7 @@ def test_the_demo_serves_what_it_made_on_the_next_free_port(tmp_path: Path) -> N
             assert f":{port}/" not in address
             assert "fallow" in answer(address)
             server.send_signal(signal.SIGINT)
-            server.communicate(timeout=30)
+            server.communicate(timeout=120)
             assert server.returncode == 0
 
 
@@ -57,6 +58,15 @@ def test_a_taken_port_is_one_sentence(fleet_lake: Lake, run_fallow: RunFallow) -
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "--port" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["203.0.113.9", "no-such-host.invalid"])
+def test_an_address_that_is_not_this_machines_is_one_sentence(
+    fleet_lake: Lake, run_fallow: RunFallow, host: str
+) -> None:
+    done = run_fallow("dashboard", "--lake", fleet_lake.root, "--host", host, "--port", "0", "--insecure")
+    assert done.returncode == 1
+    assert re.fullmatch(rf"fallow: cannot serve on {host} port 0: [\w -]+; give --host [\w ]+\n", done.stderr)
 
 
 def threads(pid: int) -> set[str]:
@@ -82,7 +92,7 @@ def test_insecure_says_so_and_serves(fleet_lake: Lake) -> None:
         port = urlsplit(address).port
         assert '<html lang="en">' in answer(f"http://127.0.0.1:{port}/")
         server.terminate()
-        assert "everybody who can reach 0.0.0.0 sees everything" in server.communicate(timeout=30)[1]
+        assert "everybody who can reach 0.0.0.0 sees everything" in server.communicate(timeout=120)[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -110,7 +120,7 @@ def test_a_reload_takes_new_processes_and_loses_no_request(fleet_lake: Lake, tmp
         time.sleep(1)
         assert answer(f"{address}healthz") == "ok\n"
         server.terminate()
-        errors = server.communicate(timeout=30)[1]
+        errors = server.communicate(timeout=120)[1]
         assert "dashboard.proxies is set and dashboard.proxy_header is not" in errors
         assert server.returncode == 0
 

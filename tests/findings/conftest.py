@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from analytics.findings.context import open_context
 from analytics.findings.find import Review, review
 from analytics.inputs import load_window_ledger, open_inputs
 from analytics.simulation import Fleet, FleetSummary, write_fleet
@@ -15,7 +16,7 @@ from fallow.clock import DAY_MS
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.findings.model import Context, Finding
 
 HOUR, DAY = 3600, 86_400
 IDLE = ("held", "never_used")
@@ -41,6 +42,13 @@ def reviewed(lake: Lake, since: str | None = None, until: str | None = None, *, 
     ledger = load_window_ledger(inputs)
     newest_ms = ledger.whole.stretches.select(pl.col("end").max()).item()
     return review(inputs, ledger, now_ms=newest_ms + later_ms)
+
+
+def context_of(lake: Lake, since: str | None = None, until: str | None = None) -> Context:
+    """What a rule is given to look at, as the commands have it while the lake's newest row is being written."""
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
+    ledger = load_window_ledger(inputs)
+    return open_context(inputs, ledger, None, ledger.whole.stretches.select(pl.col("end").max()).item())
 
 
 def only(lake: Lake, since: str | None = None, until: str | None = None) -> Finding:

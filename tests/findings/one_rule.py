@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.findings.conftest import reviewed
+from tests.findings.conftest import context_of
 
 if TYPE_CHECKING:
     from analytics.findings.model import Finding, Rule
@@ -20,5 +20,5 @@ def found(rule: Rule, fleet: Fleet, lake: Lake, since: str | None = None, until:
 
 def again(rule: Rule, lake: Lake, since: str | None = None, until: str | None = None) -> list[Finding]:
     """What the rule says of a lake that is filled."""
-    context = reviewed(lake, since, until).context
+    context = context_of(lake, since, until)
     return sorted(rule.find(context), key=lambda finding: (finding.host, finding.subject))

@@ -66,7 +66,7 @@ WEEK = 7 * DAY
 RULE_OF = {rule.name: rule for rule in RULES}
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(HOSTS, HOSTS, st.sampled_from([5.0, 90.0]))
 def test_a_subject_keeps_its_id_on_however_many_hosts_it_is(before: set[str], after: set[str], util: float) -> None:
     """A user's work moves between hosts from one week to the next; a GPU of each host is held."""
