@@ -7,7 +7,7 @@ PYTEST_ARGS =
 UPGRADE =
 # another Python than python3: make test PYTHON=python3.12
 export PYTHON
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test fuzz bench docs lock clean
 .DEFAULT_GOAL = help

@@ -10,7 +10,7 @@ from babel.messages.pofile import read_po
 from analytics.language.catalogue import CATALOGUES, catalogue
 from analytics.language.languages import CODES
 from analytics.language.sentences import Sentence
-from tests.language.templates import LOOKED_UP, ROOT, fields, is_said, templates, unique
+from tests.language.templates import LOOKED_UP, ROOT, fields, files, is_said, place, templates, unique
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OTHERS = [code for code in CODES if code != "en"]
 FILES = sorted(CATALOGUES.glob("*/*.po"))
-PACKAGES = sorted({each.where.split("/")[0] for each in templates()})
+PACKAGES = sorted({place(path).split("/")[0] for path in files()})
 
 
 def messages(path: Path) -> list[Message]:
