@@ -14,12 +14,13 @@ from analytics.ledger.text import plain
 from dashboard.audit import audit
 from dashboard.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window
-from fallow.errors import UsageError
+from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dashboard.view import View
+    from fallow.lake import Lake
 
 ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
@@ -84,8 +85,19 @@ def act(view: View, wish: Wish, now_ms: int) -> Outcome:
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
         _log(view, each.kind, f"{each.finding_id} ({each.action_id})")
-    known = load_actions(lake)
+    known = _known_by_now(lake, before, done)
     return Outcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
+
+
+def _known_by_now(
+    lake: Lake, before: Mapping[str, tuple[Action, ...]], done: Sequence[Action]
+) -> Mapping[str, tuple[Action, ...]]:
+    """Everybody's actions; where the lake does not answer any more, those of before and these: they are recorded all the same."""
+    try:
+        return load_actions(lake)
+    except FallowError:
+        own = {each.finding_id: (*before.get(each.finding_id, ()), each) for each in done}
+        return {**before, **own}
 
 
 def last_of(actions: Mapping[str, Sequence[Action]], ids: Iterable[str]) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import polars as pl
+
 from analytics.language.languages import CODES
 from analytics.scope import Scope
 from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
@@ -68,11 +70,8 @@ class Query:
             raise UsageError(f"'{self.span}' is no length of a window", f"take one of {', '.join(SPANS)}")
         if self.lang and self.lang not in CODES:
             raise UsageError(f"'{self.lang}' is no language of these pages", f"take one of {', '.join(CODES)}")
-        if self.zone:
-            try:
-                ZoneInfo(self.zone)
-            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-                raise UsageError(f"'{self.zone}' is no time zone", "take an IANA name such as Europe/Paris") from error
+        if self.zone and not _is_zone(self.zone):
+            raise UsageError(f"'{self.zone}' is no time zone", "take an IANA name such as Europe/Paris")
         parse_window(self.since or None, self.until or None)
         if self.end:
             parse_window(self.start or None, self.end)
@@ -103,3 +102,13 @@ class Query:
             return parse_window(self.since or None, self.until or None)
         span_ms = SPANS[self.span or DEFAULT_SPAN]
         return Window(None if span_ms is None else newest_ms - span_ms, None)
+
+
+def _is_zone(name: str) -> bool:
+    """Whether figures can be made in it: machines have files beside the zones, such as `localtime` and `right/UTC`."""
+    try:
+        ZoneInfo(name)
+        pl.select(pl.lit(0).cast(pl.Datetime("ms", "UTC")).dt.convert_time_zone(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
+        return False
+    return True

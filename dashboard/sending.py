@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
+from analytics.language.languages import ENGLISH
 from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from dashboard.ask import view_of
 from dashboard.audit import audit
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition
-from dashboard.people import PLANNER
+from dashboard.people import PLANNER, NotAllowedError
 from dashboard.view import Problem
 from fallow.errors import FallowError
 
@@ -132,8 +133,16 @@ def send_tried(source: Source, search: str | None, tried: Mapping[str, Any]) -> 
         if tried.get("search") != (search or ""):
             return Answer(html.P(view.say(say("Try it first: the choice has changed since."))))
         order = _order(view, targets)
-        audit(view.reader.name, f"sends the report of {order.week} to {', '.join(targets)}")
-        return Answer(_list(view, send_order(view.whole.inputs, order, _maker(view))))
+        about = f"the report of {order.week}"
+        _log(view, "asks to send", f"{about} to {', '.join(targets)}")
+        try:
+            said = send_order(view.whole.inputs, order, _maker(view))
+        except FallowError as error:
+            _log(view, "did not send", f"{about}: {error.message}")
+            raise
+        for each in said:
+            _log(view, "sending", f"{about} to {each.target}: {ENGLISH.say(each.sentence)}")
+        return Answer(_list(view, said))
 
     return _asked(source, search, carried_out)
 
@@ -143,10 +152,24 @@ def _asked(source: Source, search: str | None, carried_out: Callable[[View], Ans
     if isinstance(look, Problem):
         return Answer(_wrong(look.message, look.hint))
     try:
-        look.reader.require(PLANNER)
+        _require(look)
         return carried_out(look)
     except FallowError as error:
         return Answer(_wrong(error.message, error.hint))
+
+
+def _require(view: View) -> None:
+    """Raises NotAllowedError for whoever may not send, which is written down."""
+    try:
+        view.reader.require(PLANNER)
+    except NotAllowedError:
+        _log(view, "refused sending", "a report")
+        raise
+
+
+def _log(view: View, what: str, about: str) -> None:
+    """One line for whoever looks after the pages."""
+    audit(view.reader.name, f"{what} as {view.reader.described}: {about}")
 
 
 def _order(view: View, targets: Sequence[str]) -> Order:

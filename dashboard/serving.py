@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 _MOST_PORTS = 50
+_OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
+"""What is wrong with a port, and not with the address."""
 
 _PATIENCE_S = 15.0
 """How long a reader waits for an answer before they are told that it takes long."""
@@ -101,8 +104,10 @@ def listen(host: str, port: int, *, next_free: bool = False) -> socket.socket:
         except OSError as error:
             if candidate == last:
                 raise FallowError(
-                    f"cannot serve on {host} port {candidate}: {error.strerror}",
-                    "give another --port, or 0 for any free one",
+                    f"cannot serve on {host} port {candidate}: {str(error.strerror).partition(' (')[0]}",
+                    "give another --port, or 0 for any free one"
+                    if error.errno in _OF_PORTS
+                    else "give --host an address of this machine",
                 ) from error
     raise AssertionError(port)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,11 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool) ->
     if insecure:
         return Insecure(settings.text("dashboard.insecure_role"), hosts)
     if not proxy and not oidc and local:
+        if settings.text("dashboard.people"):
+            raise ConfigError(
+                "dashboard.people is set, and nothing says who asks: everybody would be an admin",
+                "set dashboard.proxy_header or dashboard.oidc_issuer as well, or leave it out (docs/dashboard.md)",
+            )
         return LOCAL
     if not proxy and not oidc:
         raise UsageError(
@@ -77,12 +83,14 @@ def _sign_in(settings: Config, hosts: Hosts, people: Directory) -> Access:
         settings.text("dashboard.oidc_client_secret_file"),
         settings.text("dashboard.session_key_file"),
     )
+    if ca_file := settings.text("dashboard.oidc_ca_file"):
+        _check_authorities(ca_file)
     provider = Provider(
         settings.text("dashboard.oidc_issuer"),
         settings.text("dashboard.oidc_client_id"),
         _content(secret_file, "oidc_client_secret_file").decode().strip() if secret_file else None,
         settings.text("dashboard.oidc_scopes"),
-        settings.text("dashboard.oidc_ca_file"),
+        ca_file,
     )
     return SignIn(
         provider,
@@ -92,6 +100,16 @@ def _sign_in(settings: Config, hosts: Hosts, people: Directory) -> Access:
         lasts_s=settings.integer("dashboard.session") // 1000,
         claims=(settings.text("dashboard.oidc_user_claim"), settings.text("dashboard.oidc_groups_claim")),
     )
+
+
+def _check_authorities(path: str) -> None:
+    _content(path, "oidc_ca_file")
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(
+            f"dashboard.oidc_ca_file {path} has no certificate that can be read", "give a file in PEM"
+        ) from error
 
 
 def _key(path: str) -> bytes:

@@ -22,8 +22,8 @@ from fallow.errors import ConfigError, FallowError
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 """Signatures with the provider's own key; none and those with a shared secret are not believed."""
 
-_UNUSABLE = (requests.RequestException, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
-"""What an answer of any other shape comes to."""
+_UNUSABLE = (OSError, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
+"""What an answer of any other shape comes to; what goes wrong on the way is an OSError, as is a file of authorities that is gone."""
 
 _TIMEOUT_S = 10
 _KEPT_S = 3600
@@ -157,7 +157,7 @@ class Provider:
             answer = requests.get(address, timeout=_TIMEOUT_S, allow_redirects=False, verify=self._verify)
             answer.raise_for_status()
             content = answer.json()
-        except (requests.RequestException, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ProviderError(f"the provider cannot be reached at {address}: {error}") from error
         if not isinstance(content, dict) or not content:
             raise ProviderError(f"the provider's document at {address} cannot be used")

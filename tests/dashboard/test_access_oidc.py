@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -340,6 +341,17 @@ def test_a_provider_that_is_away_is_said(client_of: Callable[..., FlaskClient], 
         assert (answer.status_code, "cannot be reached" in answer.text) == (503, True)
 
 
+def test_authorities_that_are_gone_are_a_provider_that_is_away(
+    client_of: Callable[..., FlaskClient], tmp_path: Path
+) -> None:
+    authorities = tmp_path / "ca.pem"
+    shutil.copy(requests.certs.where(), authorities)
+    client = client_of(oidc_issuer="https://127.0.0.1:9", oidc_ca_file=str(authorities))
+    authorities.unlink()
+    answer = client.get("/", headers=NAMED)
+    assert (answer.status_code, "cannot be reached" in answer.text) == (503, True)
+
+
 def test_cancelling_is_no_sign_in(client_of: Callable[..., FlaskClient]) -> None:
     client = client_of()
     state = parse_qs(urlsplit(client.get("/", headers=LOCAL).headers["Location"]).query)["state"][0]
@@ -353,6 +365,8 @@ def test_cancelling_is_no_sign_in(client_of: Callable[..., FlaskClient]) -> None
     ("oidc_client_id", "", "oidc_client_id is not"),
     ("hosts", "", "dashboard.hosts"),
     ("oidc_client_secret_file", "/nowhere/secret", "oidc_client_secret_file"),
+    ("oidc_ca_file", "/nowhere/ca.pem", "oidc_ca_file"),
+    ("oidc_ca_file", __file__, "no certificate"),
     ("people", "/nowhere/people.csv", "/nowhere/people.csv"),
 ])  # fmt: skip
 def test_wrong_settings_are_said(client_of: Callable[..., FlaskClient], name: str, value: str, words: str) -> None:

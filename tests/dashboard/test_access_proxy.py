@@ -123,6 +123,11 @@ def test_without_any_way_only_this_machine_is_served() -> None:
         chosen({})
 
 
+def test_roles_that_nobody_would_be_held_to_stop_the_start() -> None:
+    with pytest.raises(ConfigError, match="nothing says who asks"):
+        chosen({"dashboard.people": "people.csv"}, local=True)
+
+
 def test_settings_count_on_loopback_too() -> None:
     assert chosen(PROXIED, local=True).__class__.__name__ == "Proxy"
 

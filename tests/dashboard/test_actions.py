@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,8 +23,8 @@ from tests.ledger.rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from analytics.findings.actions import Action
     from fallow.lake import Lake
 
 
@@ -194,6 +195,27 @@ def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> N
     assert actions
     last = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
     assert held.finding("a").status == last
+
+
+def test_what_is_recorded_is_told_though_the_lake_does_not_answer_any_more(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told of an error does it again: between writing and reading the record becomes unreadable."""
+    pages, finding_id = held.pages(), held.finding("a").finding_id
+    half = Path(held.lake.root) / "action" / "date=2025-01-01" / "host=other" / "1-1.parquet"
+
+    def then_unreadable(*given: Any, **named: Any) -> tuple[Action, ...]:
+        done = record(*given, **named)
+        half.parent.mkdir(parents=True)
+        half.write_bytes(b"half a file")
+        return done
+
+    monkeypatch.setattr("dashboard.actions.record", then_unreadable)
+    answer = pages.press("suppress", finding_id, text="warm standby", until=a_day_to_come())
+    half.unlink()
+    (action,) = load_actions(held.lake)[finding_id]
+    assert answer["acts-said"]["children"].startswith("Suppressed 1 finding until")
+    assert answer["findings-seen"]["data"] == {finding_id: action.action_id}
 
 
 def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:

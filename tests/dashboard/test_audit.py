@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dashboard.audit import audit
+from dashboard.sending import send_tried
+from fallow.lake import Lake
 from tests.conftest import run_python
+from tests.dashboard.acting import PLAN, VIEW_ALPHA, held_lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dashboard.people import Person
 
 SAYS = """
 import logging
@@ -48,6 +57,28 @@ def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog:
     with caplog.at_level(logging.INFO, "dashboard.audit"):
         audit(who, "did it")
     assert caplog.messages == [said]
+
+
+@pytest.mark.parametrize(("who", "target", "lines"), [
+    (VIEW_ALPHA, "{folder}", ["vic: refused sending as viewer of team alpha: a report"]),
+    (PLAN, "/etc", ["pia: asks to send as planner: the report of 2025-W46 to /etc",
+                    "pia: did not send as planner: the report of 2025-W46: report.to does not name /etc"]),
+    (PLAN, "{folder}", ["pia: asks to send as planner: the report of 2025-W46 to {folder}",
+                        "pia: sending as planner: the report of 2025-W46 to {folder}: sent"]),
+])  # fmt: skip
+def test_a_line_says_who_sent_a_report_and_what_became_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Person, target: str, lines: list[str]
+) -> None:
+    held = held_lake(Lake.at(str(tmp_path / "lake")), tmp_path)
+    out = tmp_path / "out"
+    held.config.write_text(f'{held.config.read_text(encoding="utf-8")}[report]\nto = ["{out}"]\n', encoding="utf-8")
+    pages = held.pages(who)
+    with caplog.at_level(logging.INFO, "dashboard.audit"), pages.app.server.test_request_context("/"):
+        pages.app.server.preprocess_request()
+        week = "?start=2025-W46"
+        send_tried(pages.source, week, {"search": week, "targets": [target.format(folder=f"file:{out}")]})
+    said = [each.getMessage() for each in caplog.records if each.name == "dashboard.audit"]
+    assert said == [each.format(folder=f"file:{out}") for each in lines]
 
 
 def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,9 @@ def test_what_is_not_known_is_left_out() -> None:
         ("?lang=tlh", "'tlh' is no language of these pages"),
         ("?zone=../../etc/passwd", "is no time zone"),
         ("?zone=Mars/Olympus", "is no time zone"),
+        ("?zone=localtime", "is no time zone"),
+        ("?zone=posixrules", "is no time zone"),
+        ("?zone=right/UTC", "is no time zone"),
         ("?since=yesterdayish", "yesterdayish"),
         ("?since=2026-11-20&until=2026-11-01", "does not lie before"),
         ("?pool=" + "x" * 301, "too long"),
@@ -44,6 +49,11 @@ def test_what_cannot_be_meant_is_one_sentence(search: str, said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("?", "[?]")) as caught:
         Query.parse(search)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "Etc/GMT+12"])
+def test_a_time_zone_is_one(zone: str) -> None:
+    assert Query.parse(f"?zone={quote(zone)}").zone == zone
 
 
 def test_the_window_ends_with_the_newest_row_unless_days_are_named() -> None:
