@@ -12,6 +12,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, callback_contex
 from dashboard import bar
 from dashboard.access import LOCAL
 from dashboard.ask import view_of
+from dashboard.audit import audit
 from dashboard.exports import serve_exports
 from dashboard.frame import MISHAP, frame, heading, links
 from dashboard.pages import PAGES
@@ -124,6 +125,9 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
     if page is None:
         return [no_such_page(view.language, path)]
     if not view.reader.may(page.role):
+        audit(
+            view.reader.name, f"refused the page {page.path} as {view.reader.described}: it takes the role {page.role}"
+        )
         return [not_for_you(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
     return view.made.of(  # type: ignore[no-any-return]

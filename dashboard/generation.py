@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.findings.actions import load_actions
 from analytics.inputs import load_whole, load_window_ledger
 from analytics.language.languages import language
+from analytics.money.window import open_owners, open_prices
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
 from dashboard.kept import Kept
+from dashboard.people import VIEWER, Person
 from dashboard.view import View
 from fallow.clock import Window
 
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
     from analytics.inputs import Inputs
     from analytics.ledger.build import Ledger
-    from dashboard.people import Person
     from dashboard.query import Query
 
 _WINDOWS, _VIEWS, _PAGES = 6, 48, 64
@@ -52,11 +54,17 @@ class Generation:
 
     @classmethod
     def read(cls, inputs: Inputs, version: str) -> Generation:
-        """That of the lake as it is; raises LakeError and its kinds."""
-        return cls(inputs, load_whole(inputs), version)
+        """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices or owners."""
+        generation = cls(inputs, load_whole(inputs), version)
+        # what cannot be read is known before anybody is shown it instead of the version before
+        load_actions(inputs.lake)
+        open_owners(inputs.settings)
+        open_prices(inputs.settings)
+        return generation
 
     def after_actions(self, version: str) -> Generation:
-        """The same data after somebody acted on a finding: the ledger and what the rules found stay."""
+        """The same data after somebody acted on a finding: the ledger and what the rules found stay; raises LakeError."""
+        load_actions(self.inputs.lake)
         after = Generation(self.inputs, self._ledger, version)
         for key, window in self._windows.items().items():
             after._windows.of(key, partial(_Window, window.whole.after_actions(), window.turn))
@@ -66,10 +74,10 @@ class Generation:
     def begin(self, query: Query, reader: Person, executor: Executor) -> Future[View]:
         """What the query asks for, as far as the reader may see it, made by the executor; raises LakeError and its kinds.
 
-        Its reader has no name: it is the same for all with their role and team.
+        Its reader is `nobody`: it is the same for all of a team.
         """
         seen = query if reader.team is None else query.but(team=reader.team)
-        somebody = replace(reader, name="")
+        somebody = nobody(reader)
         return self._asked.begin((seen, somebody), lambda: self._view(seen, somebody), executor)
 
     def _view(self, query: Query, reader: Person) -> View:
@@ -146,6 +154,11 @@ class Generation:
     @cached_property
     def _newest_ms(self) -> int:
         return int(self._ledger.stretches.select(pl.col("end").max()).item() or 0)
+
+
+def nobody(reader: Person) -> Person:
+    """Whoever sees the same as the reader: what a role may do changes nothing of the figures."""
+    return Person("", VIEWER, reader.team)
 
 
 def _names(whole: Whole, reader: Person) -> dict[str, tuple[str, ...]]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import polars as pl
-
-from analytics.language.languages import CODES
+from analytics.language.languages import CODES, time_zone
 from analytics.scope import Scope
 from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
 from fallow.errors import UsageError
@@ -70,8 +67,8 @@ class Query:
             raise UsageError(f"'{self.span}' is no length of a window", f"take one of {', '.join(SPANS)}")
         if self.lang and self.lang not in CODES:
             raise UsageError(f"'{self.lang}' is no language of these pages", f"take one of {', '.join(CODES)}")
-        if self.zone and not _is_zone(self.zone):
-            raise UsageError(f"'{self.zone}' is no time zone", "take an IANA name such as Europe/Paris")
+        if self.zone:
+            time_zone(self.zone)
         parse_window(self.since or None, self.until or None)
         if self.end:
             parse_window(self.start or None, self.end)
@@ -102,13 +99,3 @@ class Query:
             return parse_window(self.since or None, self.until or None)
         span_ms = SPANS[self.span or DEFAULT_SPAN]
         return Window(None if span_ms is None else newest_ms - span_ms, None)
-
-
-def _is_zone(name: str) -> bool:
-    """Whether figures can be made in it: machines have files beside the zones, such as `localtime` and `right/UTC`."""
-    try:
-        ZoneInfo(name)
-        pl.select(pl.lit(0).cast(pl.Datetime("ms", "UTC")).dt.convert_time_zone(name))
-    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
-        return False
-    return True

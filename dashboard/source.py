@@ -11,10 +11,11 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
-from dashboard.generation import Generation
+from dashboard.generation import Generation, nobody
 from dashboard.people import VIEWER, Person
 from dashboard.query import SPANS, Query
 from dashboard.view import Problem
@@ -36,6 +37,9 @@ _LOG = logging.getLogger(__name__)
 _DATA = ("gpu", "process", "claim", "device")
 _ACTIONS = ("action",)
 """What a page rests on: a new file in any of these tables makes a new version."""
+
+_TABLES = ("money.owners", "money.prices")
+"""Settings that name a site's own tables, which the pages rest on as well."""
 
 _ACTIONS_EVERY_MS = 2_000
 """Somebody else's actions show after this long; listing a few files costs next to nothing."""
@@ -91,7 +95,8 @@ class Source:
         self._reader = ThreadPoolExecutor(1, "lake")
         self._lister = ThreadPoolExecutor(1, "actions")
         self._makers = ThreadPoolExecutor(_MAKERS, "view")
-        self.trouble: Problem | None = None
+        self._of_lake: Problem | None = None
+        self._of_actions: Problem | None = None
 
     def look(self, query: Query, reader: Person) -> View | Problem:
         """What the query asks for, as far as the reader may see it, or what stands in its way."""
@@ -109,7 +114,12 @@ class Source:
         if not isinstance(error, VanishedFileError):
             return Problem(error.message, error.hint)
         self._reader.submit(self._refresh)
-        return _MOVED
+        return self._of_lake or _MOVED
+
+    @property
+    def trouble(self) -> Problem | None:
+        """Why there is no newer version than the one that is shown; None where it is the newest."""
+        return self._of_lake or self._of_actions
 
     @property
     def settings(self) -> Config | None:
@@ -173,14 +183,14 @@ class Source:
                 except VanishedFileError:
                     if attempt == _ATTEMPTS - 1:
                         raise
-            self.trouble = None
+            self._of_lake = None
         except FallowError as error:
-            self.trouble = Problem(error.message, error.hint)
+            self._of_lake = Problem(error.message, error.hint)
             if self._generation is None:
                 raise
         except Exception:
             _LOG.exception("the lake could not be read again")
-            self.trouble = Problem(say("Something went wrong that fallow did not foresee."), say("The log says more."))
+            self._of_lake = Problem(say("Something went wrong that fallow did not foresee."), say("The log says more."))
             if self._generation is None:
                 raise
 
@@ -189,14 +199,14 @@ class Source:
         inputs, began_ms = self._open(), self._clock.now_ms()
         inputs.lake.require()
         # who is silent and what is suppressed is a matter of the clock as well
-        data = f"{_digest(inputs.lake, _DATA)}-{began_ms // HOUR_MS}"
+        data = f"{_digest(inputs.lake, _DATA)}-{_digest_of_tables(inputs.settings)}-{began_ms // HOUR_MS}"
         actions = _digest(inputs.lake, _ACTIONS)
         if self._generation is not None and self._generation.version.split(".")[0] == data:
             return
         generation = Generation.read(inputs, f"{data}.{actions}")
         self._warm(generation)
         with self._swap:
-            self._generation, self._actions_seen_ms = generation, began_ms
+            self._generation, self._actions_seen_ms, self._of_actions = generation, began_ms, None
 
     def _warm(self, generation: Generation) -> None:
         """Makes what readers look at before they are shown the new version; what cannot be made is told to who asks again."""
@@ -207,7 +217,7 @@ class Source:
             _tried(generation.begin(query, reader, self._makers).result)
 
     def _remember(self, query: Query, reader: Person) -> None:
-        asked = (query.on_every_page, replace(reader, name=""))
+        asked = (query.on_every_page, nobody(reader))
         with self._swap:
             self._asked[asked] = self._clock.now_ms()
             self._asked.move_to_end(asked)
@@ -232,11 +242,14 @@ class Source:
             return
         data, _ = generation.version.split(".")
         version = f"{data}.{_digest(generation.inputs.lake, _ACTIONS)}"
-        if version != generation.version:
-            after = generation.after_actions(version)
-            with self._swap:
-                if self._generation is generation:
-                    self._generation = after
+        try:
+            after = generation if version == generation.version else generation.after_actions(version)
+        except FallowError as error:
+            self._of_actions = Problem(error.message, error.hint)
+            return
+        with self._swap:
+            if self._generation is generation:
+                self._generation, self._of_actions = after, None
 
 
 def _tried(work: Callable[[], object]) -> bool:
@@ -252,6 +265,15 @@ def _tried(work: Callable[[], object]) -> bool:
     except Exception:  # noqa: BLE001  # whatever it is: the next reading may do
         _LOG.exception("something could not be made ahead")
     return True
+
+
+def _digest_of_tables(settings: Config) -> str:
+    """What changes with the site's own tables; who cannot read one is told when it is opened."""
+    found = hashlib.blake2b(digest_size=4)
+    for name in _TABLES:
+        with contextlib.suppress(OSError):
+            found.update(Path(settings.text(name)).read_bytes() if settings.text(name) else b"")
+    return found.hexdigest()
 
 
 def _digest(lake: Lake, tables: tuple[str, ...]) -> str:

@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, time, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import polars as pl
+
 from analytics.language.sentences import Listed, Sentence
 from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, from_ms, to_ms
 from fallow.errors import UsageError
@@ -123,8 +125,12 @@ def language(code: str, zone: str | None = None) -> Language:
 
 
 def time_zone(name: str) -> tzinfo:
-    """The IANA time zone; raises UsageError."""
+    """The IANA time zone; raises UsageError.
+
+    Machines have files beside the zones, such as `localtime` and `right/UTC`, that Python takes for zones and Polars does not.
+    """
     try:
+        pl.select(pl.lit(0).cast(pl.Datetime("ms", "UTC")).dt.convert_time_zone(name))
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError) as error:
         raise UsageError(f"'{name}' is not a time zone", "write an IANA name such as Europe/Paris or UTC") from error

@@ -13,6 +13,7 @@ from dashboard.sending import send_tried
 from fallow.lake import Lake
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, held_lake
+from tests.dashboard.conftest import page, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +80,15 @@ def test_a_line_says_who_sent_a_report_and_what_became_of_it(
         send_tried(pages.source, week, {"search": week, "targets": [target.format(folder=f"file:{out}")]})
     said = [each.getMessage() for each in caplog.records if each.name == "dashboard.audit"]
     assert said == [each.format(folder=f"file:{out}") for each in lines]
+
+
+def test_a_page_that_is_not_for_a_reader_is_written_down(
+    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = held_lake(lake, tmp_path).pages(PLAN).client
+    with caplog.at_level(logging.INFO, "dashboard.audit"):
+        assert "not for you" in words(page(client, "/settings", "?span=all"))
+    assert caplog.messages == ["pia: refused the page /settings as planner: it takes the role admin"]
 
 
 def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:

@@ -60,7 +60,9 @@ def test_the_same_question_is_answered_once(own_lake: Lake) -> None:
     assert first.report is again.report
     assert first.report is not other.report
     assert (first.reader.name, again.reader.name) == ("ada", "eve")
-    assert first.key == again.key != viewed(source, reader=Person("ada", VIEWER)).key
+    viewer = viewed(source, reader=Person("ada", VIEWER))
+    assert first.key == again.key != viewer.key  # what a page offers is a matter of the role, the figures are not
+    assert first.report is viewer.report
 
 
 def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake) -> None:
@@ -179,6 +181,67 @@ def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: 
     source.refresh()
     assert source.trouble is None
     assert viewed(source).report is first.report
+
+
+def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake: Lake) -> None:
+    clock = Hands()
+    source = Source(lambda: inputs_of(own_lake), clock)
+    first = viewed(source)
+    record(own_lake, "ack", [first.report.findings[0].finding_id], "ada", now_ms=UNTIL_MS)
+    (file,) = own_lake.files("action")
+    content = Path(file.url).read_bytes()
+    Path(file.url).write_bytes(content[:50])
+    clock.time_ms += 2_000
+    assert viewed(source).report is first.report
+    assert source.trouble is not None
+    assert "not a whole Parquet file" in source.trouble.message
+    source.refresh()  # the data are as they were
+    assert source.trouble is not None
+    clock.time_ms += HOUR_MS
+    source.refresh()
+    assert viewed(source).report is first.report
+    Path(file.url).write_bytes(content)
+    source.refresh()
+    assert source.trouble is None
+    assert viewed(source).report.findings[0].status == "acknowledged"
+
+
+def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it_the_one_before_stays(
+    own_lake: Lake, tmp_path: Path
+) -> None:
+    holder = next(each.name for each in whole_view(own_lake).report.holders if each.name)
+    owners, config = tmp_path / "owners.csv", tmp_path / "fallow.toml"
+    config.write_text(f'[money]\nowners = "{owners}"\n')
+
+    def write(team: str) -> None:
+        owners.write_text(f"kind,name,team\nuser,{holder},{team}\n")
+
+    write("first")
+    source = Source(lambda: inputs_of(own_lake, config=str(config)), Hands())
+    assert viewed(source).names["team"] == ("first",)
+    write("second")
+    source.refresh()
+    assert viewed(source).names["team"] == ("second",)
+    write("")
+    source.refresh()
+    assert viewed(source).names["team"] == ("second",)
+    assert source.trouble is not None
+    assert "owners.csv" in source.trouble.message
+    write("third")
+    source.refresh()
+    assert source.trouble is None
+    assert viewed(source).names["team"] == ("third",)
+
+
+def test_of_a_lake_that_is_gone_nothing_new_is_promised(own_lake: Lake, tmp_path: Path) -> None:
+    source = Source(lambda: inputs_of(own_lake), Hands())
+    viewed(source)
+    Path(own_lake.root).rename(tmp_path / "elsewhere")
+    source.refresh()
+    found = look(source, Query(since="2025-11-18", until="2025-11-18"))
+    assert isinstance(found, Problem)
+    assert "no lake" in found.message
+    assert not found.is_passing
 
 
 def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:
