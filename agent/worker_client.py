@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST_LOOK_S = 0.5
+_STARTING_S = 20.0
+"""A process starts within a second, on a host without a free CPU within several; the driver has no part in that."""
 _LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
 
 
@@ -85,7 +87,8 @@ class WorkerClient:
     def request(self, operation: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
         """The worker's answer; raises WorkerGoneError where it has ended.
 
-        Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next.
+        Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next, of a
+        process that has made no call yet after the time that a busy host may take to start one.
         """
         line = json.dumps({"op": operation} | arguments).encode() + b"\n"
         assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
@@ -100,7 +103,7 @@ class WorkerClient:
             before, progress = progress, self._page.progress()
             if progress != before:
                 moved_s = time.monotonic()
-            elif time.monotonic() - moved_s >= timeout_s:
+            elif time.monotonic() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
                 raise WorkerHungError(*self._page.current())
         result: dict[str, Any] = json.loads(answer)
         return result

@@ -112,9 +112,10 @@ def _where_it_went(view: View, spans: pl.DataFrame) -> str:
     return view.say(
         say(
             "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
-            "{active} were active. {coverage} of the time was observed.",
+            "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
             unused=GpuHours(unused), observed=GpuHours(totals.observed_ms), free=GpuHours(totals.state_ms["free"]),
             reserved=GpuHours(totals.state_ms["reserved"]), held=GpuHours(totals.state_ms["held"]),
-            active=GpuHours(totals.state_ms["active"]), coverage=Share(totals.coverage),
+            active=GpuHours(totals.state_ms["active"]), low=GpuHours(totals.state_ms["low"]),
+            unavailable=GpuHours(totals.state_ms["unavailable"]), coverage=Share(totals.coverage),
         )
     )  # fmt: skip

@@ -133,14 +133,20 @@ def findings_panel(view: View, subject: Subject) -> html.Section:
     items = [
         html.Li(
             [
-                finding_link(view, each, html.B(view.say(each.sentence))), " ",
-                view.say(
-                    say(
-                        "{grade} confidence, {hours} GPU-hours, since {moment}",
-                        grade=say(each.confidence.grade), hours=GpuHours(each.gpu_ms), moment=Moment(each.since_ms),
-                    )
+                finding_link(view, each, html.B(view.say(each.sentence))),
+                html.Div(
+                    [
+                        view.say(
+                            say(
+                                "{grade} confidence, {hours} GPU-hours, since {moment}",
+                                grade=say(each.confidence.grade), hours=GpuHours(each.gpu_ms),
+                                moment=Moment(each.since_ms),
+                            )
+                        ),
+                        *([", ", holder_links(view, each.holder)] if each.holder else []),
+                    ],
+                    className="about",
                 ),
-                *([", ", holder_links(view, each.holder)] if each.holder else []),
             ]
         )
         for each in found
@@ -153,7 +159,7 @@ def findings_panel(view: View, subject: Subject) -> html.Section:
         finding=view.say(say_many("{number} finding", "{number} findings", len(found)))
         if found
         else view.say(say("No finding names it.")),
-        body=[html.Ul(items, className="plainlist")] * bool(items) + [link],
+        body=[*_folded_list(view, items), link],
     )
 
 
@@ -203,11 +209,22 @@ def _counted(view: View, many: str, number: int) -> str:
     return view.say(say("{many} in this window; the newest {shown} are listed.", many=many, shown=Number(_MOST)))
 
 
+def _folded_list(view: View, items: list[html.Li]) -> list[html.Ul | html.Details]:
+    """The first items, and the others folded away."""
+    first, rest = items[:_FIRST], items[_FIRST:]
+    shown = [html.Ul(first, className="plainlist")] if first else []
+    return [*shown, _more(view, len(rest), html.Ul(rest, className="plainlist"))] if rest else shown
+
+
+def _more(view: View, number: int, body: html.Div | html.Ul) -> html.Details:
+    summary = html.Summary(view.say(say("and {number} more", number=Number(number))))
+    return html.Details([summary, body], className="more")
+
+
 def _folded(view: View, header: Sequence[str], rows: list[list[Any]], right: int) -> list[html.Div | html.Details]:
     """The first rows, and the others folded away, so that a page on a phone has an end."""
     heads = [view.say(say(each)) for each in header]
     tables = [table(heads, each, right=right) for each in (rows[:_FIRST], rows[_FIRST:]) if each]
     if len(tables) < 2:
         return tables
-    summary = html.Summary(view.say(say("and {number} more", number=Number(len(rows) - _FIRST))))
-    return [tables[0], html.Details([summary, tables[1]], className="more")]
+    return [tables[0], _more(view, len(rows) - _FIRST, tables[1])]

@@ -6,6 +6,7 @@ import functools
 import gettext
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from decimal import Decimal
 
     from analytics.language.sentences import Sentence
 
@@ -72,7 +72,9 @@ class Translated(Language):
         return Locale.parse(self.code)
 
     def _decimal(self, value: float | Decimal, digits: int) -> str:
-        return format_decimal(value, "#,##0" + ("." + "0" * digits if digits else ""), locale=self._locale)
+        # rounded as English does: Babel takes the half to the even digit of what a float is written as
+        rounded = Decimal(f"{value:.{digits}f}")
+        return format_decimal(rounded, "#,##0" + ("." + "0" * digits if digits else ""), locale=self._locale)
 
     def _plain(self, text: str) -> str:
         return catalogue(self.code).forms.get(text, (text,))[0]

@@ -69,7 +69,7 @@ def _row(view: View, colours: Palette, name: str | dcc.Link, totals: Totals) -> 
     return html.Tr(
         [
             html.Th(name, scope="row"),
-            html.Td([bar, language.percent(totals.coverage)], className="right"),
+            html.Td([bar, html.Span(language.percent(totals.coverage))], className="right"),
             html.Td(language.number(totals.gpus), className="right"),
             html.Td(language.hours(totals.total_ms), className="right"),
             html.Td(language.hours(totals.state_ms["unknown"]), className="right"),

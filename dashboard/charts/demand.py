@@ -11,7 +11,8 @@ from analytics.capacity.demand import demand, duration, what_if
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
 from dashboard.charts.bars import table
-from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.panel import capital, graph, layout, numbers, panel
+from dashboard.charts.written import separators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dashboard.palette import Palette
     from dashboard.view import View
 
-_HEIGHT_PX = 340
+_HEIGHT_PX = 420
 _POINTS = 300
 _LISTED = 120
 _CURVES = {"allocated": ("held", "solid"), "working": ("active", "dash")}
@@ -116,7 +117,8 @@ def _figure(view: View, hours: pl.DataFrame, colours: Palette) -> go.Figure:
             y=y,
             mode="lines",
             line={"shape": "vh", "width": 2.5, "color": colour, "dash": dash},
-            hovertemplate=f"%{{x}} %: %{{y}} GPU<extra>{words}</extra>",
+            # the axis adds its own sign for percent
+            hovertemplate=view.say(say("{label}: {value}", label="%{x}", value="%{y} GPU")) + f"<extra>{words}</extra>",
             **fill,
         )
     there = max(hours["there"].to_list())
@@ -124,8 +126,9 @@ def _figure(view: View, hours: pl.DataFrame, colours: Palette) -> go.Figure:
         layout(
             colours,
             _HEIGHT_PX,
+            separators=separators(view.language),
             margin={"r": 28},  # for the half of `100 %` that lies beyond the axis
-            xaxis={"title": {"text": view.say(say("share of the hours with at least so many"))}, "range": [0, 100], "ticksuffix": " %"},
+            xaxis={"title": {"text": capital(view.say(say("share of the hours with at least so many")))}, "range": [0, 100], "ticksuffix": " %"},
             yaxis={"title": {"text": view.say(say("GPUs at once")), "standoff": 10}, "range": [0, there * 1.12]},
             shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": there, "y1": there, "line": {"color": colours.muted, "width": 1.5, "dash": "dot"}}],
             annotations=[{"xref": "paper", "x": 1, "xanchor": "right", "y": there, "yanchor": "bottom", "text": view.say(say("{number} GPUs there", number=Number(there))), "showarrow": False, "font": {"color": colours.muted}}],
@@ -137,12 +140,12 @@ def _figure(view: View, hours: pl.DataFrame, colours: Palette) -> go.Figure:
 def _legend(view: View, colours: Palette, hours: pl.DataFrame) -> html.Ul:
     lines = {"allocated": "━━", "working": "╍╍"}
     items = [
-        html.Li([html.Span(lines[name], style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", view.say(_NAMES[name])])
+        html.Li([html.Span(lines[name], style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", capital(view.say(_NAMES[name]))])
         for name, (state, _) in _CURVES.items()
     ]  # fmt: skip
     if (hours["unknown"] > 0).any():
         sign = html.Span("▨", style={"color": colours.state["unknown"]}, **{"aria-hidden": "true"})
-        items.append(html.Li([sign, " ", view.say(say("not known"))]))
+        items.append(html.Li([sign, " ", capital(view.say(say("not known")))]))
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Lines"))})
 
 

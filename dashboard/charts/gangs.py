@@ -12,7 +12,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.money.pieces import placed
 from dashboard.charts.bars import beside, table
-from dashboard.charts.panel import graph, layout, panel
+from dashboard.charts.panel import capital, graph, layout, panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dashboard.view import View
 
 _HEIGHT_PX = 300
+_MARKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def gang_staircase(view: View, colours: Palette) -> html.Section:
@@ -82,12 +83,14 @@ def _finding(found: Sequence[Gang]) -> str:
 def _figure(view: View, found: Sequence[Gang], colours: Palette) -> go.Figure:
     sizes = [str(each.size) for each in found]
     enough, start = view.say(say("enough free")), view.say(say("could start"))
+    told = view.say(say("{label}: {value}", label="%{x} GPU", value="%{customdata}"))
     figure = go.Figure()
     figure.add_bar(
         x=sizes,
         y=[each.free_share for each in found],
         marker={"color": colours.state["free"], "pattern": {"shape": "/", "size": 6, "solidity": 0.2, "fgcolor": colours.muted}},
-        hovertemplate=f"%{{x}} GPU: %{{y:.1%}}<extra>{enough}</extra>",
+        customdata=[view.language.percent(each.free_share) for each in found],
+        hovertemplate=f"{told}<extra>{enough}</extra>",
     )  # fmt: skip
     beyond = [(each.start_share_most or 0.0) - (each.start_share or 0.0) for each in found]
     figure.add_bar(
@@ -95,18 +98,20 @@ def _figure(view: View, found: Sequence[Gang], colours: Palette) -> go.Figure:
         y=[each.start_share for each in found],
         error_y={"type": "data", "array": beyond, "color": colours.state["unknown"], "visible": any(beyond)},
         marker={"color": colours.state["active"]},
-        hovertemplate=f"%{{x}} GPU: %{{y:.1%}}<extra>{start}</extra>",
+        customdata=[view.language.percent(each.start_share) for each in found],
+        hovertemplate=f"{told}<extra>{start}</extra>",
     )
     figure.update_layout(
         layout(
             colours,
             _HEIGHT_PX,
             barmode="group",
-            xaxis={"type": "category", "title": {"text": view.say(say("GPUs per job"))}, "showgrid": False},
+            xaxis={"type": "category", "title": {"text": capital(view.say(say("GPUs per job")))}, "showgrid": False},
             yaxis={
-                "tickformat": ".0%",
+                "tickvals": _MARKS,
+                "ticktext": [view.language.percent(each, 0) for each in _MARKS],
                 "range": [0, 1.05],
-                "title": {"text": view.say(say("share of the time")), "standoff": 10},
+                "title": {"text": capital(view.say(say("share of the time"))), "standoff": 10},
             },
         )
     )
@@ -116,7 +121,7 @@ def _figure(view: View, found: Sequence[Gang], colours: Palette) -> go.Figure:
 def _legend(view: View, colours: Palette) -> html.Ul:
     signs = (("▨", colours.muted, say("so many free in one pool and model")), ("■", colours.state["active"], say("such a job could start")))  # fmt: skip
     items = [
-        html.Li([html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", view.say(words)])
+        html.Li([html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", capital(view.say(words))])
         for sign, colour, words in signs
     ]
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Bars"))})

@@ -9,11 +9,11 @@ from dash import html
 
 from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from analytics.report.wording import placed
 from dashboard.charts.bars import NAME_MOST
-from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ def off_peak(view: View, colours: Palette) -> html.Section:
     finding = view.say(_finding(view, found))
     pools = list(dict.fromkeys(each.pool for each in found))[:_POOLS]
     head = ("pool", "from", "until", "GPUs", "weeks looked at")
-    note = say("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(view.zone))  # fmt: skip
     body: list[Any] = [
         graph("off-peak-chart", _figure(view, found, pools, colours), finding, _height(pools)),
-        html.P(view.say(note), className="note"),
+        html.P(view.say(_note(view, found)), className="note"),
         numbers(view, [view.say(say(each)) for each in head], [_row(view, each) for each in found]),
     ]
     return panel(
@@ -46,6 +45,17 @@ def off_peak(view: View, colours: Palette) -> html.Section:
         body=body if found else [],
         wide=True,
     )
+
+
+def _note(view: View, found: Sequence[OffPeak]) -> Listed:
+    """What the numbers are, what it means that there is none, and what is not drawn."""
+    rest = len({each.pool for each in found}) - _POOLS
+    parts = [
+        say("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(view.zone)),
+        say("Hours left blank have no more room than usual, or were not observed enough."),
+        say_many("{number} more pool is in the table alone.", "{number} more pools are in the table alone.", rest) if rest > 0 else None,
+    ]  # fmt: skip
+    return Listed([each for each in parts if each is not None], " ")
 
 
 def _height(pools: Sequence[str]) -> int:
@@ -108,7 +118,7 @@ def _figure(view: View, found: Sequence[OffPeak], pools: Sequence[str], colours:
             text=words,
             texttemplate="%{text}",
             textfont={"color": colours.text},
-            hovertemplate="%{x}:00, %{z} GPU<extra></extra>",
+            hovertemplate="%{x:02d}:00, %{z} GPU<extra></extra>",
             hoverongaps=False,
         )
     )
@@ -120,7 +130,7 @@ def _figure(view: View, found: Sequence[OffPeak], pools: Sequence[str], colours:
                 {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 7 * place - 0.5, "y1": 7 * place - 0.5, "line": {"color": colours.muted, "width": 1}}
                 for place in range(1, len(pools))
             ],
-            xaxis={"title": {"text": view.say(say("hour of the day"))}, "dtick": 3, "range": [-0.5, 23.5], "showgrid": False},
+            xaxis={"title": {"text": capital(view.say(say("hour of the day")))}, "dtick": 3, "range": [-0.5, 23.5], "showgrid": False},
             yaxis={"tickvals": list(range(len(rows))), "ticktext": names, "range": [len(rows) - 0.5, -0.5], "showgrid": False, "ticksuffix": "  "},
         )
     )  # fmt: skip

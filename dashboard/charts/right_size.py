@@ -17,7 +17,8 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.text import plain
 from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.moves import target
-from dashboard.charts.panel import graph, layout, numbers, panel
+from dashboard.charts.panel import capital, graph, layout, numbers, panel
+from dashboard.charts.written import separators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,7 @@ def _finding(known: pl.DataFrame) -> str:
         return say("No work is known by its memory and its activity.")
     candidates = known.filter(pl.col("kind").is_in(LESS))
     return say_many(
-        "Another card or a part of one would do for {number} work of {all}: {hours} of {total} GPU-hours.",
+        "Another card or a part of one would do for {number} workload of {all}: {hours} of {total} GPU-hours.",
         "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
         candidates.height,
         all=Number(known.height),
@@ -116,17 +117,18 @@ def _left_out(found: pl.DataFrame, known: pl.DataFrame) -> Listed:
     no_memory = found.filter(pl.col("peak_bytes").is_null()).height
     idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
     parts = [
-        say_many("{number} work without a known memory is not drawn.", "{number} works without a known memory are not drawn.", no_memory)
+        say_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)
         if no_memory else None,
         say_many(
-            "{number} work is not drawn since no whole hour of its activity is known.",
-            "{number} works are not drawn since no whole hour of their activity is known.", idle,
+            "{number} workload is not drawn since no whole hour of its activity is known.",
+            "{number} workloads are not drawn since no whole hour of their activity is known.", idle,
         ) if idle else None,
         say("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))
         if known.height > _DRAWN else None,
         say("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
         if known.height > _LISTED else None,
         say("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less."),
+        say("The larger a mark, the more GPU-hours."),
     ]  # fmt: skip
     return Listed([each for each in parts if each is not None], " ")
 
@@ -142,11 +144,14 @@ def _figure(view: View, drawn: pl.DataFrame, colours: Palette) -> go.Figure:
     lines = capacities(view)
     highest = max([each for each, _ in lines] + [each / GIB for each in drawn["peak_bytes"].to_list()], default=1.0)
     axes: dict[str, Any] = {
-        "xaxis": {"title": {"text": view.say(say("activity, 95th percentile"))}, "range": [-2, 104], "ticksuffix": " %"},
-        "yaxis": {"title": {"text": view.say(say("peak memory (GiB)"))}, "range": [0, highest * 1.08]},
+        "xaxis": {"title": {"text": capital(view.say(say("activity, 95th percentile")))}, "range": [-2, 104], "ticksuffix": " %"},
+        "yaxis": {"title": {"text": capital(view.say(say("peak memory (GiB)")))}, "range": [0, highest * 1.08]},
     }  # fmt: skip
     figure.update_layout(
-        layout(colours, _HEIGHT_PX, margin={"t": 16, "r": 16}, **axes, shapes=_regions(lines, colours), annotations=_labels(lines, colours))
+        layout(
+            colours, _HEIGHT_PX, margin={"t": 16, "r": 16}, separators=separators(view.language), **axes,
+            shapes=_regions(lines, colours), annotations=_labels(lines, colours),
+        )
     )  # fmt: skip
     return figure
 
@@ -154,6 +159,8 @@ def _figure(view: View, drawn: pl.DataFrame, colours: Palette) -> go.Figure:
 def _marks(view: View, rows: pl.DataFrame, kind: str, colours: Palette, largest: float) -> go.Scatter:
     symbol, state, _ = _LOOKS[kind]
     by_sm = bool(rows["by_sm"][0])
+    figures = ((say("peak memory"), "%{y} GiB"), (say("activity, 95th percentile"), "%{x}"))  # its axis adds the sign
+    told = [view.say(say("{label}: {value}", label=label, value=value)) for label, value in figures]
     return go.Scatter(
         x=rows["busy_pct"].to_list(),
         y=[round(each / GIB, 1) for each in rows["peak_bytes"].to_list()],
@@ -166,7 +173,7 @@ def _marks(view: View, rows: pl.DataFrame, kind: str, colours: Palette, largest:
             "line": {"width": 1 if by_sm else 2, "color": colours.card if by_sm else colours.state[state]},
         },
         text=[_hover(view, row) for row in rows.iter_rows(named=True)],
-        hovertemplate=f"%{{text}}<br>%{{y}} GiB, %{{x}} %<br>{view.say(_WORDS[kind])}<extra></extra>",
+        hovertemplate="<br>".join(["%{text}", *told, view.say(_WORDS[kind])]) + "<extra></extra>",
     )
 
 
@@ -214,8 +221,9 @@ def _regions(lines: Sequence[tuple[float, str]], colours: Palette) -> list[dict[
 
 
 def _labels(lines: Sequence[tuple[float, str]], colours: Palette) -> list[dict[str, Any]]:
+    # without a ground of their own: on a narrow screen it would lie over marks
     return [
-        {"xref": "paper", "x": 0.004, "xanchor": "left", "y": size, "yanchor": "bottom", "text": f"{name}: {size:.0f} GiB", "showarrow": False, "font": {"size": 11, "color": colours.muted}, "bgcolor": colours.card, "opacity": 0.85, "borderpad": 1}
+        {"xref": "paper", "x": 0.004, "xanchor": "left", "y": size, "yanchor": "bottom", "text": f"{name}: {size:.0f} GiB", "showarrow": False, "font": {"size": 11, "color": colours.muted}}
         for size, name in lines
     ]  # fmt: skip
 
@@ -223,7 +231,7 @@ def _labels(lines: Sequence[tuple[float, str]], colours: Palette) -> list[dict[s
 def _legend(view: View, colours: Palette, drawn: pl.DataFrame) -> html.Ul:
     there = set(drawn["kind"])
     items = [
-        html.Li([html.Span(sign, style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", view.say(_WORDS[kind])])
+        html.Li([html.Span(sign, style={"color": colours.state[state]}, **{"aria-hidden": "true"}), " ", capital(view.say(_WORDS[kind]))])
         for kind, (_, state, sign) in _LOOKS.items() if kind in there
     ]  # fmt: skip
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Marks"))})

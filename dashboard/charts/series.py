@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -14,6 +15,7 @@ from dashboard.charts.panel import capital, graph, layout
 from dashboard.charts.strip import heatmap, hover
 from dashboard.charts.tables import table
 from dashboard.charts.time_axis import time_axis
+from dashboard.charts.written import separators
 from dashboard.zoom import visible
 
 if TYPE_CHECKING:
@@ -26,9 +28,13 @@ if TYPE_CHECKING:
 
 _ROW_PX = 22
 _LINE_PX = 92
+_STEPS = 3
+"""Between the marks of a series' axis, at most."""
 _GAP_PX = 26
 _TOP_PX = 34
 _BOTTOM_PX = 8
+_LETTERS = 12
+"""Of `GPU-1ae8e3d9`: as the links beside it begin."""
 _LEFT_PX = 96
 """Room for the names of several GPUs."""
 
@@ -85,7 +91,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
     for number, line in enumerate(series.lines, start=2):
         at_px += _GAP_PX
         domain = [1 - (at_px + _LINE_PX) / inner_px, 1 - at_px / inner_px]
-        axes[f"yaxis{number}"] = _axis(colours, line, [max(0.0, domain[0]), domain[1]])
+        axes[f"yaxis{number}"] = _axis(colours, series, line, [max(0.0, domain[0]), domain[1]])
         text = capital(f"{view.say(line.name)}, {line.unit}")
         notes.append(
             {"text": text, "xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left",
@@ -93,12 +99,13 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
         )  # fmt: skip
         figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
         at_px += _LINE_PX
-    names = [plain(gpu, 12) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
+    names = [plain(gpu)[:_LETTERS] for gpu in film.gpus] if len(film.gpus) > 1 else [""]
     since_ms, until_ms = visible(view)
     figure.update_layout(
         layout(
             colours,
             height_px,
+            separators=separators(view.language),
             margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
             xaxis=time_axis(
                 view.language, colours, since_ms, until_ms, side="top", anchor="free", position=1, automargin=False,
@@ -117,12 +124,22 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
     return figure
 
 
-def _axis(colours: Palette, line: Line, domain: list[float]) -> dict[str, Any]:
-    scale = {"range": [0, line.top * 1.02]} if line.top else {"rangemode": "tozero"}
+def _axis(colours: Palette, series: Series, line: Line, domain: list[float]) -> dict[str, Any]:
+    most = line.top or max((value for value in _values(series, line, "max") if value is not None), default=0.0)
+    step = round_step(most)
+    top = step * max(1, math.ceil(most / step - 1e-9))
     return {
-        "domain": domain, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "nticks": 4, "anchor": "x",
-        **scale,
+        "domain": domain, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "anchor": "x",
+        "tick0": 0, "dtick": step, "range": [0, top * 1.02],
     }  # fmt: skip
+
+
+def round_step(most: float) -> float:
+    """The round number of which two or three reach `most`, so that the highest mark of an axis lies above all values."""
+    if most <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most / _STEPS))
+    return next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * _STEPS >= most * (1 - 1e-9))
 
 
 def _traces(colours: Palette, series: Series, line: Line, axis: str) -> Iterator[go.Bar | go.Scatter]:

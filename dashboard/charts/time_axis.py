@@ -34,6 +34,7 @@ def time_axis(language: Language, colours: Palette, since_ms: int, until_ms: int
         "ticktext": [label for _, label in marks],
         "showgrid": False,
         "ticks": "outside",
+        "tickangle": 0,  # the style sheet leaves out every other one where they would be in each other's way
         "tickcolor": colours.grid,
         "fixedrange": False,
         **more,

@@ -44,12 +44,12 @@ class Quality:
                     className="headline",
                 )
             )  # fmt: skip
+        # days are many and pools few: in two columns of their own no card has to be as tall as its neighbour
+        shares = html.Div([_days(view, colours), *_groups(view, colours)], className="balanced")
         return html.Div(
             [
                 html.P(view.say(_headline(view)), className="headline"),
-                html.Div(
-                    [_remarks(view), _silent(view), _days(view, colours), *_groups(view, colours)], className="panels"
-                ),
+                html.Div([_remarks(view), _silent(view), shares], className="panels"),
             ]
         )
 

@@ -9,7 +9,7 @@ from dash import dcc, html
 from analytics.language.sentences import say
 from analytics.ledger.text import plain
 from analytics.report.wording import scope_parts
-from dashboard.charts.panel import panel
+from dashboard.charts.panel import capital, panel
 from dashboard.documents import serve_documents
 from dashboard.editions import chosen_week, weeks
 from dashboard.people import PLANNER, VIEWER
@@ -71,7 +71,7 @@ def chosen_week_of_default(view: View) -> Week:
 def _choice(view: View, chosen: Week) -> html.Section:
     """Which week, and its documents."""
     documents = [
-        html.Li(html.A(view.say(name), href=f"/report/download/{form}{_search(view, chosen)}"))
+        html.Li(html.A(capital(view.say(name)), href=f"/report/download/{form}{_search(view, chosen)}"))
         for form, name in _FORMATS.items()
     ]
     return panel(

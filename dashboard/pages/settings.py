@@ -95,7 +95,13 @@ def _setting_table(view: View, found: Sequence[Shown]) -> html.Div:
 def _meaning(view: View, each: Shown) -> html.Td:
     """In the reader's language, as far as its catalogue knows it."""
     said = view.say(each.meaning)
-    return html.Td(said) if said != each.meaning else html.Td(said, lang="en")
+    shown = _with_code(said)
+    return html.Td(shown) if said != each.meaning else html.Td(shown, lang="en")
+
+
+def _with_code(text: str) -> list[Any]:
+    """What stands between backquotes as what it is: something to type."""
+    return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
 
 
 def _prices(view: View) -> html.Section:

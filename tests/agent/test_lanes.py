@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.worker_client import WorkerClient
+from agent.worker_client import WorkerClient, WorkerHungError
 from tests.fakes.nvml import (
     GIB,
     Fabric,
@@ -183,6 +186,28 @@ def test_mig_that_is_switched_on_is_noticed(lanes: MakeLanes) -> None:
     answers = [host.row() for _ in range(9)]
     assert [row["gpu"] for row in answers[0]["gpu"]] == ["GPU-m"]
     assert [row["gpu"] for row in answers[-1]["gpu"]] == ["GPU-m", "MIG-1"]
+
+
+def test_a_worker_that_starts_late_is_waited_for_and_one_that_stops_later_is_not(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that a driver call may take says nothing of how long a busy host takes to start a process."""
+    scenario = Scenario((Gpu("GPU-a", util=constant(50)),), ms_ago(PAST_S))
+    for name, value in scenario.environment(library, scenario.write(tmp_path / "scenario")).items():
+        monkeypatch.setenv(name, value)
+    worker = WorkerClient(sys_path=str(tmp_path / "sys"))
+    os.kill(worker.pid, signal.SIGSTOP)
+    late = threading.Timer(2, os.kill, (worker.pid, signal.SIGCONT))
+    late.start()
+    try:
+        assert "GPU-a" in json.dumps(worker.request("open", 0.5))
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerHungError):
+            worker.request("open", 0.5)
+    finally:
+        late.cancel()
+        os.kill(worker.pid, signal.SIGCONT)
+        worker.end(2)
 
 
 def test_the_inventory_says_what_is_near_what(lanes: MakeLanes, tmp_path: Path) -> None:

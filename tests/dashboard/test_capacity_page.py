@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
+from analytics.capacity.off_peak import OffPeak
 from analytics.report.parts import Reclaimable
 from dashboard.app import build_app
 from dashboard.charts.demand import hours_of
 from dashboard.charts.gangs import gangs_of
+from dashboard.charts.off_peak import off_peak
 from dashboard.charts.reclaimable import reclaimable
 from dashboard.palette import LIGHT
 from dashboard.source import Source
@@ -77,6 +79,34 @@ def test_gangs_are_those_of_the_ledger(planned: Planned) -> None:
     assert [each.start_share for each in gangs] == sorted((each.start_share or 0 for each in gangs), reverse=True)
     bars = figure(page(planned.client(), "/capacity", WEEK), "gangs-chart")["data"]
     assert bars[1]["y"] == pytest.approx([each.start_share for each in gangs])
+
+
+@pytest.mark.parametrize(("lang", "sign"), [("en", "."), ("fr", ",")])
+def test_shares_are_written_as_in_the_table(planned: Planned, lang: str, sign: str) -> None:
+    shown = page(planned.client(), "/capacity", f"{WEEK}&lang={lang}")
+    rows = table(shown, "gangs-title")[1:]
+    drawn = figure(shown, "gangs-chart")
+    assert [trace["customdata"] for trace in drawn["data"]] == [[row[2] for row in rows], [row[3] for row in rows]]
+    assert {each[-1] for trace in drawn["data"] for each in trace["customdata"]} == {"%"}
+    assert drawn["layout"]["yaxis"]["ticktext"][-1].split("\N{NO-BREAK SPACE}") == ["100", "%"]
+    curve = figure(shown, "demand-chart")
+    assert curve["layout"]["separators"].startswith(sign)
+    # the axis adds its sign to what a template says of it
+    templates = [trace["hovertemplate"] for trace in curve["data"] if "hovertemplate" in trace]
+    assert len(templates) == 2
+    assert not any("%" in each.replace("%{", "") for each in templates)
+
+
+def test_what_the_off_peak_chart_leaves_out_is_said(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    found = tuple(OffPeak(f"pool{number}", 5, 7, 30, 2, 4) for number in range(6))
+    panel = off_peak(replace(view, report=replace(view.report, off_peak=found)), LIGHT)
+    shown = json.loads(json.dumps(panel, cls=PlotlyJSONEncoder))
+    assert len(figure(shown, "off-peak-chart")["data"][0]["z"]) == 4 * 7
+    assert "2 more pools are in the table alone." in words(shown)
+    assert "Hours left blank" in words(shown)
+    few = off_peak(replace(view, report=replace(view.report, off_peak=found[:4])), LIGHT)
+    assert "in the table alone" not in json.dumps(few, cls=PlotlyJSONEncoder)
 
 
 def test_people_have_no_capacity(planned: Planned) -> None:

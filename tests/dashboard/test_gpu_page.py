@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from dashboard.charts.series import round_step
 from dashboard.charts.strip import WORDS
 from dashboard.detail import Subject
 from dashboard.histories import events, processes
@@ -92,6 +93,26 @@ def test_a_long_time_is_shown_in_few_bins_with_least_and_most(teams: Teams, flee
     assert not any(
         each.connectgaps for each in one(content(teams, gpu), "gpu-graph").figure.data if each.type == "scatter"
     )
+
+
+def test_the_highest_mark_of_each_axis_lies_above_all_values(teams: Teams) -> None:
+    gpu = shared_gpu(teams)
+    series = gpu_series(teams.view("?span=all"), gpu)
+    axes = one(content(teams, gpu), "gpu-graph").figure.layout
+    assert len(series.lines) > 2
+    for number, line in enumerate(series.lines, start=2):
+        axis = axes[f"yaxis{number}"]
+        most = float(series.frame[f"{line.column}_max"].max()) / line.scale  # type: ignore[arg-type]  # of numbers
+        highest = axis.dtick * (axis.range[1] // axis.dtick)
+        assert most <= highest + 1e-6, line
+        assert highest / axis.dtick <= 3
+
+
+@pytest.mark.parametrize(
+    ("most", "step"), [(0.0, 1.0), (91.0, 50.0), (13.6, 5.0), (7.5, 2.5), (300.0, 100.0), (0.003, 0.001)]
+)
+def test_steps_of_axes_are_round(most: float, step: float) -> None:
+    assert round_step(most) == pytest.approx(step)
 
 
 def test_a_reader_of_a_team_gets_no_value_of_others_time(teams: Teams) -> None:

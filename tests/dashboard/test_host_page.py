@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from analytics.ledger.stays import stays
+from analytics.report.model import Report
 from dashboard.charts.strip import WORDS
+from dashboard.detail import find
+from dashboard.histories import findings_panel
 from dashboard.pages.host import Host
 from dashboard.palette import LIGHT
 from dashboard.series import host_series
@@ -38,6 +41,14 @@ def test_every_gpu_of_the_host_has_a_row_and_a_link(teams: Teams) -> None:
     page = content(teams)
     assert one(page, WORDS).data["gpus"] == gpus
     assert set(gpus) <= {each.split("gpu=")[1] for each in links(page) if each.startswith("/gpu")}
+
+
+def test_rows_are_named_as_links_to_their_gpus_begin(teams: Teams) -> None:
+    page = content(teams)
+    names = one(page, "host-graph").figure.layout.yaxis.ticktext
+    gpus = one(page, WORDS).data["gpus"]
+    assert [gpu.startswith(name) for gpu, name in zip(gpus, names, strict=True)] == [True] * len(gpus)
+    assert len(set(names)) == len(gpus) > 1
 
 
 def test_the_hours_are_those_of_host_hourly(teams: Teams, fleet_lake: Lake) -> None:
@@ -104,6 +115,20 @@ def test_long_lists_are_folded(teams: Teams) -> None:
     assert [count_rows(first), count_rows(rest)] == [10, given.height - 10]
     folded = next(each for each in parts(page) if type(each).__name__ == "Details" and is_in(rest, each))
     assert f"and {given.height - 10} more" in text_of(folded)
+
+
+def test_of_many_findings_the_first_are_in_sight(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = teams.view("?span=all")
+    [finding, *_] = view.report.findings
+    subject = find(view, "gpu", finding.gpus[0])
+    assert subject is not None
+    monkeypatch.setattr(Report, "findings", (finding,) * 13)
+    panel = findings_panel(view, subject)
+    first, rest = (each for each in parts(panel) if getattr(each, "className", "") == "plainlist")
+    assert [len(each.children) for each in (first, rest)] == [10, 3]
+    folded = next(each for each in parts(panel) if type(each).__name__ == "Details")
+    assert (is_in(first, folded), is_in(rest, folded)) == (False, True)
+    assert "and 3 more" in text_of(folded)
 
 
 def is_table(each: Any) -> bool:

@@ -101,15 +101,15 @@ def test_the_coverage_of_each_group_is_the_ledgers(site: Site, asked: Question, 
 
 STATES_SAID = re.compile(
     r"([\d,.]+) of ([\d,.]+) observed GPU-hours went unused: ([\d,.]+) free, ([\d,.]+) reserved, ([\d,.]+) held; "
-    r"([\d,.]+) were active\. (\S+ %|unknown) of the time was observed\."
+    r"([\d,.]+) were active, ([\d,.]+) at low use, ([\d,.]+) unavailable\. (\S+ %|unknown) of the time was observed\."
 )
 
 
 def states(spent: Spent) -> tuple[str, ...]:
     """What the line above a GPU's or a host's states has to say."""
-    free, reserved, held, active = (written(spent.sum(state)) for state in ("free", "reserved", "held", "active"))
+    named = (written(spent.sum(state)) for state in ("free", "reserved", "held", "active", "low", "unavailable"))
     coverage = share(spent.observed_ms, spent.total_ms)
-    return written(spent.sum(*UNUSED)), written(spent.observed_ms), free, reserved, held, active, coverage
+    return written(spent.sum(*UNUSED)), written(spent.observed_ms), *named, coverage
 
 
 def said(panel: Shown) -> tuple[str, ...]:

@@ -105,7 +105,16 @@ def test_every_known_work_is_drawn_once(planned: Planned) -> None:
     shown = page(planned.client(), "/right-size", WEEK)
     assert 0 < points(shown) == min(known.height, 400)
     assert works.height > known.height
-    assert f"{works.height - known.height} works are not drawn" in words(shown)
+    assert f"{works.height - known.height} workloads are not drawn" in words(shown)
+
+
+@pytest.mark.parametrize(("lang", "signs"), [("en", ".,"), ("fr", ",\N{NARROW NO-BREAK SPACE}")])
+def test_a_mark_says_percent_once_and_numbers_as_the_reader_does(planned: Planned, lang: str, signs: str) -> None:
+    drawn = figure(page(planned.client(), "/right-size", f"{WEEK}&lang={lang}"))
+    assert drawn["layout"]["xaxis"]["ticksuffix"].strip() == "%"
+    assert drawn["layout"]["separators"] == signs
+    for trace in drawn["data"]:
+        assert trace["hovertemplate"].replace("%{", "").count("%") == 0
 
 
 def test_the_figure_keeps_its_budget(planned: Planned) -> None:
@@ -149,7 +158,7 @@ def test_unknown_memory_is_no_point_at_zero(lake: Lake, *, known: bool) -> None:
     fill(lake, rows, processes("a", *range(0, 4 * 3600, 30)), devices=[device("a")])
     shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/right-size")
     assert points(shown) == int(known)
-    assert ("1 work without a known memory is not drawn." in words(shown)) is not known
+    assert ("1 workload without a known memory is not drawn." in words(shown)) is not known
 
 
 def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:

@@ -53,7 +53,20 @@ def test_every_setting_is_there_with_its_origin(site: Site) -> None:
     assert shown["agent.command_arguments"][0] == "off"
     assert shown["money.pue"][0] == "1.54"
     assert shown["mail.server"][0] == "not set"
-    assert [shown[each.name][2] for each in SETTINGS] == [each.meaning for each in SETTINGS]
+    assert [plainly(shown[each.name][2]) for each in SETTINGS] == [plainly(each.meaning) for each in SETTINGS]
+
+
+def plainly(text: str) -> str:
+    """Without the marks of what is to be typed, and with ordinary spaces."""
+    return " ".join(text.replace("`", " ").split())
+
+
+def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
+    shown = content(Settings(), site.view())
+    assert "`" not in words(shown)
+    typed = [each["props"]["children"] for each in components(shown) if each["type"] == "Code"]
+    assert typed == [part for each in SETTINGS for part in each.meaning.split("`")[1::2]]
+    assert "held" in typed
 
 
 def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: Site) -> None:
@@ -62,7 +75,7 @@ def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: S
     cells = [each["props"] for each in components(shown) if each["type"] == "Td"]
     for setting in SETTINGS:
         said = french.say(setting.meaning)
-        (found,) = {each.get("lang", "fr") for each in cells if words(each["children"]) == said}
+        (found,) = {each.get("lang", "fr") for each in cells if plainly(words(each["children"])) == plainly(said)}
         assert found == ("en" if said == setting.meaning else "fr"), setting.name
 
 

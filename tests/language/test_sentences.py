@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -134,6 +135,12 @@ def test_a_sentence_without_a_number_agrees_with_any() -> None:
     assert agreeing("as it is", 1) == "as it is"
     assert agreeing(say("as it is"), 1) == "as it is"
     assert isinstance(agreeing(of_gpus("held without running a kernel"), 1), Sentence)
+
+
+@pytest.mark.parametrize("value", [7.65, 0.25, 2.5, 1234.05, -0.05])
+def test_every_language_rounds_alike(value: float) -> None:
+    english, french = (language(code).number(value, 1) for code in ("en", "fr"))
+    assert re.sub(r"\s", ",", french.replace(",", ".")) == english
 
 
 @pytest.mark.parametrize("code", ["", "de", "FR", "fr_FR"])

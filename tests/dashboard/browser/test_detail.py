@@ -226,7 +226,7 @@ def test_it_is_accessible_in_both_schemes_and_fits_a_phone(
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": PHONE, "height": 900})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
     picture(page, f"{kind}-phone")
 
 

@@ -240,5 +240,5 @@ def test_one_chosen_is_accessible_and_fits_a_phone(surf: Callable[..., Surfer], 
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": 390, "height": 900})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
     picture(page, f"findings-chosen-{lang}-{scheme}-phone")

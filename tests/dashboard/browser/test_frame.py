@@ -55,7 +55,7 @@ def test_a_page_loads_is_accessible_and_fits_a_phone(surf: Callable[..., Surfer]
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": 390, "height": 900})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
     picture(page, f"{name}-phone")
 
 
@@ -125,7 +125,7 @@ def test_the_filters_are_reached_and_used_by_keyboard(surf: Callable[..., Surfer
     page.keyboard.press("Enter")
     page.wait_for_selector(".dash-dropdown-content")
     page.keyboard.type("legacy")
-    page.wait_for_function("document.querySelectorAll('.dash-dropdown-option').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('.dash-dropdown-option').length === 1")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
     page.wait_for_url("**/?pool=legacy")
@@ -160,7 +160,7 @@ def test_a_page_that_is_not_there_leads_back(surf: Callable[..., Surfer]) -> Non
 
 def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(surf: Callable[..., Surfer]) -> None:
     page = surf(width=390).open("/settings")
-    page.wait_for_function("document.getElementById('nav').scrollLeft > 0")
+    page.wait_for_function("() => document.getElementById('nav').scrollLeft > 0")
     left, right = page.evaluate(
         "(here => [here.left, here.right])(document.querySelector('#nav .here').getBoundingClientRect())"
     )
@@ -185,7 +185,7 @@ def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_i
     page = surfer.open("/findings")
     assert page.locator("#mishap").is_hidden()
     page.evaluate("dash_clientside.set_props('mishap', {children: 'It went wrong.'})")
-    page.wait_for_function("document.getElementById('mishap').innerText === 'It went wrong.'")
+    page.wait_for_function("() => document.getElementById('mishap').innerText === 'It went wrong.'")
     assert page.locator("#mishap").get_attribute("role") == "alert"
     choose(page, "pool", "legacy")
     surfer.settled()
