@@ -9,6 +9,7 @@ from flask import Response, request
 from analytics.report.formats import FORMATS
 from dashboard.ask import view_of
 from dashboard.editions import chosen_week, edition, file_name
+from dashboard.problems import in_a_line, language_of
 from dashboard.view import Problem
 from fallow.errors import FallowError
 
@@ -68,11 +69,12 @@ def serve_documents(server: Any, source: Source) -> None:
 
 def _answer(source: Source, make: Callable[[View], Response]) -> Response:
     """The document, or one sentence on why there is none; never a traceback."""
-    look = view_of(source, request.query_string.decode(errors="replace"))
+    search = request.query_string.decode(errors="replace")
+    look = view_of(source, search)
     try:
         if not isinstance(look, Problem):
             return make(look)
-        said = f"{look.message}; {look.hint}"
+        said = in_a_line(language_of(source, search), look.message, look.hint)
     except FallowError as error:
         said = str(error)
     return Response(f"fallow: {said}\n", status=409, mimetype="text/plain")

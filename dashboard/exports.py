@@ -13,6 +13,7 @@ from flask import Response, request
 
 from dashboard import tables
 from dashboard.ask import view_of
+from dashboard.problems import in_a_line, language_of
 from dashboard.view import Problem
 from fallow.clock import format_ms, to_ms
 
@@ -45,9 +46,11 @@ def serve_exports(server: Any, source: Source) -> None:
     def export(name: str, kind: str) -> Response:
         if name not in EXPORTS or kind not in ("csv", "parquet"):
             return Response("fallow: there is no such table\n", status=404, mimetype="text/plain")
-        look = view_of(source, request.query_string.decode(errors="replace"))
+        search = request.query_string.decode(errors="replace")
+        look = view_of(source, search)
         if isinstance(look, Problem):
-            return Response(f"fallow: {look.message}; {look.hint}\n", status=409, mimetype="text/plain")
+            said = in_a_line(language_of(source, search), look.message, look.hint)
+            return Response(f"fallow: {said}\n", status=409, mimetype="text/plain")
         content = as_csv(EXPORTS[name](look)) if kind == "csv" else as_parquet(EXPORTS[name](look))
         kinds = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
         return Response(

@@ -45,6 +45,12 @@ def unforeseen(speaks: Language) -> html.Div:
     )
 
 
+def in_a_line(speaks: Language, message: str, hint: str) -> str:
+    """The same where there is room for a line only: sentences one after the other, a command's message with its hint."""
+    said, advice = speaks.say(message), speaks.say(hint)
+    return f"{said}{' ' if said.endswith('.') else '; '}{advice}" if advice else said
+
+
 def no_such_page(speaks: Language, path: str) -> html.Div:
     """At an address that nothing lies at."""
     return _problem(

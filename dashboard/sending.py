@@ -16,6 +16,7 @@ from dashboard.audit import audit
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition
 from dashboard.people import PLANNER, NotAllowedError
+from dashboard.problems import in_a_line, language_of
 from dashboard.view import Problem
 from fallow.errors import FallowError
 
@@ -150,12 +151,12 @@ def send_tried(source: Source, search: str | None, tried: Mapping[str, Any]) -> 
 def _asked(source: Source, search: str | None, carried_out: Callable[[View], Answer]) -> Answer:
     look = view_of(source, search)
     if isinstance(look, Problem):
-        return Answer(_wrong(look.message, look.hint))
+        return Answer(_wrong(in_a_line(language_of(source, search), look.message, look.hint)))
     try:
         _require(look)
         return carried_out(look)
     except FallowError as error:
-        return Answer(_wrong(error.message, error.hint))
+        return Answer(_wrong(in_a_line(look.language, error.message, error.hint)))
 
 
 def _require(view: View) -> None:
@@ -195,5 +196,5 @@ def _list(view: View, said: Sequence[Said]) -> html.Ul:
     )  # fmt: skip
 
 
-def _wrong(message: str, hint: str) -> html.P:
-    return html.P(f"{message}; {hint}" if hint else message, className="failed")
+def _wrong(said: str) -> html.P:
+    return html.P(said, className="failed")

@@ -18,6 +18,7 @@ from dashboard.exports import links
 from dashboard.grid import grid, rows_of
 from dashboard.grid_address import check
 from dashboard.people import PLANNER, VIEWER
+from dashboard.problems import in_a_line, language_of
 from dashboard.view import Problem
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
@@ -117,7 +118,7 @@ def _wrong(view: View, listed: Sequence[Column]) -> list[html.P]:
     try:
         check(view.query, listed)
     except UsageError as error:
-        said = f"{error.message}; {error.hint}"
+        said = in_a_line(view.language, error.message, error.hint)
         return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
     return []
 
@@ -178,7 +179,10 @@ def _connect_looking(app: Any, source: Source) -> None:
     )  # fmt: skip
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)
-        return _problem(view) if isinstance(view, Problem) else detail(view, _ids(chosen))
+        if isinstance(view, Problem):
+            said = in_a_line(language_of(source, search), view.message, view.hint)
+            return [html.P(said, className="hint", role="alert")]
+        return detail(view, _ids(chosen))
 
 
 def _connect_acting(app: Any, source: Source) -> None:
@@ -204,11 +208,11 @@ def _acted(source: Source, search: str | None, wish: Wish) -> list[Any]:
     """What the page shows after a button: what was done or why it was not, and the table as it now is."""
     view = view_of(source, search)
     if isinstance(view, Problem):
-        return [f"{view.message}; {view.hint}", *[no_update] * 6]
+        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * 6]
     try:
         outcome = act(view, wish, SystemClock().now_ms())
     except FallowError as error:
-        return [f"{error.message}; {error.hint}", *[no_update] * 6]
+        return [in_a_line(view.language, error.message, error.hint), *[no_update] * 6]
     source.forget()
     now = view_of(source, search)
     said = view.say(outcome.said)
@@ -223,7 +227,3 @@ def _ids(chosen: Any) -> tuple[str, ...]:
     """The ids of the rows that the browser says are chosen; whether its reader sees them is for the server to know."""
     rows = chosen if isinstance(chosen, list) else []
     return tuple(str(each.get("id", "")) for each in rows if isinstance(each, dict))
-
-
-def _problem(problem: Problem) -> list[Any]:
-    return [html.P(f"{problem.message}; {problem.hint}", className="hint", role="alert")]

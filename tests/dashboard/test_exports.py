@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from analytics.language.languages import language
 from dashboard.exports import EXPORTS, as_csv
+from dashboard.source import LATE
 from fallow.cli import main
 from fallow.clock import from_ms
 from fallow.schema import STATES
@@ -145,3 +147,15 @@ def test_an_empty_table_keeps_its_columns_and_their_types(held: Held) -> None:
 ])  # fmt: skip
 def test_what_there_is_not(held: Held, path: str, status: int) -> None:
     assert held.pages().client.get(path).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview"])
+def test_what_comes_later_is_said_in_the_readers_language(
+    held: Held, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    pages = held.pages()
+    monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
+    answer = pages.client.get(f"{path}?span=all&lang=fr")
+    assert answer.status_code == 409
+    assert answer.text == f"fallow: {language('fr').say(LATE.message)} {language('fr').say(LATE.hint)}\n"
+    assert LATE.message not in answer.text
