@@ -30,7 +30,7 @@ demo:
 # the tests write small files by the thousand, each of which waits for the disk: in memory, where there is much of it, none does
 IN_MEMORY = $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "-p /dev/shm"}')
 
-# a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
+# workers share the CPUs, so that each computes with one thread; a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
 test:
 	@start=$$(date +%s); set -e; \
 	if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi; \
@@ -39,8 +39,8 @@ test:
 	step 'format' $(BIN)/ruff format --check .; \
 	step 'types' $(BIN)/mypy; \
 	step 'import contracts' $(BIN)/lint-imports; \
-	temporary=$$(mktemp -d $(IN_MEMORY)); trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM; \
-	step 'tests' env TMPDIR="$$temporary" $(if $(PYTEST_ARGS),,FALLOW_SAMPLE=1) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
+	temporary=$$(mktemp -d $(IN_MEMORY)); chmod 1777 "$$temporary"; trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM; \
+	step 'tests' env TMPDIR="$$temporary" POLARS_MAX_THREADS=1 $(if $(PYTEST_ARGS),,FALLOW_SAMPLE=1) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 

@@ -1,6 +1,6 @@
 """Which tests a run takes, and in which order.
 
-Of a test with many cases every third is tried where FALLOW_SAMPLE is set, as `make test` does: all take twenty minutes. The
+Of a test with many cases every fifth is tried where FALLOW_SAMPLE is set, as `make test` does: all take twenty minutes. The
 others are told as deselected. A run without the variable, such as `make test PYTEST_ARGS=tests`, takes all of them. Files that
 take long come first, so that none of several workers has to wait for another at the end.
 """
@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-_MANY = 4
+_MANY = 3
 """Cases of which none is left out."""
 
-_WHOLE = ("tests/core/", "tests/language/", "tests/agent/", "tests/deploy/", "tests/dashboard/browser/")
+_EVERY = 5
+"""Of more cases the first, and from there on every so many."""
+
+_WHOLE = (
+    "tests/core/", "tests/language/", "tests/agent/", "tests/deploy/",
+    *(f"tests/dashboard/browser/test_{name}" for name in ("detail", "film", "findings", "frame", "report")),
+)  # fmt: skip
 """Where cases are quick, or there are few of them and each is another."""
 
 
@@ -30,7 +36,7 @@ _LONG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out two of three cases, and brings what takes long to the front."""
+    """Leaves out four of five cases, and brings what takes long to the front."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
     if not os.environ.get("FALLOW_SAMPLE"):
         return
@@ -38,6 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if hasattr(item, "callspec") and not item.nodeid.startswith(_WHOLE):
             cases[item.nodeid.partition("[")[0]].append(item)
-    left_out = {id(item) for own in cases.values() if len(own) > _MANY for place, item in enumerate(own) if place % 3}
+    left_out = {
+        id(item) for own in cases.values() if len(own) > _MANY for place, item in enumerate(own) if place % _EVERY
+    }
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]
