@@ -127,6 +127,7 @@ def test_the_filters_are_reached_and_used_by_keyboard(surf: Callable[..., Surfer
     page.keyboard.type("legacy")
     page.wait_for_function("() => document.querySelectorAll('.dash-dropdown-option').length === 1")
     page.keyboard.press("ArrowDown")
+    page.wait_for_function("() => Boolean(document.activeElement.closest('.dash-dropdown-option'))")
     page.keyboard.press("Space")
     page.wait_for_url("**/?pool=legacy")
     surfer.settled()
