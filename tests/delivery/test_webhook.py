@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def send(url: str, hands: Hands, timeout_s: float = 0.3, ca_file: Path | None = None) -> Outcome:
+def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = None) -> Outcome:
     [target] = parse_targets([url])
     context = ssl.create_default_context(cafile=ca_file)
     channel = WebhookChannel(WebhookSettings(context, timeout_s), target, hands.sleep)
