@@ -55,12 +55,11 @@ class Generation:
     @classmethod
     def read(cls, inputs: Inputs, version: str) -> Generation:
         """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices or owners."""
-        generation = cls(inputs, load_whole(inputs), version)
-        # what cannot be read is known before anybody is shown it instead of the version before
+        # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
         open_owners(inputs.settings)
         open_prices(inputs.settings)
-        return generation
+        return cls(inputs, load_whole(inputs), version)
 
     def after_actions(self, version: str) -> Generation:
         """The same data after somebody acted on a finding: the ledger and what the rules found stay; raises LakeError."""
