@@ -1,0 +1,21 @@
+"""Every command's JSON and CSV, byte for byte as before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.golden.outputs import demo, kept, outputs, small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("make", [demo, small])
+def test_commands_print_what_they_printed(make: Callable[[Path], int], tmp_path: Path) -> None:
+    changed = [
+        name for name, text in outputs(tmp_path, make(tmp_path)) if text != kept(f"{make.__name__}-{name}")
+    ]  # fmt: skip
+    assert not changed, f"{changed}: look with `python -m tests.golden.outputs DIR`"
