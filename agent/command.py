@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(args: argparse.Namespace) -> int:
-    from agent.once import look_once, table_text  # noqa: PLC0415  # not needed by a run
-    from agent.settings import host_name  # noqa: PLC0415
+    from agent.once import look_once, table_text  # not needed by a run
+    from agent.settings import host_name
 
     loaded = config.load({}, args.config)
     look = look_once(loaded.integer("agent.call_timeout") / SECOND_MS, host_name(loaded), loaded)
@@ -72,10 +72,10 @@ def _once(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     # here, so that `fallow agent status` does not load the whole agent
-    from agent import logs  # noqa: PLC0415
-    from agent.settings import AgentSettings  # noqa: PLC0415
-    from agent.spool import Spool  # noqa: PLC0415
-    from agent.supervisor import Supervisor  # noqa: PLC0415
+    from agent import logs
+    from agent.settings import AgentSettings
+    from agent.spool.spool import Spool
+    from agent.supervise.supervisor import Supervisor
 
     def load() -> tuple[Config, AgentSettings]:
         loaded = config.load(_flags(args), args.config)

@@ -6,8 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from agent.agent_status import AgentStatus, Blocked
-from agent.control import ask
+from agent.supervise.agent_status import AgentStatus, Blocked
+from agent.supervise.control import ask
 from fallow import config
 from fallow.clock import SECOND_MS, format_duration, format_ms, parse_duration_ms
 from fallow.errors import FallowError

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.advice import driver_error
 from agent.attribution import AttributionSettings, Owners
-from agent.fleet import DriverDownError, Fleet
-from agent.unnamed_gpus import UnnamedGpus, position_of
+from agent.nvml.advice import driver_error
+from agent.supervise.fleet import DriverDownError, Fleet
+from agent.supervise.unnamed_gpus import UnnamedGpus, position_of
 from fallow.clock import format_ms
 from fallow.units import format_bytes
 

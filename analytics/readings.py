@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.at_once import lasting_on
+from analytics.capacity.concurrency import lasting_on
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day

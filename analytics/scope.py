@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.at_once import lasting_on
+from analytics.capacity.concurrency import lasting_on
 from analytics.ledger.summary import stopped_gpus, summarise
-from analytics.money.pieces import IDLE_OF_NOBODY, placed, whose
+from analytics.money.priced_segments import IDLE_OF_NOBODY, placed, whose
 from analytics.names import JOINER, asked_name, given_name
 from fallow.errors import EmptyLakeError
 
 if TYPE_CHECKING:
     import argparse
 
-    from analytics.devices import Inventory
-    from analytics.findings.model import Finding
-    from analytics.inputs import WindowLedger
+    from analytics.inventory import Inventory
     from analytics.ledger.build import Ledger
     from analytics.ledger.summary import Summary
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
+    from analytics.window import WindowLedger
+    from analytics.workloads.model import Finding
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.frames import arrow, read_frame, typed
-from analytics.ledger.keep import digest
+from analytics.ledger.cache import digest
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import ALL_HOSTS, LakeFile

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.ring import PERIOD_US
+from agent.nvml.ring import PERIOD_US
 from benchmarks.agent_cost import INTERVAL_S, TICKS, wait_until_settled
 from benchmarks.gpu_host import FLEET, cpu_ms, gpu_host, memory_mib, resident
 from benchmarks.measure import Figure

@@ -21,7 +21,7 @@ import psutil
 from analytics.simulation import Fleet
 from benchmarks.fleet_lake import UNTIL_MS, simulated
 from benchmarks.measure import Figure
-from dashboard.bar import OUTPUTS
+from dashboard.filter_bar import OUTPUTS
 from dashboard.pages import PAGES
 from fallow.clock import DAY_MS, format_ms
 
@@ -107,7 +107,7 @@ def _crowd(server: _Server, name: str, how: str) -> Iterator[Figure]:
 
 
 def _in_a_browser(server: _Server, chromium: str, name: str, how: str) -> Iterator[Figure]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only where there is a browser
+    from playwright.sync_api import sync_playwright  # only where there is a browser
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))

@@ -53,8 +53,8 @@ def cost_of(step: str, lake: str) -> Cost:
 
 def build() -> Step:
     """Ledger, hourly tables and all findings, from whatever the lake has."""
-    from analytics.findings.find import find_all  # noqa: PLC0415  # the other step must not pay for it
-    from analytics.inputs import load_window_ledger, open_inputs  # noqa: PLC0415
+    from analytics.decide.review import find_all  # the other step must not pay for it
+    from analytics.window import load_window_ledger, open_inputs
 
     def run(lake: str) -> dict[str, int]:
         inputs = open_inputs(argparse.Namespace(lake=lake, since=None, until=None, config=None))
@@ -66,11 +66,11 @@ def build() -> Step:
 
 def report() -> Step:
     """The weekly report of the whole window as HTML."""
-    from analytics.inputs import load_window_ledger, open_inputs  # noqa: PLC0415  # the other steps must not pay for it
-    from analytics.language.languages import Language  # noqa: PLC0415
-    from analytics.report.html import page  # noqa: PLC0415
-    from analytics.report.model import Asked, build_report  # noqa: PLC0415
-    from analytics.report.weeks import week_of  # noqa: PLC0415
+    from analytics.language.languages import Language
+    from analytics.render.html import page
+    from analytics.report.model import Asked, build_report
+    from analytics.report.weeks import week_of
+    from analytics.window import load_window_ledger, open_inputs  # the other steps must not pay for it
 
     def run(lake: str) -> dict[str, int]:
         inputs = open_inputs(argparse.Namespace(lake=lake, since=None, until=None, config=None))
@@ -85,11 +85,12 @@ def report() -> Step:
 
 def read() -> Step:
     """DuckDB scans the columns that the ledger needs, once, on two threads."""
-    import duckdb  # noqa: PLC0415  # the other step must not pay for it
+    import duckdb  # the other step must not pay for it
 
-    from analytics.ledger import day_lists, day_rows  # noqa: PLC0415
-    from fallow import schema  # noqa: PLC0415
-    from fallow.lake import Lake  # noqa: PLC0415
+    from analytics.ledger import day_processes as day_lists
+    from analytics.ledger import day_rows
+    from fallow import schema
+    from fallow.lake import Lake
 
     def sum_of(table: Table, name: str) -> str:
         """An aggregate that has to look at every value."""

@@ -99,7 +99,7 @@ def gpu_host(first_gpu_util: Steps | None = None) -> Iterator[GpuHost]:
 def resident(agent: subprocess.Popen[bytes]) -> list[int]:
     """Supervisor and worker; the short-lived publisher is not resident."""
     children = psutil.Process(agent.pid).children()
-    return [agent.pid, *(child.pid for child in children if _runs(child, "agent.worker"))]
+    return [agent.pid, *(child.pid for child in children if _runs(child, "agent.nvml.worker"))]
 
 
 def cpu_ms(pids: Iterable[int]) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analytics.findings.action_command import after_what_is_known
-from analytics.findings.actions import Action, load_actions, record, who
-from analytics.findings.lifecycle import in_words, status_of
+from analytics.commands.finding_actions import after_what_is_known
+from analytics.decide.actions import Action, load_actions, record, who
+from analytics.decide.lifecycle import in_words, status_of
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
 from dashboard.audit import audit
 from dashboard.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 
-from dashboard import bar
+from dashboard import filter_bar as bar
 from dashboard.access import LOCAL
-from dashboard.ask import view_of
 from dashboard.audit import audit
-from dashboard.exports import serve_exports
-from dashboard.frame import MISHAP, frame, heading, links
-from dashboard.pages import PAGES
-from dashboard.palette import palette
-from dashboard.problems import (
+from dashboard.error_panels import (
     language_of,
     mishap,
     no_such_page,
@@ -26,9 +21,14 @@ from dashboard.problems import (
     trouble,
     unforeseen,
 )
+from dashboard.exports import serve_exports
+from dashboard.frame import MISHAP, frame, heading, links
+from dashboard.pages import PAGES
+from dashboard.palette import palette
 from dashboard.protection import protect
 from dashboard.query import Query
 from dashboard.view import View
+from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 from typing import TYPE_CHECKING, Any
 
-from analytics.inputs import add_common_arguments, open_inputs
+from analytics.window import add_common_arguments, open_inputs
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
 from dashboard.audit import show_log

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.inputs import Inputs, load_window_ledger
+from analytics.commands.report import format_named, write_whole
 from analytics.language.languages import Language
-from analytics.report.command import format_named, write_whole
 from analytics.report.model import build_report
 from analytics.simulation import Fleet
+from analytics.window import Inputs, load_window_ledger
 from dashboard import own_gpus
 from dashboard.demo_lake import DemoFolder
 from fallow import config

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.report.command import write_whole
 from analytics.simulation import Fleet, owners_csv, plan_fleet, prices_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms

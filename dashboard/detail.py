@@ -12,7 +12,7 @@ from dash import dcc, html
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
 from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart
 from dashboard.charts.strip import state_legend

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Response, request
 
-from analytics.report.formats import FORMATS
-from dashboard.ask import view_of
+from analytics.render.report import FORMATS
 from dashboard.editions import chosen_week, edition, file_name
-from dashboard.problems import in_a_line, language_of
+from dashboard.error_panels import in_a_line, language_of
 from dashboard.view import Problem
+from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 from flask import Response, request
 
-from dashboard import tables
-from dashboard.ask import view_of
-from dashboard.problems import in_a_line, language_of
+from dashboard import export_tables as tables
+from dashboard.error_panels import in_a_line, language_of
 from dashboard.view import Problem
+from dashboard.view_of import view_of
 from fallow.clock import format_ms, to_ms
 
 if TYPE_CHECKING:

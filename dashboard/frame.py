@@ -8,9 +8,9 @@ from dash import dcc, html
 
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
-from analytics.report.facts import facts
-from dashboard import bar
+from analytics.render.facts import facts
+from analytics.render.ledger_text import plain
+from dashboard import filter_bar as bar
 from dashboard.pages import PAGES
 from dashboard.people import ADMIN
 from fallow import __version__

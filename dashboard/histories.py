@@ -10,10 +10,10 @@ from dash import dcc, html
 from analytics.frames import read_frame
 from analytics.language.quantities import GpuHours, Moment, Number
 from analytics.language.sentences import say, say_many
-from analytics.ledger.stays import stays
-from analytics.ledger.text import plain
+from analytics.ledger.occupancy import stays
 from analytics.names import JOINER, single_names
 from analytics.readings import only_during
+from analytics.render.ledger_text import plain
 from dashboard.charts.bars import finding_link
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import gpu_link, holder_links, table

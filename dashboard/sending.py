@@ -10,14 +10,14 @@ from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
 from analytics.language.languages import ENGLISH
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
-from dashboard.ask import view_of
+from analytics.render.ledger_text import plain
 from dashboard.audit import audit
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition
+from dashboard.error_panels import in_a_line, language_of
 from dashboard.people import PLANNER, NotAllowedError
-from dashboard.problems import in_a_line, language_of
 from dashboard.view import Problem
+from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say
-from analytics.money.pieces import IDLE_OF_NOBODY
+from analytics.money.priced_segments import IDLE_OF_NOBODY
 from analytics.readings import binned, gpu_readings, never_during, only_during
 from dashboard.bins import edges, width_of
 from dashboard.zoom import visible

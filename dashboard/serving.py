@@ -21,7 +21,7 @@ from fallow.errors import FallowError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from analytics.inputs import Inputs
+    from analytics.window import Inputs
     from dashboard.access import Access
 
 LOOPBACK = "127.0.0.1"

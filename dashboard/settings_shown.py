@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from analytics.delivery.targets import parse_targets
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
 from fallow.clock import parse_duration_ms
 from fallow.config import SETTINGS, Config
 from fallow.errors import UsageError

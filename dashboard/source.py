@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
-from dashboard.generation import Generation, nobody
 from dashboard.people import VIEWER, Person
 from dashboard.query import SPANS, Query
+from dashboard.snapshot import Generation, nobody
 from dashboard.view import Problem
 from fallow.clock import HOUR_MS, SystemClock
 from fallow.errors import FallowError, VanishedFileError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from analytics.inputs import Inputs
+    from analytics.window import Inputs
     from dashboard.view import View
     from fallow.clock import Clock
     from fallow.config import Config

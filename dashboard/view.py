@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-    from analytics.inputs import WindowLedger
     from analytics.language.languages import Language
     from analytics.report.model import Report, Whole
-    from dashboard.kept import Kept
+    from analytics.window import WindowLedger
+    from dashboard.cache import Kept
     from dashboard.people import Person
     from dashboard.query import Query
     from fallow.clock import Window

@@ -167,7 +167,7 @@ def _content(file: LakeFile) -> bytes | None:
     try:
         if not _is_object(file):
             return Path(file.url).read_bytes()
-        from fallow.stores.objects import read as read_object  # noqa: PLC0415  # a lake in a folder never pays for it
+        from fallow.stores.objects import read as read_object  # a lake in a folder never pays for it
 
         return read_object(file.url)
     except OSError:
@@ -256,7 +256,7 @@ def _source(file: LakeFile) -> str | io.BytesIO | ObjectFile:
     """What pyarrow opens: a path, or the content of an object, which is fetched through the store."""
     if not _is_object(file):
         return file.url
-    from fallow.stores.objects import open_object  # noqa: PLC0415  # a lake in a folder never pays for it
+    from fallow.stores.objects import open_object  # a lake in a folder never pays for it
 
     return open_object(file.url, file.size_bytes)
 

@@ -185,7 +185,7 @@ def _due(asked_ms: int | None, now_ms: int, after_ms: int) -> bool:
 
 def _allocation(path: str, proc: str, now_ms: int) -> Allocation:
     # on hosts without Kubernetes, h2 stays out of memory
-    from agent.attribution import grpc_unary, pod_resources  # noqa: PLC0415
+    from agent.attribution import grpc_unary, pod_resources
 
     message = grpc_unary.call(path, pod_resources.METHOD, _SOCKET_TIMEOUT_S)
     return Allocation(pod_resources.parse_list(message, pod_resources.read_minors(proc)), now_ms)

@@ -119,7 +119,7 @@ class Processes:
         if changed:
             process.arguments = None  # those of the program before it
         if arguments:
-            from agent.attribution.masking import mask_arguments  # noqa: PLC0415  # its patterns take memory, and it is off mostly
+            from agent.attribution.masking import mask_arguments  # its patterns take memory, and it is off mostly
 
             process.arguments = mask_arguments(arguments)
 

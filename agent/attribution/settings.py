@@ -20,7 +20,7 @@ KUBELET_ADDRESS_REFUSED = (
 
 def is_kubelet_address(url: str) -> bool:
     """Whether an address is https with a host, and has neither user, password, query nor fragment."""
-    from urllib.parse import urlsplit  # noqa: PLC0415  # hosts without Kubernetes never pay for it
+    from urllib.parse import urlsplit  # hosts without Kubernetes never pay for it
 
     if not url.isprintable() or any(character in url for character in " @?#\\"):
         return False

@@ -16,7 +16,7 @@ from agent.collectors.thermal import Thermal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.driver import Driver, Gpu
+    from agent.nvml.driver import Driver, Gpu
 
 Value = int | float | str | bool | None
 

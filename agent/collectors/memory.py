@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 if TYPE_CHECKING:
-    from agent.driver import Driver, Gpu
+    from agent.nvml.driver import Driver, Gpu
 
 
 class Memory:

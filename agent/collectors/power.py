@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from agent.fields import read_fields
+from agent.nvml.fields import read_fields
 
 if TYPE_CHECKING:
-    from agent.driver import Driver, Gpu
+    from agent.nvml.driver import Driver, Gpu
 
 THROTTLED = {
     pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP: "throttled_power_cap_ms",

@@ -25,7 +25,7 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from agent.metrics.access import Certificate, Token
     from agent.metrics.settings import MetricsSettings
-    from agent.snapshot import Board
+    from agent.supervise.snapshot import Board
 
 CONNECTIONS = 8
 PATIENCE_S = 10.0
@@ -185,7 +185,7 @@ def _guards(settings: MetricsSettings) -> tuple[Token | None, Certificate | None
     """What stands at the door; loaded only where it is asked for: OpenSSL takes 4 MiB."""
     if not settings.token_file and not settings.tls_certificate:
         return None, None
-    from agent.metrics import access  # noqa: PLC0415  # as said
+    from agent.metrics import access  # as said
 
     token = access.Token(settings.token_file) if settings.token_file else None
     return token, access.Certificate(settings) if settings.tls_certificate else None

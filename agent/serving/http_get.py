@@ -94,7 +94,7 @@ def _secured(connection: socket.socket) -> SSLSocket:
     It is made out to the server's public name, never to the loopback address; nothing secret is sent, and who could answer
     in the server's place on this port could as well do so without TLS.
     """
-    import ssl  # noqa: PLC0415  # 4 MiB, for https only
+    import ssl  # 4 MiB, for https only
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

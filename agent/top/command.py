@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from agent.snapshot import Snapshot
+    from agent.supervise.snapshot import Snapshot
     from agent.top.sources import Source
 
 _SHORTEST_MS = 250  # the driver's own samples are a sixth of a second apart
@@ -45,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     source, notice = find_source(config.load({"agent.spool": args.spool}, args.config), interval_ms)
     if args.json:
         return _stream(source, once=args.once)
-    from rich.console import Console  # noqa: PLC0415  # not for --json
+    from rich.console import Console  # not for --json
 
     console = Console(highlight=False)
     if args.once or not console.is_terminal:
         return _print_once(console, source, notice)
-    from agent.top.screen import watch  # noqa: PLC0415  # needs a terminal
+    from agent.top.screen import watch  # needs a terminal
 
     watch(console, source, notice)
     return 0
@@ -76,8 +76,8 @@ def _stream(source: Source, *, once: bool) -> int:
 
 
 def _print_once(console: Console, source: Source, notice: str) -> int:
-    from agent.top.render import Frame, frame_lines  # noqa: PLC0415  # loads rich
-    from agent.top.text import glyphs  # noqa: PLC0415  # beside it
+    from agent.top.render import Frame, frame_lines  # loads rich
+    from agent.top.text import glyphs  # beside it
 
     try:
         snapshot = source.look()

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.attribution import AttributionSettings, Owners
-from agent.fleet import DriverDownError, Fleet
-from agent.snapshot import IdleClock, Row, Snapshot
-from agent.unnamed_gpus import UnnamedGpus
+from agent.supervise.fleet import DriverDownError, Fleet
+from agent.supervise.snapshot import IdleClock, Row, Snapshot
+from agent.supervise.unnamed_gpus import UnnamedGpus
 from fallow import __version__
 from fallow.clock import SECOND_MS
 

@@ -12,7 +12,7 @@ from agent.top.text import Glyphs, cut, gib, number, shown, span
 from fallow.clock import format_duration
 
 if TYPE_CHECKING:
-    from agent.snapshot import Snapshot
+    from agent.supervise.snapshot import Snapshot
     from agent.top.model import GpuLine, Summary
     from agent.top.render import Frame
 

@@ -14,7 +14,7 @@ from agent.top.process_table import SORTS, process_table
 from agent.top.style import QUIET
 
 if TYPE_CHECKING:
-    from agent.snapshot import Snapshot
+    from agent.supervise.snapshot import Snapshot
     from agent.top.text import Glyphs
 
 _SHORT = 12

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.live import Live
 
-from agent.snapshot import Board
+from agent.supervise.snapshot import Board
 from agent.top.process_table import SORTS
 from agent.top.render import Frame, frame_lines
 from agent.top.text import glyphs

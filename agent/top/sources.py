@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from agent.control import ask
-from agent.snapshot import Snapshot
+from agent.supervise.control import ask
+from agent.supervise.snapshot import Snapshot
 from agent.top.driver_source import DriverSource
 from fallow.clock import SECOND_MS
 from fallow.errors import FallowError

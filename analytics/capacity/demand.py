@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.at_once import hourly_most
+from analytics.capacity.concurrency import hourly_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

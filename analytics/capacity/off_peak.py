@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.at_once import hourly_most, lasting_on
+from analytics.capacity.concurrency import hourly_most, lasting_on
 from fallow.clock import MINUTE_MS, WEEK_MS, from_ms
 
 if TYPE_CHECKING:

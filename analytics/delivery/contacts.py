@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.delivery.targets import mail_address
-from analytics.money.table import Line, read_lines
+from analytics.money.csv_tables import Line, read_lines
 from analytics.names import JOINER, single_name
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
 
 COLUMNS = ("kind", "name", "email")
 """The columns of the contacts file; several lines about one name are several addresses."""

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.delivery.claim import claim
 from analytics.delivery.journal import ABANDONED, CLAIMED, SENDING, Journal, Standing, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.sender_lock import claim
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

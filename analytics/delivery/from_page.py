@@ -6,18 +6,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analytics.commands.report import format_named
+from analytics.decide.actions import who
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
+from analytics.delivery.edition_message import edition_name, pack
 from analytics.delivery.journal import ABANDONED, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN
-from analytics.delivery.parcel import edition_name, pack
 from analytics.delivery.targets import parse_targets
-from analytics.findings.actions import who
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
-from analytics.report.command import format_named
+from analytics.render.ledger_text import plain
 from fallow.clock import WEEK_MS, SystemClock
 from fallow.errors import MissingExtraError, UsageError
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from analytics.delivery.journal import Standing
     from analytics.delivery.model import Parcel
     from analytics.delivery.targets import Target
-    from analytics.inputs import Inputs
     from analytics.language.languages import Language
     from analytics.report.model import Report
     from analytics.report.weeks import Week
     from analytics.scope import Scope
+    from analytics.window import Inputs
     from fallow.clock import Clock
     from fallow.config import Config
 
@@ -125,7 +125,7 @@ class _Sending:
 
     def parcel(self, make: MakeReport) -> Parcel:
         """With the documents that the command attaches; without the PDF where that cannot be made."""
-        from analytics.report.html.mail import mail_body  # noqa: PLC0415  # only mail pays for its picture
+        from analytics.render.html.mail import mail_body  # only mail pays for its picture
 
         report, language = make(self._week), self._order.language
         body = mail_body if any(target.kind == "mail" for target in self.targets) else None

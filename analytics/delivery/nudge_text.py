@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.delivery.edition_message import line
 from analytics.delivery.model import Brief, Parcel
-from analytics.delivery.parcel import line
-from analytics.findings.evidence_text import evidence
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.ledger.text import PAGE_COLUMNS, plain, wrap
+from analytics.render.evidence_text import evidence
+from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
 
 if TYPE_CHECKING:
     from analytics.delivery.nudges import Nudge
-    from analytics.findings.model import Finding
     from analytics.language.languages import Language
+    from analytics.workloads.model import Finding
 
 _MOST_GPUS = 8
 _WIDTH = min(PAGE_COLUMNS, 78)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import tzinfo
 
+    from analytics.decide.actions import Action
     from analytics.delivery.contacts import Contacts
     from analytics.delivery.journal import Journal
-    from analytics.findings.actions import Action
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
 
 CATEGORIES = ("reclaim", "right_size", "efficiency")
 """What a holder can do something about; demand and coverage are for whoever runs the fleet."""

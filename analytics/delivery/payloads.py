@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.language.languages import language
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
 from fallow.clock import format_ms
 
 if TYPE_CHECKING:

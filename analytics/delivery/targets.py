@@ -115,7 +115,7 @@ def _told_by(host: str) -> str:
 
 
 def _folder(location: str) -> Target:
-    from fallow.stores import open_store  # noqa: PLC0415  # only to learn what it is called: nothing is contacted
+    from fallow.stores import open_store  # only to learn what it is called: nothing is contacted
 
     root = open_store(location).root
     return Target("folder", location, root if "://" in root else f"file:{root}")

@@ -119,7 +119,7 @@ def language(code: str, zone: str | None = None) -> Language:
     where = time_zone(zone) if zone else UTC
     if code == "en":
         return Language(zone=where)
-    from analytics.language.catalogue import Translated  # noqa: PLC0415  # Babel takes a while to load
+    from analytics.language.catalogue import Translated  # Babel takes a while to load
 
     return Translated(code, where)
 

@@ -24,7 +24,7 @@ class Quantity(ABC):
         """As text in that language."""
 
     def __str__(self) -> str:
-        from analytics.language.languages import ENGLISH  # noqa: PLC0415  # languages know quantities
+        from analytics.language.languages import ENGLISH  # languages know quantities
 
         return self.shown(ENGLISH)
 

@@ -49,7 +49,7 @@ def say(template: str, **values: Value) -> Sentence:
 
 def say_many(one: str, many: str, number: int, **values: Value) -> Sentence:
     """The form for the number, which both forms have as `{number}`."""
-    from analytics.language.quantities import Number  # noqa: PLC0415  # quantities import languages
+    from analytics.language.quantities import Number  # quantities import languages
 
     return Sentence(one, {"number": Number(number), **values}, number, many)
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.devices import Inventory, load_inventory
 from analytics.frames import read_frame
-from analytics.ledger import keep
+from analytics.inventory import Inventory, load_inventory
+from analytics.ledger import cache as keep
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
 from analytics.ledger.demand import Claims, load_claims
-from analytics.ledger.moved import counted_once, spells_counted_once
+from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.stitch import stitch
 from analytics.ledger.workers import build_days
@@ -25,7 +25,7 @@ from fallow.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from analytics.ledger.keep import Kept
+    from analytics.ledger.cache import Kept
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import Lake, LakeFile
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.claims.place import place
-from analytics.claims.spans import merged_spans
+from analytics.allocations.placing import place
+from analytics.allocations.spans import merged_spans
 from analytics.frames import typed
 from analytics.ledger.day_hosts import host_hours, serving_hours
 from analytics.ledger.day_hours import hours_of
-from analytics.ledger.day_lists import lists_of, process_day, read_listed
 from analytics.ledger.day_mig import Instance, shares_of
 from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
-from analytics.ledger.day_pieces import find_pieces
+from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import DayRows, read_day_rows
+from analytics.ledger.day_segments import find_pieces
 from fallow import schema
 from fallow.clock import parse_day_ms
 
@@ -47,7 +47,7 @@ PARTS = (
 class HostDay:
     """What one host's day is made of: its files by table, and the claims and MIG instances that may concern it.
 
-    `claims` are spans as of `analytics.claims.spans`, `unplaced` the claims of which only a count of GPUs is known.
+    `claims` are spans as of `analytics.allocations.spans`, `unplaced` the claims of which only a count of GPUs is known.
     """
 
     host: str

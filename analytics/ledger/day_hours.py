@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from analytics.frames import empty
-from analytics.ledger.day_pieces import named
 from analytics.ledger.day_rows import THROTTLED
+from analytics.ledger.day_segments import named
 from analytics.ledger.rollups import BINS
 from fallow import schema
 from fallow.clock import HOUR_MS

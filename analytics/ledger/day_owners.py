@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.ledger.columns import NONE
-from analytics.ledger.day_lists import Owner, last_at, sort_key
+from analytics.ledger.day_processes import Owner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analytics.ledger.columns import Codes, Mask
-    from analytics.ledger.day_lists import Lists
+    from analytics.ledger.day_processes import Lists
     from analytics.ledger.day_rows import DayRows
     from analytics.ledger.settings import LedgerSettings
 

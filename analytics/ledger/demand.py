@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.claims.spans import CLAIM_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, claim_spans
+from analytics.allocations.spans import CLAIM_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, claim_spans
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 
 if TYPE_CHECKING:
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from fallow.lake import Lake
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.day_mig import MIG_PREFIX
-from analytics.ledger.moved import Taken
+from analytics.ledger.moved_gpus import Taken
 from fallow import schema
 from fallow.clock import DAY_MS
 

@@ -16,13 +16,13 @@ import polars as pl
 from analytics.ledger.summary import ratio
 from analytics.money.cents import nested
 from analytics.money.energy import Energy
-from analytics.money.pieces import UNNAMED, pieces_of
+from analytics.money.priced_segments import UNNAMED, pieces_of
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from analytics.ledger.build import Ledger
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners

@@ -14,7 +14,7 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from analytics.money.prices import Price, PriceBook
     from analytics.money.terms import Term
 

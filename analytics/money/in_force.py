@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.money.prices import Price, PriceBook
-    from analytics.money.window import Basis
+    from analytics.money.window_money import Basis
 
 
 def in_force(book: PriceBook) -> list[Price]:

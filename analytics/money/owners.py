@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analytics.money.table import Line, read_lines
+from analytics.money.csv_tables import Line, read_lines
 from analytics.names import single_name
 
 if TYPE_CHECKING:

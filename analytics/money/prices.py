@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from analytics.money.cards import card, words
 from analytics.money.catalog import listed
+from analytics.money.csv_tables import Line, read_lines
 from analytics.money.currencies import wrong_code
-from analytics.money.table import Line, read_lines
 from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
 

@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from analytics.money.prices import Price, PriceBook
 
 ALWAYS_MS = -(2**62)

@@ -6,16 +6,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.ledger.text import count, plain
 from analytics.money.cards import card
 from analytics.money.prices import priced_as
+from analytics.render.ledger_text import count, plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     import polars as pl
 
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from analytics.money.owners import Owners
     from analytics.money.prices import Price, PriceBook
     from fallow.config import Config

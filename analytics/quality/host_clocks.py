@@ -13,7 +13,7 @@ from fallow.clock import HOUR_MS, MINUTE_MS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.inputs import WindowLedger
+    from analytics.window import WindowLedger
 
 TOLERANCE_MS = 5 * MINUTE_MS
 """So far apart clocks may be; hosts that ask a time server are milliseconds apart."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from analytics.devices import Inventory
+    from analytics.inventory import Inventory
     from analytics.money.costs import Costs
     from analytics.quality.host_clocks import SeenUntil
     from fallow.clock import Window

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.report.parts import NOT_THERE, Film
+from analytics.report.figures import NOT_THERE, Film
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
 

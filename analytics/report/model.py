@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
-from analytics.devices import Inventory, load_inventory
-from analytics.findings.find import Found, Review, look, stand
+from analytics.decide.review import Found, Review, look, stand
+from analytics.inventory import Inventory, load_inventory
 from analytics.ledger.summary import Summary, Totals, totals_by
-from analytics.ledger.text import simulated_text
-from analytics.money.pieces import placed
-from analytics.money.window import Money, open_money
-from analytics.quality.look import data_quality
+from analytics.money.priced_segments import placed
+from analytics.money.window_money import Money, open_money
+from analytics.quality.remarks import data_quality
+from analytics.render.ledger_text import simulated_text
 from analytics.report import people
+from analytics.report.coverage import Seen, Watch
 from analytics.report.days import by_day
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
-from analytics.report.seen import Seen, Watch
-from analytics.report.steps import steps
 from analytics.report.trends import Figures, looked_back, trends
+from analytics.report.waterfall import steps
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
 from fallow.clock import SystemClock, Window
@@ -32,13 +32,13 @@ from fallow.clock import SystemClock, Window
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from analytics.findings.model import Finding
-    from analytics.inputs import Inputs, WindowLedger
     from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
     from analytics.quality.model import Remark
-    from analytics.report.parts import Film, Person, Reclaimable, Step, Trend
+    from analytics.report.figures import Film, Person, Reclaimable, Step, Trend
     from analytics.report.weeks import Week
+    from analytics.window import Inputs, WindowLedger
+    from analytics.workloads.model import Finding
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.report.parts import Person
+from analytics.report.figures import Person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

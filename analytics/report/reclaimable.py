@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.findings.rules.standing_surplus import BLOCKS, StandingSurplus
-from analytics.report.parts import BackTest, Reclaimable
+from analytics.report.figures import BackTest, Reclaimable
+from analytics.rules.standing_surplus import BLOCKS, StandingSurplus
 from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from analytics.findings.model import Evidence, Finding
+    from analytics.workloads.model import Evidence, Finding
 
 
 def reclaimable(findings: Iterable[Finding]) -> tuple[Reclaimable, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analytics.ledger.summary import Totals, clip, totals_by
 from analytics.money.accounts import USED
-from analytics.report.parts import Trend
+from analytics.report.figures import Trend
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from analytics.ledger.build import Ledger
     from analytics.money.accounts import Account
-    from analytics.money.window import Money
+    from analytics.money.window_money import Money
+    from analytics.report.coverage import Seen
     from analytics.report.model import Asked, Whole
-    from analytics.report.seen import Seen
     from analytics.report.weeks import Week
     from fallow.clock import Window
 

@@ -72,8 +72,8 @@ def _asked(settings: Config, *keys: str) -> bool:
 
 def _sign_in(settings: Config, hosts: Hosts, people: Directory) -> Access:
     try:
-        from dashboard.access.oidc import SignIn  # noqa: PLC0415  # an extra of its own
-        from dashboard.access.provider import Provider  # noqa: PLC0415
+        from dashboard.access.oidc import SignIn  # an extra of its own
+        from dashboard.access.provider import Provider
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"signing in needs the package {error.name}, which is not installed",

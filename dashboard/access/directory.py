@@ -7,14 +7,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.money.table import read_lines
+from analytics.money.csv_tables import read_lines
 from dashboard.people import ROLES, Person
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from analytics.money.table import Line
+    from analytics.money.csv_tables import Line
 
 _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team")

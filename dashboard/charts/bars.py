@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.ledger.text import plain
 from analytics.money.accounts import USED
+from analytics.render.ledger_text import plain
 from dashboard.charts.tables import columns, scrolling
 from dashboard.charts.written import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from dashboard.palette import Palette
     from dashboard.query import Query
     from dashboard.view import View

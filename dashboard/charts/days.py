@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from analytics.findings.confidence import COVERAGE_MIN
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
 from analytics.report.hours import by_hour
+from analytics.workloads.confidence import COVERAGE_MIN
 from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import legend, pattern, separators
 from dashboard.palette import FAINT, ORDER

@@ -10,8 +10,8 @@ from dash import dcc, html
 
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.ledger.text import plain
-from analytics.report.wording import reclaimable
+from analytics.render.ledger_text import plain
+from analytics.render.wording import reclaimable
 from dashboard.charts.panel import graph, layout, panel
 from dashboard.charts.strip import heatmap, hover, state_legend
 from dashboard.charts.tables import gpu_link, holder_links, host_link, table

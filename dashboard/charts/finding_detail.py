@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.findings.evidence_text import evidence
-from analytics.findings.lifecycle import in_words
-from analytics.findings.text import ENDED
-from analytics.findings.totals import totals
+from analytics.decide.lifecycle import in_words
+from analytics.decide.totals import totals
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
-from analytics.ledger.text import plain
 from analytics.names import JOINER
-from analytics.report.listed import notified
+from analytics.render.evidence_text import evidence
+from analytics.render.findings_text import ENDED
+from analytics.render.ledger_text import plain
+from analytics.render.listed_findings import notified
 from dashboard.charts.finding_rows import CATEGORY_NAMES, confidence, heading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from dashboard.view import View
 
 _MOST_GPUS = 32

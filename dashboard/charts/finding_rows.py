@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.findings.lifecycle import STATUSES
-from analytics.findings.model import CATEGORIES
-from analytics.findings.text import ENDED
+from analytics.decide.lifecycle import STATUSES
 from analytics.language.sentences import say, say_many
-from analytics.ledger.text import plain
-from analytics.report.listed import notified
+from analytics.render.findings_text import ENDED
+from analytics.render.ledger_text import plain
+from analytics.render.listed_findings import notified
+from analytics.workloads.model import CATEGORIES
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, Column, ranked
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
     from analytics.report.model import Report
+    from analytics.workloads.model import Finding
     from dashboard.grid import Row
     from dashboard.view import View
 

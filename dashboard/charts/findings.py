@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from dash import dcc, html
 
 from analytics.language.sentences import say, say_many
-from analytics.ledger.text import plain
 from analytics.names import JOINER
-from analytics.report.listed import costliest
-from analytics.report.wording import reclaimable
+from analytics.render.ledger_text import plain
+from analytics.render.listed_findings import costliest
+from analytics.render.wording import reclaimable
 from dashboard.charts.bars import finding_link
 from dashboard.charts.finding_rows import heading
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import scrolling
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from dashboard.view import View
 
 _FIRST = 6

@@ -10,7 +10,7 @@ from dash import html
 from analytics.capacity.gangs import gangs
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
-from analytics.money.pieces import placed
+from analytics.money.priced_segments import placed
 from dashboard.charts.bars import beside, table
 from dashboard.charts.panel import capital, graph, layout, panel
 

@@ -10,8 +10,8 @@ from analytics.capacity.quotas import QuotaUse, against_quota
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.ledger.text import plain
-from analytics.report.seen import WHOLE_FROM
+from analytics.render.ledger_text import plain
+from analytics.report.coverage import WHOLE_FROM
 from analytics.scope import Scope
 from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
 from dashboard.charts.panel import panel
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.money.accounts import Account
-    from analytics.report.parts import Person
-    from analytics.report.seen import Seen
+    from analytics.report.coverage import Seen
+    from analytics.report.figures import Person
     from dashboard.palette import Palette
     from dashboard.view import View
 

@@ -11,8 +11,8 @@ from analytics.capacity.quotas import against_quota
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.ledger.text import plain
 from analytics.names import JOINER
+from analytics.render.ledger_text import plain
 from analytics.scope import Scope
 from dashboard.charts.bars import GIVEN, NAME_MOST, bar, finding_link, name_link, table, used_ms
 from dashboard.charts.holders import paid
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.capacity.jobs import Job
-    from analytics.findings.model import Finding
-    from analytics.report.parts import Person
+    from analytics.report.figures import Person
+    from analytics.workloads.model import Finding
     from dashboard.palette import Palette
     from dashboard.view import View
 

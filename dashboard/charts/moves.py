@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.findings.totals import saving_of, savings
+from analytics.decide.totals import saving_of, savings
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.ledger.text import plain
 from analytics.names import JOINER
-from analytics.report.listed import by_cost
+from analytics.render.ledger_text import plain
+from analytics.render.listed_findings import by_cost
 from dashboard.charts.bars import NAME_MOST, finding_link, name_link, table
 from dashboard.charts.panel import panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from dashboard.view import View
 
 _MOST = 50

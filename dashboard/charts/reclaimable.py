@@ -8,16 +8,16 @@ import plotly.graph_objects as go
 from dash import html
 
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
-from analytics.report import spare
-from analytics.report.wording import placed
+from analytics.render import surplus as spare
+from analytics.render.ledger_text import plain
+from analytics.render.wording import placed
 from dashboard.charts.bars import NAME_MOST, table
 from dashboard.charts.panel import graph, layout, panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.report.parts import Reclaimable
+    from analytics.report.figures import Reclaimable
     from dashboard.palette import Palette
     from dashboard.view import View
 

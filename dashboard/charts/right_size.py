@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import html
 
-from analytics.findings.sizes import RESERVED, SMALLER, SPLIT, findings_of, sizes
-from analytics.findings.smaller import shelf
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
+from analytics.workloads.card_footprints import RESERVED, SMALLER, SPLIT, findings_of, sizes
+from analytics.workloads.smaller_cards import shelf
 from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.moves import target
 from dashboard.charts.panel import capital, graph, layout, numbers, panel

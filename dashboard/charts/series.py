@@ -10,7 +10,7 @@ from dash import html
 
 from analytics.language.quantities import Moment, Span
 from analytics.language.sentences import Listed, say
-from analytics.ledger.text import plain
+from analytics.render.ledger_text import plain
 from dashboard.charts.panel import capital, graph, layout
 from dashboard.charts.strip import heatmap, hover
 from dashboard.charts.tables import table

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dash import dcc, html
 
 from analytics.language.sentences import say
-from analytics.ledger.text import MEANING, plain
+from analytics.render.ledger_text import MEANING, plain
 from dashboard.film import NOT_SEEN
 from dashboard.palette import ORDER, Palette
 

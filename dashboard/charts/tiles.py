@@ -9,13 +9,13 @@ from dash import html
 
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say
-from analytics.ledger.text import MEANING
-from analytics.report.before import changes
-from analytics.report.seen import WHOLE_FROM
+from analytics.render.ledger_text import MEANING
+from analytics.report.coverage import WHOLE_FROM
+from analytics.report.window_before import changes
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from analytics.report.before import Change, Changes
+    from analytics.report.window_before import Change, Changes
     from dashboard.palette import Palette
     from dashboard.view import View
 

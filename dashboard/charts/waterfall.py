@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from analytics.language.quantities import Amount, GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
-from analytics.report.html.amounts import cents
+from analytics.render.html.amounts import cents
 from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import pattern, separators
 from dashboard.palette import FAINT
@@ -18,7 +18,7 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from dash import html
 
-    from analytics.report.parts import Step
+    from analytics.report.figures import Step
     from dashboard.palette import Palette
     from dashboard.view import View
 

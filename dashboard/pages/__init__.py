@@ -34,7 +34,7 @@ class Page(Protocol):
     listed: bool
 
     def connect(self, app: Any, source: Source) -> None:
-        """Adds the page's own callbacks; each comes to its view by `dashboard.ask.view_of`, which knows who asks."""
+        """Adds the page's own callbacks; each comes to its view by `dashboard.view_of.view_of`, which knows who asks."""
         ...
 
     def content(self, view: View, colours: Palette) -> Any:

@@ -9,8 +9,8 @@ from dash import html
 
 from analytics.language.quantities import Amount
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
-from analytics.money.text import price_source
+from analytics.render.ledger_text import plain
+from analytics.render.money_text import price_source
 from dashboard.charts.tables import host_link
 from dashboard.detail import find, gpu_links, lead, nothing, states
 from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel

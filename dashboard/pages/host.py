@@ -9,8 +9,8 @@ from dash import html
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
-from analytics.ledger.text import plain
 from analytics.quality.checks.values import SENTENCES
+from analytics.render.ledger_text import plain
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import table
 from dashboard.detail import find, gpu_links, lead, nothing, states

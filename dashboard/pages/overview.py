@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.sentences import say, say_many
-from analytics.report.wording import headline
+from analytics.render.wording import headline
 from dashboard.charts.days import days
 from dashboard.charts.findings import findings
 from dashboard.charts.idle import idle

@@ -10,8 +10,8 @@ from dash import html
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import totals_by
-from analytics.ledger.text import plain
-from analytics.report.wording import placed
+from analytics.render.ledger_text import plain
+from analytics.render.wording import placed
 from dashboard.charts.coverage import coverage
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import host_link, table

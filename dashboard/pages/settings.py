@@ -8,11 +8,11 @@ from dash import html
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
-from analytics.ledger.text import plain
 from analytics.money.in_force import gpus_at, in_force
-from analytics.money.text import price_source
-from analytics.money.window import newest_basis, open_prices
-from analytics.report.wording import placed
+from analytics.money.window_money import newest_basis, open_prices
+from analytics.render.ledger_text import plain
+from analytics.render.money_text import price_source
+from analytics.render.wording import placed
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import scrolling
 from dashboard.people import ADMIN
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.money.prices import Price
-    from analytics.money.window import Basis
+    from analytics.money.window_money import Basis
     from dashboard.palette import Palette
     from dashboard.settings_shown import Shown
     from dashboard.source import Source

@@ -365,6 +365,6 @@ DELIVERY = Table(
         Column("content_bytes", Type.INT64, "size of what was sent, before it was coded for the way", _SENDER, "bytes", "1 byte"),
         Column("tries", Type.INT32, "how many times this sender asked the receiver's server", _SENDER, "1", "1"),
         Column("reason", Type.STRING, "why it failed or is unknown; of what was sent the server's own word", "server's answer"),
-        Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.findings"),
+        Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.workloads"),
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ def open_store(location: str) -> Store:
     if not separator or scheme == "file":
         return LocalStore(location)
     if scheme in OBJECT_SCHEMES:
-        from fallow.stores.objects import ObjectStore  # noqa: PLC0415  # a lake in a folder never pays for it
+        from fallow.stores.objects import ObjectStore  # a lake in a folder never pays for it
 
         return ObjectStore(location)
     raise UsageError(

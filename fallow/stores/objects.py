@@ -89,7 +89,7 @@ class ObjectStore:
 
     def confirm(self, key: str, data: bytes) -> None:
         """Compares size and checksum; reads the object back where the store's checksum is not the content's MD5."""
-        import hashlib  # noqa: PLC0415  # loads OpenSSL, which the supervisor only naming a lake does not need
+        import hashlib  # loads OpenSSL, which the supervisor only naming a lake does not need
 
         found = self.look(key)
         if found is None or found.size_bytes != len(data):
@@ -194,7 +194,7 @@ def _client(scheme: str, bucket: str) -> Client:
     """The connection pool for a bucket, with what the environment says; obstore is loaded here and nowhere else."""
     _check_endpoint(scheme)
     with guarded("use", f"{scheme}://{bucket}"):
-        from obstore.store import AzureStore, GCSStore, S3Store  # noqa: PLC0415  # 15 MB that a local lake never needs
+        from obstore.store import AzureStore, GCSStore, S3Store  # 15 MB that a local lake never needs
 
         options: Any = {
             "timeout": timedelta(seconds=REQUEST_TIMEOUT_S),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from agent.spool import Spool
+from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.lake import Lake
 from tests.agent.player import Player

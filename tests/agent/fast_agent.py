@@ -10,8 +10,8 @@ import sys
 from dataclasses import replace
 
 from agent.settings import AgentSettings
-from agent.spool import Spool
-from agent.supervisor import Supervisor
+from agent.spool.spool import Spool
+from agent.supervise.supervisor import Supervisor
 from fallow import config
 
 PUBLISH_EVERY_MS = 10_000  # a publisher takes a second: more often, and there would be nothing but publishers

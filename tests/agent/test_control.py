@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.agent_status import AgentStatus, Blocked, count_health
-from agent.control import SOCKET_NAME, ControlServer, NoAgentError, ask
 from agent.control_command import status_text
-from agent.snapshot import PublishingStatus, Snapshot
+from agent.supervise.agent_status import AgentStatus, Blocked, count_health
+from agent.supervise.control import SOCKET_NAME, ControlServer, NoAgentError, ask
+from agent.supervise.snapshot import PublishingStatus, Snapshot
 from fallow.errors import FallowError, SpoolError, UsageError
 from tests.agent.snapshots import snapshot
 from tests.conftest import REPOSITORY, clean_environment
@@ -73,7 +73,7 @@ def test_only_the_owner_may_speak(listen: Listen, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_user_is_told_what_to_do(listen: Listen) -> None:
-    code = "import os, sys; from agent.control import ask; os.setuid(65534); ask(sys.argv[1], 'status', 5)"
+    code = "import os, sys; from agent.supervise.control import ask; os.setuid(65534); ask(sys.argv[1], 'status', 5)"
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders let nobody else pass
         Path(folder).chmod(0o755)
         listen(folder=Path(folder))

@@ -73,4 +73,4 @@ def _watch(agent: subprocess.Popen[bytes]) -> list[int]:
 
 
 def _workers(pid: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(pid).children() if "agent.worker" in child.cmdline()]
+    return [child for child in psutil.Process(pid).children() if "agent.nvml.worker" in child.cmdline()]

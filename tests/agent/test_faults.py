@@ -258,7 +258,7 @@ def test_a_worker_that_dies_is_replaced(fake_host: MakeHost) -> None:
     agent = host.start("--interval", "1s")
     wait_until(lambda: spooled(host, "gpu") >= 2)
     found = subprocess.run(
-        ["pgrep", "-P", str(agent.pid), "-f", "agent.worker"], capture_output=True, text=True, check=True
+        ["pgrep", "-P", str(agent.pid), "-f", "agent.nvml.worker"], capture_output=True, text=True, check=True
     )
     os.kill(int(found.stdout.split()[0]), signal.SIGSEGV)
     wait_until(lambda: known(host, "event") >= 2)

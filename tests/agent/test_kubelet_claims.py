@@ -9,7 +9,7 @@ import pytest
 
 from agent.attribution import AttributionSettings, Owners
 from agent.attribution.pod_claims import SILENT_MS, PodClaims
-from analytics.claims.spans import flatten
+from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
 from fallow import schema
 from tests.agent.attribution_peers import gpu_pod, pod_list, pod_resources_server

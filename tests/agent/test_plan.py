@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.plan import Plan
+from agent.nvml.lanes import Plan
 from agent.settings import AgentSettings
 from fallow.clock import DAY_MS, HOUR_MS
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import publisher
-from agent.publisher import Publisher
-from agent.spool import Spool
+from agent.spool.publisher import Publisher
+from agent.spool.spool import Spool, publisher
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times
@@ -92,7 +91,7 @@ def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool:
         )
         written += per_day
         process = subprocess.Popen(
-            [sys.executable, "-m", "agent.publisher", str(spool.folder), lake.root, "h"],
+            [sys.executable, "-m", "agent.spool.publisher", str(spool.folder), lake.root, "h"],
             cwd=REPOSITORY,
             stdout=subprocess.DEVNULL,
         )
@@ -199,7 +198,7 @@ def test_rows_count_as_published_only_when_the_store_holds_them(
 
 
 def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.spool._COMPACTED_FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("agent.spool.spool._COMPACTED_FREE_BYTES", 1_000_000)
     for _ in range(20):
         spool.append({"gpu": ticks(0, 1000)})
     large = spool.size_bytes()

@@ -7,11 +7,11 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.publisher import Publisher
+from agent.spool.publisher import Publisher
 from tests.agent.spooled import MIDNIGHT_MS, ticks
 
 if TYPE_CHECKING:
-    from agent.spool import Spool
+    from agent.spool.spool import Spool
     from fallow.lake import Lake
 
 

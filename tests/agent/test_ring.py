@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.ring import RING_US, Timeline
-from agent.utilization import UtilizationMeter
+from agent.nvml.ring import RING_US, Timeline
+from agent.nvml.utilization import UtilizationMeter
 
 PERIOD_US = 138_889  # the driver's own: 72 samples in ten seconds
 START_US = 1_800_000_000_000_000

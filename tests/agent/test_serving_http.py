@@ -195,7 +195,7 @@ def test_tls_is_spoken_whoever_signed(tmp_path: Path) -> None:
 
         def log_message(self, *_: object) -> None: ...
 
-    import ssl  # noqa: PLC0415  # as the agent does
+    import ssl  # as the agent does
 
     certificate = trustme.CA().issue_cert("inference.example.com")
     certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import publisher
-from agent.publisher import Publisher
-from agent.spool import Spool
+from agent.spool.publisher import Publisher
+from agent.spool.spool import Spool, publisher
 from fallow.errors import SpoolError
 from tests.agent.spooled import MIDNIGHT_MS, ticks, times
 

@@ -7,11 +7,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from agent.bell import Bell
-from agent.known_gpus import KnownGpus
-from agent.nvidia_devices import NvidiaDevices
-from agent.set_aside import Crashes
-from agent.thinning import Thinning
+from agent.nvml.kernel_devices import NvidiaDevices
+from agent.spool.thinning import Thinning
+from agent.supervise.known_gpus import KnownGpus
+from agent.supervise.quarantine import Crashes
+from agent.supervise.wakeup import Bell
 
 if TYPE_CHECKING:
     from pathlib import Path

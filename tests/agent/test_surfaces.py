@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import MetricsServer, MetricsSettings
-from agent.snapshot import Board
-from agent.surfaces import Surfaces
+from agent.supervise.snapshot import Board
+from agent.supervise.surfaces import Surfaces
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from tests.agent.snapshots import snapshot

@@ -20,7 +20,7 @@ from tests.agent.snapshots import BUSY, FREE, GIB, HELD, LOST, device_row, gpu_r
 from tests.agent.top_terminal import line_of
 
 if TYPE_CHECKING:
-    from agent.snapshot import Snapshot
+    from agent.supervise.snapshot import Snapshot
 
 NOW_MS = 1_795_000_000_000
 

@@ -121,7 +121,7 @@ def test_a_worker_that_does_not_run_says_nothing_of_its_gpus(fake_host: MakeHost
     agent = host.start("--interval", "1s", "--for", "10s")
     wait_until((host.spool / "spool.sqlite").exists)
     time.sleep(3)
-    (worker,) = [child.pid for child in psutil.Process(agent.pid).children() if "agent.worker" in child.cmdline()]
+    (worker,) = [child.pid for child in psutil.Process(agent.pid).children() if "agent.nvml.worker" in child.cmdline()]
     os.kill(worker, signal.SIGSTOP)
     time.sleep(4)
     os.kill(worker, signal.SIGCONT)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.claims.csv_file import COLUMNS
+from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
 from tests.claims.conftest import stored
 from tests.ledger.rows import device, write

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.claims.listing import COLUMNS
+from analytics.allocations.listing import COLUMNS
 from fallow import schema
 from tests.ledger.rows import claim, samples, write
 

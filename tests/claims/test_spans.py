@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.claims.place import PROCESS_JOBS_SCHEMA, place
-from analytics.claims.spans import (
+from analytics.allocations.placing import PROCESS_JOBS_SCHEMA, place
+from analytics.allocations.spans import (
     FOREVER_MS,
     UNPLACED_SCHEMA,
     claim_spans,

@@ -10,12 +10,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.findings.rules import RULES
+from analytics.rules import RULES
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Rule
+    from analytics.workloads.model import Rule
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- settings: written by `make docs` -->"

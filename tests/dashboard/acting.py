@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from analytics.inputs import Inputs, open_inputs
+from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
 from dashboard.people import PLANNER, VIEWER, Person
 from dashboard.query import Query
@@ -19,7 +19,7 @@ from tests.ledger.rows import device, fill, processes, samples
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 HOUR = 3600

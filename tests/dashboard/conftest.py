@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.inputs import Inputs, open_inputs
 from analytics.simulation import Fleet, write_fleet
+from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
-from dashboard.bar import OUTPUTS
+from dashboard.filter_bar import OUTPUTS
 from dashboard.source import Source
 from fallow.lake import Lake
 

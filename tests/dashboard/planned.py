@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from analytics.inputs import Inputs, load_whole, open_inputs
 from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from analytics.window import Inputs, load_whole, open_inputs
 from dashboard.app import build_app
 from dashboard.people import VIEWER, Person
 from dashboard.query import Query

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from analytics.inputs import Inputs, open_inputs
 from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
 from dashboard.source import Source
 from fallow.lake import Lake

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.inputs import Inputs, open_inputs
 from analytics.simulation import Fleet, write_fleet
+from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
 from dashboard.palette import palette
 from dashboard.people import ADMIN, Person

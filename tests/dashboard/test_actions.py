@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.actions import load_actions, record
+from analytics.decide.actions import load_actions, record
 from dashboard.actions import Wish, act, last_of
 from dashboard.audit import AUDIT
 from dashboard.people import ADMIN, VIEWER, NotAllowedError, Person
@@ -24,7 +24,7 @@ from tests.ledger.rows import snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.findings.actions import Action
+    from analytics.decide.actions import Action
     from fallow.lake import Lake
 
 

@@ -20,8 +20,8 @@ import polars as pl
 import pytest
 from dash._utils import split_callback_id
 
-from analytics.findings.actions import load_actions
-from analytics.report.formats import FORMATS
+from analytics.decide.actions import load_actions
+from analytics.render.report import FORMATS
 from dashboard.access.choose import access_of
 from dashboard.actions import KINDS
 from dashboard.app import build_app

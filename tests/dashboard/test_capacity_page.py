@@ -10,7 +10,7 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.report.parts import Reclaimable
+from analytics.report.figures import Reclaimable
 from dashboard.app import build_app
 from dashboard.charts.demand import hours_of
 from dashboard.charts.gangs import gangs_of

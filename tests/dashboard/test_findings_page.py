@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from analytics.language.languages import language
 from dashboard.grid import Column, Row, grid
 from dashboard.grid_words import _WORDS, grid_words

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.ledger.stays import stays
+from analytics.ledger.occupancy import stays
 from analytics.report.model import Report
 from dashboard.charts.strip import WORDS
 from dashboard.detail import find

@@ -34,7 +34,7 @@ def shown(site: Site) -> Any:
 
 @pytest.fixture(scope="module")
 def report(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from fallow.cli import main  # noqa: PLC0415  # the command, in this process
+    from fallow.cli import main  # the command, in this process
 
     target = tmp_path_factory.mktemp("told") / "report.json"
     dates = ("--since", "2025-11-18", "--until", "2025-11-19")

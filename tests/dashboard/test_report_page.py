@@ -10,7 +10,7 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.delivery.from_page import site_targets
-from analytics.report.formats import FORMATS
+from analytics.render.report import FORMATS
 from dashboard.pages.report import ReportPage
 from dashboard.people import PLANNER, VIEWER, Person
 from dashboard.sending import Answer, send_tried, try_target
@@ -147,7 +147,7 @@ def sending(site: Site, person: Person, tried: Mapping[str, Any], search: str = 
 
 def sent(site: Site) -> list[tuple[str, str]]:
     """Who did what, by the lake's own record."""
-    from analytics.frames import read_frame  # noqa: PLC0415
+    from analytics.frames import read_frame
 
     rows = read_frame(site.lake.files(schema.DELIVERY.name), schema.DELIVERY).sort("time")
     return [(row["actor"], row["step"]) for row in rows.iter_rows(named=True)]

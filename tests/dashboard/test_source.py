@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery.contacts import Contacts
-from analytics.findings.model import Confidence, Evidence, Finding
+from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.nudge_command import add_nudge_arguments, run_nudge
-from analytics.findings.actions import load_actions, record
-from analytics.findings.find import review
-from analytics.inputs import Inputs, load_window_ledger
+from analytics.commands.report_nudge import add_nudge_arguments, run_nudge
+from analytics.decide.actions import load_actions, record
+from analytics.decide.review import review
+from analytics.window import Inputs, load_window_ledger
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import EmptyLakeError, UsageError

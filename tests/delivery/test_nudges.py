@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.decide.actions import load_actions, record
 from analytics.delivery.nudge_text import pack_nudge
 from analytics.delivery.nudges import Chosen, Past, choose
-from analytics.findings.actions import load_actions, record
-from analytics.findings.model import Confidence
 from analytics.language.languages import language
+from analytics.workloads.model import Confidence
 from fallow.clock import DAY_MS, WEEK_MS
 from tests.delivery.hands import Hands, journal
 from tests.delivery.test_contacts import FINDING, TABLE, load
@@ -19,7 +19,7 @@ from tests.delivery.test_contacts import FINDING, TABLE, load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 

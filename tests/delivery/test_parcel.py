@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.parcel import pack
+from analytics.delivery.edition_message import pack
 from analytics.language.languages import language
-from analytics.report.formats.json_format import JsonFormat
-from analytics.report.listed import costliest
+from analytics.render.listed_findings import costliest
+from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
 from fallow.clock import parse_window
 from fallow.lake import Lake

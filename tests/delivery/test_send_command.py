@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.send_command import add_send_arguments, run_send
+from analytics.commands.report_send import add_send_arguments, run_send
 from fallow.clock import HOUR_MS, WEEK_MS, parse_window
 from fallow.errors import ConfigError, FallowError, UsageError
 from fallow.lake import Lake

@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from analytics.delivery.send_command import add_send_arguments
+from analytics.commands.report_send import add_send_arguments
 from analytics.delivery.settings import MailSettings
 from fallow import config
 

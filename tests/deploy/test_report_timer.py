@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from analytics.commands.report_send import add_send_arguments
 from analytics.delivery.due import CLOSES_AFTER_MS
-from analytics.delivery.send_command import add_send_arguments
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.findings.context import open_context
-from analytics.findings.find import Review, review
-from analytics.inputs import load_window_ledger, open_inputs
+from analytics.decide.review import Review, review
 from analytics.simulation import Fleet, FleetSummary, write_fleet
+from analytics.window import load_window_ledger, open_inputs
+from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Context, Finding
+    from analytics.workloads.model import Context, Finding
 
 HOUR, DAY = 3600, 86_400
 IDLE = ("held", "never_used")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.findings.conftest import findings
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
     from tests.findings.scenarios.builder import Fleet
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.findings.conftest import context_of
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding, Rule
+    from analytics.workloads.model import Finding, Rule
     from fallow.lake import Lake
     from tests.findings.scenarios.builder import Fleet
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.action_command import beside_others
-from analytics.findings.actions import KINDS, Action, load_actions, record
+from analytics.commands.finding_actions import beside_others
+from analytics.decide.actions import KINDS, Action, load_actions, record
 from fallow.cli import main
 from fallow.clock import SystemClock
 from fallow.schema import ACTION

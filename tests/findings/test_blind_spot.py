@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.rules.blind_spot import BlindSpot
+from analytics.rules.blind_spot import BlindSpot
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, H100, T_END, Fleet
 from tests.findings.scenarios.situations import train

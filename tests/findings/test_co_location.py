@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.findings.rules.co_location import CoLocation
-from analytics.findings.sharing import Candidate, groups, together
+from analytics.rules.co_location import CoLocation
+from analytics.workloads.sharing import Candidate, groups, together
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, Fleet
 from tests.findings.scenarios.situations import train

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.findings.resubmit import job_kind, product_label, slurm_type
-from analytics.findings.rules.compute_oversized import ComputeOversized
 from analytics.money.cards import card, cards
+from analytics.rules.compute_oversized import ComputeOversized
+from analytics.workloads.resubmit_hints import job_kind, product_label, slurm_type
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import GB, H100, L40S, V100, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.confidence import (
+from analytics.workloads.confidence import (
     HISTORY_MIN_DAYS,
     Observation,
     alone,
@@ -23,7 +23,7 @@ from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
 from tests.ledger.rows import fill, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 WELL = Observation(coverage=1.0, history_ms=14 * DAY_MS, util_coverage=1.0, sample_count=1000)

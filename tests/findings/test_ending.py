@@ -11,7 +11,7 @@ from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import GB, claim, device, fill, held_by, ms, processes, samples, write
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.devices import load_inventory
-from analytics.findings.find import Review
-from analytics.findings.find import review as review_of
-from analytics.inputs import load_window_ledger, open_inputs
+from analytics.decide.review import Review
+from analytics.decide.review import review as review_of
+from analytics.inventory import load_inventory
 from analytics.quality.host_clocks import OTHER_HOSTS, WALL_CLOCK, SeenUntil, seen_until
-from analytics.quality.look import data_quality
+from analytics.quality.remarks import data_quality
+from analytics.window import load_window_ledger, open_inputs
 from fallow.cli import main
 from fallow.clock import SystemClock, format_ms
 from tests.findings.conftest import BUSY, FREE, HELD, HOUR
 from tests.ledger.rows import T0, fill, ms, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 END = 12 * HOUR

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.findings.rules import RULES
+from analytics.rules import RULES
 from fallow.lake import Lake
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, idle_findings, only
 from tests.ledger.rows import GB, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
 
 
 def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(lake: Lake) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.actions import Action, record
-from analytics.findings.lifecycle import STATUSES, status_of
+from analytics.decide.actions import Action, record
+from analytics.decide.lifecycle import STATUSES, status_of
 from fallow.clock import DAY_MS, MINUTE_MS
 from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
@@ -15,7 +15,7 @@ from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.find import Review
+    from analytics.decide.review import Review
     from fallow.lake import Lake
 
 WEEK = 7 * DAY

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.findings.rules.loaded_no_traffic import LoadedNoTraffic
+from analytics.rules.loaded_no_traffic import LoadedNoTraffic
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.findings.rules.memory_oversized import MemoryOversized
-from analytics.findings.smaller import Demand, Offer, Shelf
 from analytics.money.cards import card
+from analytics.rules.memory_oversized import MemoryOversized
+from analytics.workloads.smaller_cards import Demand, Offer, Shelf
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_40, A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import train

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.mig_energy import ESTIMATED
-from analytics.findings.rules.held import Held
+from analytics.rules.held import Held
+from analytics.workloads.mig_energy import ESTIMATED
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, Fleet
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 RULE = Held()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.mig import first_fit, fits
-from analytics.findings.rules.mig_fit import MigFit
+from analytics.rules.mig_fit import MigFit
+from analytics.workloads.mig_profiles import first_fit, fits
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Card, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train

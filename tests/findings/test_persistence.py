@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.findings.persistence import HORIZON_MS, SPELLS_MIN, Persistence, Spells, idle_spells, lasting, wilson
+from analytics.workloads.persistence import HORIZON_MS, SPELLS_MIN, Persistence, Spells, idle_spells, lasting, wilson
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python

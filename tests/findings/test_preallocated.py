@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.findings.cache import CacheUse, bytes_per_parameter, parameters_of
-from analytics.findings.rules.preallocated import Preallocated
+from analytics.rules.preallocated import Preallocated
+from analytics.workloads.kv_cache import CacheUse, bytes_per_parameter, parameters_of
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import serve

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.findings.persistence import wilson
-from analytics.findings.reversals import Rate
-from analytics.findings.review_text import reversals_text
+from analytics.decide.reversals import Rate
+from analytics.render.review_text import reversals_text
+from analytics.workloads.persistence import wilson
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.reversals import Reversals
+    from analytics.decide.reversals import Reversals
     from fallow.lake import Lake
 
 WEEK = 7 * DAY

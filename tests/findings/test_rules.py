@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from analytics.findings.model import CATEGORIES, Rule
-from analytics.findings.rules import RULES
+from analytics.rules import RULES
+from analytics.workloads.model import CATEGORIES, Rule
 from tests.core import pages
 
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -12,9 +12,9 @@ from tests.findings.conftest import findings
 from tests.ledger.rows import load
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
     from analytics.ledger.build import Ledger
     from analytics.simulation import FleetSummary, Planted
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.rules.slow_uptake import SlowUptake
+from analytics.rules.slow_uptake import SlowUptake
 from fallow.clock import utc_day
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu

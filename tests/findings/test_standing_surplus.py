@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.capacity.at_once import hourly_most, lasting_on
-from analytics.findings.evidence_text import evidence
-from analytics.findings.rules.standing_surplus import StandingSurplus
+from analytics.capacity.concurrency import hourly_most, lasting_on
+from analytics.render.evidence_text import evidence
+from analytics.rules.standing_surplus import StandingSurplus
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, L40S, Fleet

@@ -16,7 +16,7 @@ from tests.ledger.rows import claim, device, fill, ms, processes, samples, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
     from tests.findings.scenarios.model import Scenario
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.evidence_text import words
-from analytics.findings.totals import most_first, saving_of, savings, totals
+from analytics.decide.totals import most_first, saving_of, savings, totals
+from analytics.render.evidence_text import words
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.findings.rules.wind_down import WindDown
+from analytics.rules.wind_down import WindDown
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train

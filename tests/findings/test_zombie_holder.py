@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.findings.rules.zombie_holder import ZombieHolder
+from analytics.rules.zombie_holder import ZombieHolder
 from fallow import schema
 from tests.findings.one_rule import again, found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu

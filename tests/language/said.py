@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.findings.evidence_text import evidence
 from analytics.language.catalogue import catalogue
 from analytics.language.sentences import Listed, Sentence
+from analytics.render.evidence_text import evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
 
 
 def unsaid(findings: Iterable[Finding], code: str = "fr") -> list[str]:

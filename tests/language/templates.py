@@ -14,8 +14,8 @@ from pathlib import Path
 from jinja2 import Environment, nodes
 
 import analytics
-from analytics.findings.lifecycle import STATUSES
-from analytics.findings.reversals import GRADES
+from analytics.decide.lifecycle import STATUSES
+from analytics.decide.reversals import GRADES
 from fallow.config import SETTINGS
 from fallow.schema import STATES
 

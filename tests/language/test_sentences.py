@@ -11,10 +11,10 @@ from decimal import Decimal
 
 import pytest
 
-from analytics.findings.words import agreeing, of_gpus
 from analytics.language.languages import ENGLISH, Language, language
 from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
 from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.workloads.phrases import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError
 
@@ -157,7 +157,7 @@ def test_other_time_zones_are_refused(zone: str) -> None:
 
 def test_english_loads_no_library_for_languages() -> None:
     code = (
-        "import sys, analytics.findings.find, analytics.findings.text, analytics.quality.look\n"
+        "import sys, analytics.decide.review, analytics.render.findings_text, analytics.quality.remarks\n"
         "from analytics.language.sentences import say_many\n"
         "assert say_many('{number} GPU', '{number} GPUs', 2) == '2 GPUs'\n"
         "print('babel' in sys.modules)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.devices import load_inventory
+from analytics.inventory import load_inventory
 from fallow import schema
 from fallow.clock import HOUR_MS
 from tests.ledger.rows import claim, device, fill, load, ms, processes, samples, write

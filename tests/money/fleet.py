@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.devices import Device, Inventory
+from analytics.inventory import Device, Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import clip
 from analytics.money.accounts import Accounts

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.devices import TERMS, Device, Inventory, load_inventory
+from analytics.inventory import TERMS, Device, Inventory, load_inventory
 from analytics.money.accounts import GROUPS, Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners

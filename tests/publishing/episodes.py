@@ -15,9 +15,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from agent.backlog import Backlog
-from agent.publishing import Publishing
-from agent.spool import Spool
+from agent.spool.backlog import Backlog
+from agent.spool.publishing import Publishing
+from agent.spool.spool import Spool
 from tests.publishing.proxy import FaultyProxy
 from tests.publishing.rows import settings, ticks
 from tests.publishing.small_disk import Filler

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.backlog import Backlog
-from agent.publisher import Publisher
-from agent.spool import Spool
+from agent.spool.backlog import Backlog
+from agent.spool.publisher import Publisher
+from agent.spool.spool import Spool
 from tests.publishing.rows import MIDNIGHT_MS, numbers, ticks
 
 if TYPE_CHECKING:

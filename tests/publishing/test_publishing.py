@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.publishing import Publishing
-from agent.spool import Spool
+from agent.spool.publishing import Publishing
+from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.clock import MINUTE_MS
 from fallow.lake import Lake

@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.report.formats.columns import columns
-from analytics.report.formats.markdown import MarkdownFormat
-from analytics.report.formats.text import TextFormat
-from analytics.report.html.page import page
-from analytics.report.parts import BackTest, Person, Reclaimable
+from analytics.render.html.page import page
+from analytics.render.report.columns import columns
+from analytics.render.report.markdown import MarkdownFormat
+from analytics.render.report.text import TextFormat
+from analytics.report.figures import BackTest, Person, Reclaimable
 from analytics.scope import Scope
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:

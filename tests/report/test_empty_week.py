@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.language.languages import language
-from analytics.report.html.mail import mail_body
+from analytics.render.html.mail import mail_body
 from tests.report.html.reports import report_of
 from tests.report.test_schema import faults
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analytics.report.figures import NOT_THERE
 from analytics.report.film import BINS_MOST, film
-from analytics.report.parts import NOT_THERE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
 from tests.money.fleet import COLUMNS, T0, stretch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.report.formats import FORMATS
+from analytics.render.report import FORMATS
 from fallow import __version__
 from tests.ledger.rows import device, fill, samples
 from tests.report.conftest import BUSY, HOUR

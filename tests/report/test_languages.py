@@ -15,8 +15,8 @@ import analytics
 from analytics.language.catalogue import CATALOGUES, catalogue
 from analytics.language.languages import language
 from analytics.language.sentences import Sentence, say
-from analytics.report.html.mail import mail_body
-from analytics.report.html.page import page
+from analytics.render.html.mail import mail_body
+from analytics.render.html.page import page
 from tests.report.html.pages import Page
 from tests.report.html.reports import report_of
 

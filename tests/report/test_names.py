@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.report.formats.markdown_words import code, escape
+from analytics.render.report.markdown_words import code, escape
 from tests.ledger.rows import device, fill, processes, samples
 from tests.report.conftest import HELD, HOUR
 

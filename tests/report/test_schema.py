@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from fallow.lake import Lake
 from tests.ledger.rows import T0, fill, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.devices import load_inventory
-from analytics.inputs import WindowLedger
+from analytics.inventory import load_inventory
 from analytics.ledger.summary import summarise
 from analytics.money.costs import Costs
 from analytics.money.owners import Owner, Owners
 from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrow
+from analytics.window import WindowLedger
 from fallow.errors import EmptyLakeError
 from tests.ledger.rows import claim, device, fill, load, processes, samples
 

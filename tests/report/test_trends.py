@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.inputs import WindowLedger
 from analytics.ledger.summary import clip, summarise
 from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
-from analytics.report.seen import Watch
+from analytics.report.coverage import Watch
 from analytics.report.trends import figures, trends, weeks_before
 from analytics.report.weeks import week_of
+from analytics.window import WindowLedger
 from fallow.clock import DAY_MS
 from tests.money.fleet import T0, inventory, stretch
 from tests.report.test_watch import whole_of
@@ -23,7 +23,7 @@ from tests.report.test_watch import whole_of
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
     from analytics.money.accounts import Account
-    from analytics.report.seen import Seen
+    from analytics.report.coverage import Seen
     from analytics.report.trends import Figures
     from fallow.clock import Window
     from tests.money.fleet import Row

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.inputs import WindowLedger
 from analytics.ledger.summary import clip, summarise
-from analytics.report.seen import Watch
+from analytics.report.coverage import Watch
 from analytics.report.weeks import week_of
+from analytics.window import WindowLedger
 from fallow.clock import HOUR_MS, Window
 from tests.money.fleet import T0, inventory, ledger, stretch
 
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
-    from analytics.report.seen import Seen
+    from analytics.report.coverage import Seen
     from tests.money.fleet import Row
 
 DAY_S, HOUR_S = 86_400, 3_600

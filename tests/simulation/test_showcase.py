@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.findings.rules import RULES
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
+from analytics.rules import RULES
 from analytics.simulation import Fleet, owners_csv, plan_fleet, prices_csv, write_fleet
 from analytics.simulation.catalog import POOLS, TEAMS
 from fallow.clock import DAY_MS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.advice import driver_error
 from agent.doctor.case import NO_DRIVER
 from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
 from agent.doctor.judge import old_generation
 from agent.doctor.libraries import copies
 from agent.doctor.versions import shown
+from agent.nvml.advice import driver_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.claims.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
+from analytics.allocations.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import say, say_many
 from analytics.quality.counted import claims_of, gpus_of

@@ -9,7 +9,7 @@ import polars as pl
 from analytics.language.sentences import say, say_many
 from analytics.quality.counted import gpus_of, rows_of
 from analytics.quality.model import MOST_NAMED, Remark, named
-from analytics.quality.stamp import Stamp
+from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

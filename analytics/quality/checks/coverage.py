@@ -11,7 +11,7 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.counted import gpus_of, hosts_of
 from analytics.quality.model import MOST_NAMED, Remark
-from analytics.quality.stamp import Stamp
+from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

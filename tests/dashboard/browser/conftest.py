@@ -138,7 +138,7 @@ def browser() -> Iterator[Browser]:
     """Chromium, or nothing to test with."""
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only here, and it is slow to load
+    from playwright.sync_api import sync_playwright  # only here, and it is slow to load
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))

@@ -9,16 +9,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.findings.find import find_all
-from analytics.findings.rules import RULES
-from analytics.inputs import load_window_ledger, open_inputs
+from analytics.decide.review import find_all
+from analytics.rules import RULES
+from analytics.window import load_window_ledger, open_inputs
 from fallow.lake import Lake
 from tests.findings.scenarios.grid import T_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from analytics.findings.model import Finding
+    from analytics.workloads.model import Finding
     from tests.findings.scenarios.model import Scenario
 
 RULE_NAMES = (

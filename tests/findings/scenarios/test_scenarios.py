@@ -40,7 +40,7 @@ def test_rules_say_what_is_so(scenario: Scenario, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_rule_is_precise(rule: str) -> None:
-    assert rule in registered(), f"{rule} is not among analytics.findings.rules.RULES"
+    assert rule in registered(), f"{rule} is not among analytics.rules.RULES"
 
     # test_rules_say_what_is_so holds the situations to their labels
     scored = score(rule, EVERY, KNOWN_ERRORS)

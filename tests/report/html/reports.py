@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from analytics.inputs import load_window_ledger, open_inputs
 from analytics.report.model import Asked, Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope
+from analytics.window import load_window_ledger, open_inputs
 
 if TYPE_CHECKING:
     from fallow.lake import Lake

@@ -13,23 +13,23 @@ from PIL import Image
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.language.languages import language
-from analytics.ledger.text import plain
-from analytics.report.html.charts.days import days
-from analytics.report.html.charts.idle import idle
-from analytics.report.html.charts.off_peak import off_peak
-from analytics.report.html.charts.owners import owners
-from analytics.report.html.charts.reclaim import reclaim
-from analytics.report.html.charts.waterfall import waterfall
-from analytics.report.html.film import MOST_BYTES, MOST_ROWS, film_strip, png
-from analytics.report.html.states import LOOKS, ORDER
-from analytics.report.parts import NOT_THERE, BackTest, Film, Reclaimable
+from analytics.render.html.charts.days import days
+from analytics.render.html.charts.idle import idle
+from analytics.render.html.charts.off_peak import off_peak
+from analytics.render.html.charts.owners import owners
+from analytics.render.html.charts.reclaim import reclaim
+from analytics.render.html.charts.waterfall import waterfall
+from analytics.render.html.film import MOST_BYTES, MOST_ROWS, film_strip, png
+from analytics.render.html.states import LOOKS, ORDER
+from analytics.render.ledger_text import plain
+from analytics.report.figures import NOT_THERE, BackTest, Film, Reclaimable
 from fallow.schema import STATES
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.report.html.chart import Chart
+    from analytics.render.html.chart import Chart
     from analytics.report.model import Report
     from fallow.lake import Lake
 

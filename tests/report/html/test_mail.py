@@ -14,9 +14,9 @@ from PIL import Image
 
 from analytics.language.languages import language
 from analytics.language.sentences import say
-from analytics.report.compared import unfinished
-from analytics.report.facts import facts
-from analytics.report.html import IMAGE_ID, mail_body
+from analytics.render.facts import facts
+from analytics.render.html import IMAGE_ID, mail_body
+from analytics.render.trend_wording import unfinished
 from fallow import __version__
 from tests.ledger.rows import fill, samples
 from tests.report.conftest import HOUR

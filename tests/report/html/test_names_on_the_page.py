@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.findings.actions import record
+from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.ledger.text import plain
-from analytics.report.html import mail_body, page
+from analytics.render.html import mail_body, page
+from analytics.render.ledger_text import plain
 from fallow.clock import DAY_MS
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from analytics.language.languages import language
-from analytics.report.html import page
-from analytics.report.parts import Film
+from analytics.render.html import page
+from analytics.report.figures import Film
 from analytics.scope import Scope
 from fallow import __version__
 from tests.ledger.rows import device, fill, samples

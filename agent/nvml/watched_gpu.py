@@ -1,0 +1,79 @@
+"""One GPU or MIG instance, and what is remembered of it between intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.nvml.gpm import GpmMeter
+from agent.nvml.inventory import read_text, sys_folder
+from agent.nvml.process_list import LIST_AGAIN_BYTES
+from agent.nvml.utilization import UtilizationMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.collectors import Value
+    from agent.nvml.driver import Gpu
+
+Row = dict[str, "Value"]
+
+
+@dataclass
+class Watched:
+    """Remembers; the sampler asks."""
+
+    gpu: Gpu
+    meter: UtilizationMeter = field(default_factory=UtilizationMeter)
+    gpm: GpmMeter = field(default_factory=GpmMeter)
+    health: str = "ok"
+    blind: bool = False
+    rows: int = 0
+    """Intervals so far."""
+    retry_in: int = 0
+    backoff: int = 1
+    process_count: int | None = None
+    listed_at_bytes: int | None = None
+    device: Row | None = None
+    errors: Row | None = None
+    split: bool = False
+    instances: dict[str, Watched] = field(default_factory=dict)
+    """MIG instances by UUID."""
+    _sleep_file: str | None = None
+
+    def may_look(self) -> bool:
+        """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""
+        if self.retry_in > 0:
+            self.retry_in -= 1
+        return self.retry_in == 0
+
+    def wants_list(self, mem_used: Value) -> bool:
+        """Whether the process list is to be read out of turn: it is unknown, or memory has moved."""
+        if self.process_count is None:
+            return True
+        known = self.listed_at_bytes
+        return isinstance(mem_used, int) and known is not None and abs(mem_used - known) > LIST_AGAIN_BYTES
+
+    def listed(self, found: Sequence[Row] | None, mem_used: Value) -> None:
+        """Takes note of a process list, None for one that is unknown."""
+        self.process_count = None if found is None else len({process["pid"] for process in found})
+        self.listed_at_bytes = mem_used if isinstance(mem_used, int) else None
+
+    def forget(self) -> None:
+        """Drops what does not outlive a GPU that was lost or slept."""
+        self.process_count = self.listed_at_bytes = None
+        for each in (self, *self.instances.values()):
+            each.gpm.forget()
+
+    def find_sleep(self, sys: str, pci_bus_id: Value) -> None:
+        """Finds where the kernel says that the GPU is powered down; only GPUs that may power down by themselves do."""
+        self._sleep_file = None
+        if not isinstance(pci_bus_id, str):
+            return
+        power = f"{sys_folder(sys, pci_bus_id)}/power"
+        if read_text(f"{power}/control") == "auto":
+            self._sleep_file = f"{power}/runtime_status"
+
+    def is_asleep(self) -> bool:
+        """Whether the GPU is powered down: nothing uses it, and asking it anything would wake it."""
+        return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"

@@ -1,0 +1,155 @@
+"""The NVML worker process: reads requests from standard input, one JSON object a line, and answers on standard output.
+
+It only talks to the driver. If a call blocks for ever or crashes the process, the supervisor lives on; the status page,
+a few bytes of memory that both share, tells it which call on which GPU it was.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
+from agent.nvml.driver import Costs, Driver, DriverGoneError
+from agent.nvml.sampler import Sampler
+from agent.nvml.xid_events import XidWatch
+from agent.supervise.own_memory import resident_bytes, settle_memory
+from agent.supervise.status_page import PAGE_BYTES, StatusPage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Worker:
+    """Answers requests; `open` comes first."""
+
+    def __init__(self, page: StatusPage, skip: frozenset[str], sys: str) -> None:
+        self._driver = Driver(page)
+        self._skip = skip
+        self._sys = sys
+        self._sampler: Sampler | None = None
+        self._xids: XidWatch | None = None
+        self._gone: DriverGoneError | None = None
+        self._drained_s = 0.0
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request; a lost driver is an answer too, after which the worker is of no more use."""
+        operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "open": self._open,
+            "row": self._row,
+        }
+        try:
+            if self._gone is not None:
+                raise self._gone
+            answer = operations[request["op"]](request)
+        except DriverGoneError as gone:
+            # what happened before belongs to the reasons: an XID often comes first
+            return {"driver_gone": {"code": gone.code, "message": str(gone)}, "incidents": self._incidents()}
+        self._drained_s = time.monotonic()
+        return answer | {"incidents": self._incidents()}
+
+    def _incidents(self) -> list[dict[str, Any]]:
+        incidents, self._driver.incidents = self._driver.incidents, []
+        if self._xids is not None:
+            incidents += self._xids.take()
+        return [vars(incident) for incident in incidents]
+
+    @property
+    def rest_s(self) -> float | None:
+        """How long the next drain may wait; None before `open` and after the driver was lost."""
+        if self._sampler is None or self._gone is not None:
+            return None
+        return max(0.0, self._drained_s + self._sampler.drain_every_s - time.monotonic())
+
+    def drain(self) -> None:
+        """Takes new samples between two requests; a lost driver is the answer to the next one."""
+        try:
+            self._opened().drain()
+        except DriverGoneError as gone:
+            self._gone = gone
+        self._drained_s = time.monotonic()
+
+    def _open(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._sampler = sampler = Sampler(self._driver, self._driver.open(self._skip), self._sys)
+        devices, errors = sampler.devices(all_of_them=True), sampler.errors(all_of_them=True)
+        with self._driver.quietly():
+            self._xids = XidWatch(self._driver, [each.gpu for each in sampler.watched if each.health == "ok"])
+        sampler.drain()  # from here on nothing of the ring is missed
+        return {"device": devices, "health": errors} | self._watched()
+
+    def _watched(self) -> dict[str, Any]:
+        """Who is watched, and who cannot be."""
+        sampler = self._opened()
+        return {
+            "gpus": [each.gpu.uuid for each in sampler.watched],
+            "instances": {each.gpu.uuid: list(each.instances) for each in sampler.watched if each.instances},
+            "missing": self._driver.missing,
+            "count": self._driver.count,
+        }
+
+    def _row(self, request: dict[str, Any]) -> dict[str, Any]:
+        sampler = self._opened()
+        sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
+        devices, errors = request["devices"], request["errors"]
+        sampled.device += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
+        costs, self._driver.costs = self._driver.costs, Costs()
+        return {
+            "gpu": sampled.gpu,
+            "process": sampled.process,
+            "device": sampled.device,
+            "health": [] if errors == "none" else sampler.errors(all_of_them=errors == "all"),
+            "costs": vars(costs),
+            "cpu_s": time.process_time(),
+            "rss_bytes": resident_bytes(),
+        } | self._watched()
+
+    def _opened(self) -> Sampler:
+        if self._sampler is None:
+            raise RuntimeError("the first request has to be `open`")
+        return self._sampler
+
+
+def main() -> None:
+    """Serves until standard input ends: when the supervisor goes, however it goes, so does the worker.
+
+    Between requests it drains the sample rings by itself, so that the supervisor sleeps through the interval.
+    """
+    page_fd, sys_path, *skip = sys.argv[1:]
+    # the supervisor decides when to end: a Ctrl-C in the terminal reaches the whole group
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with mmap.mmap(int(page_fd), PAGE_BYTES) as memory:
+        worker = Worker(StatusPage(memory), frozenset(skip), sys_path)
+        serve(worker)
+        worker = None  # type: ignore[assignment]  # lets go of the page before it is unmapped
+
+
+def serve(worker: Worker) -> None:
+    """Answers the requests on standard input, one JSON object a line, until it ends."""
+    requests = select.poll()
+    requests.register(sys.stdin.fileno(), select.POLLIN)
+    pending = b""
+    while True:
+        rest_s = worker.rest_s
+        if not requests.poll(None if rest_s is None else rest_s * 1000):
+            worker.drain()
+            continue
+        piece = os.read(sys.stdin.fileno(), 1 << 16)
+        if not piece:
+            return
+        *lines, pending = (pending + piece).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            sys.stdout.buffer.write(json.dumps(worker.answer(request)).encode() + b"\n")
+            sys.stdout.buffer.flush()
+            if request["op"] == "open":
+                settle_memory()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""When the publisher runs, and what happens if it fails: the rows stay in the spool and a later try takes them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent.supervise.snapshot import PublishingStatus
+from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
+from fallow.errors import SpoolError
+
+if TYPE_CHECKING:
+    from agent.settings import AgentSettings
+    from agent.spool.spool import Spool
+
+EXIT_SPOOL = 3
+"""The publisher's exit code where it could not use the spool: that says nothing of the store."""
+
+EXIT_DAMAGED = 4
+"""The publisher's exit code where the spool's file is damaged."""
+
+LONGEST_S = 600
+"""After so long a publisher ends itself: it hangs in the store, and the next one goes on where it was."""
+
+LONGEST_PAUSE_MS = 15 * MINUTE_MS
+"""Between two tries while the store is down; `publish_every` where that is longer."""
+
+FINISH_S = 3.0
+"""For publishing at the end of the run: an operator waits five seconds for the whole agent."""
+
+_JITTER = 0.2  # of a pause, either way: ten thousand hosts must not come back to a store at the same moment
+_PATIENCE_S = LONGEST_S + 10.0  # should it not even do that
+_ENDED_S = 0.5
+
+log = logging.getLogger("fallow.agent")
+
+
+class Publishing:
+    """Starts one publisher at a time."""
+
+    def __init__(self, settings: AgentSettings, spool: Spool, clock: Clock | None = None) -> None:
+        self.status = PublishingStatus()
+        """How publishing goes; a new object whenever something changed."""
+        self._settings = settings
+        self._spool = spool
+        self._clock = clock or SystemClock()
+        self._running: subprocess.Popen[str] | None = None
+        self._next_s = 0.0
+        self._started_s = 0.0
+        self._failures = 0
+        self._store_down = False
+        self._incidents: list[dict[str, Any]] = []
+
+    def configure(self, settings: AgentSettings) -> None:
+        """Goes on with other settings; a publisher that runs finishes under the old ones, and the next starts at once."""
+        if settings.lake != self._settings.lake:
+            self._failures = 0
+        self._settings = settings
+        self._next_s = 0.0
+
+    def take_incidents(self) -> list[dict[str, Any]]:
+        """What happened since the last call: kind (store_down, store_up, spool_failed) and detail."""
+        taken, self._incidents = self._incidents, []
+        return taken
+
+    def start_if_due(self, now_s: float) -> None:
+        """Collects a publisher that has ended, and starts the next one when its time has come and rows wait."""
+        if self._running is not None and (self._running.poll() is not None or now_s > self._started_s + _PATIENCE_S):
+            self._collect()
+            # a failed try may have taken long: the pause after it begins now
+            self._next_s = (now_s if self._failures else self._started_s) + self._pause_s()
+        self._look()
+        if self._running is None and self.status.waiting_rows and now_s >= self._next_s:
+            self._started_s = now_s
+            self._next_s = now_s + self._pause_s()
+            self._start()
+
+    def finish(self, within_s: float = FINISH_S) -> bool:
+        """Waits for a running publisher, then publishes the rest; False where rows stay in the spool for the next start.
+
+        Returns in time whatever the store does: a publisher that still runs then is ended, which it bears at any moment.
+        """
+        deadline_s = time.monotonic() + within_s
+        self._wait(deadline_s)
+        self._look()
+        if self.status.waiting_rows and time.monotonic() < deadline_s and self._start():
+            self._wait(deadline_s)
+            self._look()
+        if self.status.waiting_rows:
+            log.warning("%d rows stay in the spool %s; the next start publishes them",
+                        self.status.waiting_rows, self._spool.folder)  # fmt: skip
+        return not self.status.waiting_rows
+
+    def _look(self) -> None:
+        waiting = None
+        with contextlib.suppress(SpoolError):
+            waiting = self._spool.count()
+        self.status = replace(self.status, waiting_rows=waiting, spool_bytes=self._spool.size_bytes())
+
+    def _start(self) -> bool:
+        settings = self._settings
+        arguments = [str(self._spool.folder), settings.lake, settings.host, str(settings.keep_published_ms)]
+        try:
+            self._running = subprocess.Popen(
+                [sys.executable, "-P", "-m", "agent.spool.publisher", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                process_group=0,  # Ctrl-C is for the agent, which ends its publisher by itself
+            )
+        except OSError as error:  # no memory or no more processes, just now
+            self._failed(f"no publisher can be started: {error.strerror}", is_store=False)
+            return False
+        return True
+
+    def _wait(self, deadline_s: float) -> None:
+        if self._running is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running.wait(max(0.0, deadline_s - time.monotonic()))
+            self._collect()
+
+    def _collect(self) -> None:
+        """Takes note of how the publisher ended, and ends one that still runs."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        late = running.poll() is None
+        if late:
+            running.kill()  # unlike the worker it holds no GPU
+        errors = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _, errors = running.communicate(timeout=_ENDED_S)
+        lines = errors.strip().splitlines()
+        code = running.returncode
+        if code == 0:
+            self._succeeded()
+            for line in lines:
+                log.warning("publishing: %s", line)
+        elif late or code == -signal.SIGALRM:
+            self._failed("the store does not take the rows in time", is_store=True)
+        elif code is not None and code < 0:
+            self._failed(f"the publisher was ended by signal {-code}", is_store=False)
+        else:
+            reason = lines[-1] if lines else f"the publisher ended with exit code {code}"
+            self._failed(reason, is_store=code not in (EXIT_SPOOL, EXIT_DAMAGED))
+            if code == EXIT_DAMAGED:
+                self._replace_spool()
+
+    def _succeeded(self) -> None:
+        now_ms = self._clock.now_ms()
+        if self._store_down and self.status.failing_since_ms is not None:
+            span = format_duration(floor_ms(max(0, now_ms - self.status.failing_since_ms), SECOND_MS))
+            self._tell("store_up", f"rows reach {self._settings.lake} again after {span}")
+        self._failures, self._store_down = 0, False
+        self.status = replace(self.status, last_success_ms=now_ms, failing_since_ms=None, last_error=None)
+
+    def _failed(self, reason: str, *, is_store: bool) -> None:
+        self._failures += 1
+        if is_store and not self._store_down:
+            self._store_down = True
+            self._tell("store_down", f"rows stay in the spool: {reason}")
+        elif reason != self.status.last_error:
+            log.warning("publishing failed, the rows stay in the spool: %s", reason)
+        since_ms = self.status.failing_since_ms
+        self.status = replace(
+            self.status,
+            failing_since_ms=self._clock.now_ms() if since_ms is None else since_ms,
+            last_error=reason,
+        )
+
+    def _replace_spool(self) -> None:
+        """Sampling goes on into a new spool; the damaged one is kept for whoever can read it."""
+        try:
+            self._tell("spool_failed", self._spool.set_aside())
+        except SpoolError as error:
+            log.error("%s", error)  # noqa: TRY400  # one line, no traceback
+
+    def _pause_s(self) -> float:
+        """Until the next start: longer after every failure in a row, and never the same on two hosts."""
+        pause_ms = self._settings.publish_every_ms
+        if self._failures:
+            longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
+            pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
+        chance = int.from_bytes(os.urandom(2)) / 0xFFFF  # the random module is memory that nothing else here needs
+        return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
+
+    def _tell(self, kind: str, detail: str) -> None:
+        self._incidents.append({"kind": kind, "detail": detail})

@@ -1,0 +1,199 @@
+"""The spool: rows on local disk from the moment they exist until the lake has surely kept them.
+
+One SQLite file in WAL mode, synced at every commit, so that kill -9 or a power cut loses at most the interval that
+was not yet over. Sequence numbers start at the spool's birth in microseconds since the epoch and only climb: a spool
+that is lost and begun anew never reuses a number that its host has published under.
+
+Rows are published oldest first, in batches. A published batch stays a while, with a note of every file that it became
+(a stretch): if the lake loses such a file, its rows are still here to be published again under the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.spool.spool_file import WAITING, SpoolFile
+from fallow.clock import DAY_MS, utc_day
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_TRYING = "#trying"
+"""The fact that holds the last number of a batch whose publishing has begun."""
+
+_DELETED_AT_ONCE = 500  # rows; on a full disk the log of a deletion has to fit into the ballast
+_COMPACTED_FREE_BYTES = 64_000_000
+_COMPACTED_LIVE_BYTES = 32_000_000  # compacting holds them in memory
+
+EncodedRow = tuple[str, int, str]
+"""Table, time in ms and body of a row, as the spool stores them."""
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+@dataclass(frozen=True)
+class SpooledRow:
+    """One row of one table on its way to the lake."""
+
+    seq: int
+    table: str
+    time_ms: int
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One file of the lake that rows became; `batch` is the number of the last row that was published with them."""
+
+    batch: int
+    table: str
+    day_ms: int
+    first_seq: int
+    last_seq: int
+    row_count: int
+    lake: str
+    host: str
+    published_ms: int
+
+    @property
+    def date(self) -> str:
+        """The UTC date of the rows."""
+        return utc_day(self.day_ms)
+
+
+def encoded(rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[EncodedRow]:
+    """The rows as the spool stores them; KeyError for one without a time."""
+    return [(table, row["time"], _encode(row)) for table, table_rows in rows.items() for row in table_rows]
+
+
+class Spool(SpoolFile):
+    """Rows and facts of one agent."""
+
+    def append(self, rows: Mapping[str, Iterable[Mapping[str, Any]]], facts: Mapping[str, str] | None = None) -> None:
+        """Stores rows per table, and facts, in one commit: after a crash either all of them are there or none."""
+        self.write(encoded(rows), facts or {})
+
+    def write(self, rows: Sequence[EncodedRow], facts: Mapping[str, str]) -> None:
+        """Like `append`, of rows that are encoded already."""
+        self._reopen_if_replaced()
+        with self._writing():
+            self._db.executemany("INSERT INTO row (name, time_ms, body) VALUES (?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts.items())
+            self._add_waiting(len(rows))
+
+    def _add_waiting(self, change: int) -> None:
+        self._db.execute("UPDATE fact SET value = value + ? WHERE key = ?", (change, WAITING))
+
+    def count(self) -> int:
+        """Rows that wait to be published."""
+        return int(self.noted(WAITING) or 0)
+
+    def last_seq(self, most: int) -> int | None:
+        """The number of the last of the oldest `most` waiting rows; None where none waits.
+
+        After a try that was cut short it is that try's number, so that the same files are made again under the same names.
+        """
+        tried = int(self.noted(_TRYING) or 0)
+        with self._guarded("read"):
+            mark = self._published_until()
+            if tried > mark:
+                found = self._db.execute("SELECT max(seq) FROM row WHERE seq > ? AND seq <= ?", (mark, tried))
+                if (last := found.fetchone()[0]) is not None:
+                    return int(last)
+            found = self._db.execute(
+                "SELECT max(seq) FROM (SELECT seq FROM row WHERE seq > ? ORDER BY seq LIMIT ?)", (mark, most)
+            )
+            last = found.fetchone()[0]
+        return None if last is None else int(last)
+
+    def _published_until(self) -> int:
+        return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM stretch").fetchone()[0])
+
+    def try_until(self, seq: int) -> None:
+        """Notes that rows up to a number are about to be published, under names that depend on it."""
+        self.note(_TRYING, str(seq))
+
+    def rows_until(self, seq: int) -> Iterator[SpooledRow]:
+        """Every waiting row up to and including a number, in order."""
+        with self._guarded("read"):
+            found = self._db.execute(
+                "SELECT seq, name, time_ms, body FROM row"
+                " WHERE seq > (SELECT coalesce(max(batch), 0) FROM stretch) AND seq <= ? ORDER BY seq",
+                (seq,),
+            )
+            yield from _spooled(found)
+
+    def publish_until(self, seq: int, stretches: Iterable[Stretch]) -> None:
+        """Notes that all rows up to a number have become these files, which the lake has confirmed.
+
+        Does nothing where another publisher has said so before.
+        """
+        noted = list(stretches)
+        with self._writing():
+            if self._published_until() >= seq:
+                return
+            self._db.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, noted))
+            self._db.execute("DELETE FROM fact WHERE key = ?", (_TRYING,))
+            self._add_waiting(-sum(stretch.row_count for stretch in noted))
+
+    def stretches(self) -> list[Stretch]:
+        """The files that published rows became and that are still remembered, oldest first."""
+        with self._guarded("read"):
+            return [Stretch(*found) for found in self._db.execute("SELECT * FROM stretch ORDER BY batch, first_seq")]
+
+    def rows_of(self, stretch: Stretch) -> list[SpooledRow]:
+        """The rows that became a file, in order; fewer than `row_count` where they have left the spool since."""
+        with self._guarded("read"):
+            found = self._db.execute(
+                "SELECT seq, name, time_ms, body FROM row WHERE seq >= ? AND seq <= ?"
+                " AND name = ? AND time_ms >= ? AND time_ms < ? ORDER BY seq",
+                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+            )
+            return list(_spooled(found))
+
+    def oldest_batch(self) -> int | None:
+        """The oldest batch whose rows are still here although they are published; None where there is none."""
+        with self._guarded("read"):
+            found = self._db.execute("SELECT min(batch) FROM stretch").fetchone()[0]
+        return None if found is None else int(found)
+
+    def forget_until(self, batch: int) -> None:
+        """Removes published rows up to and including a batch, in small steps: each has to fit on a full disk."""
+        while True:
+            with self._writing():
+                until = min(batch, self._published_until())
+                gone = self._db.execute(
+                    "DELETE FROM row WHERE seq IN (SELECT seq FROM row WHERE seq <= ? ORDER BY seq LIMIT ?)",
+                    (until, _DELETED_AT_ONCE),
+                ).rowcount
+                if gone < _DELETED_AT_ONCE:  # the note of a batch goes last: it says which rows are published
+                    self._db.execute("DELETE FROM stretch WHERE batch <= ?", (until,))
+                    return
+
+    def compact(self) -> None:
+        """Gives the disk back what a long backlog took, once little of it is still in use."""
+        live_bytes = self.live_bytes()
+        if live_bytes < _COMPACTED_LIVE_BYTES and self.size_bytes() - live_bytes > _COMPACTED_FREE_BYTES:
+            with self._guarded("compact"):
+                self._db.execute("PRAGMA temp_store=MEMORY")  # the disk may be full, and /tmp may be read-only
+                self._db.execute("VACUUM")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def note(self, key: str, value: str) -> None:
+        """Remembers a fact about the agent across restarts."""
+        with self._writing():
+            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
+
+    def noted(self, key: str) -> str | None:
+        """A remembered fact."""
+        with self._guarded("read"):
+            found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
+
+
+def _spooled(found: sqlite3.Cursor) -> Iterator[SpooledRow]:
+    for number, table, time_ms, body in found:
+        yield SpooledRow(number, table, time_ms, json.loads(body))

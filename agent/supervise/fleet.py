@@ -1,0 +1,359 @@
+"""The GPUs of the host as the supervisor sees them: a worker that may hang, crash or lose the driver, and what then.
+
+A GPU whose call never returns is `wedged`: its worker is left alone (killing it has frozen GPUs), and a new one watches
+the others; so is one whose calls crash the driver's library again and again. A lost driver makes every GPU
+`driver_down` until a new worker can load it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from agent.nvml.advice import REVOKED, driver_error, in_container
+from agent.supervise.known_gpus import KnownGpus
+from agent.supervise.quarantine import Crashes, Stuck
+from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
+from fallow.errors import DriverError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger("fallow.agent")
+
+Row = dict[str, Any]
+
+_LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
+_END_PATIENCE_S = 1.0
+_TABLES = ("device", "health")
+_REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
+_MOST_REFUSALS = 3
+_TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
+_RELOADS = (30, 180, 1080)  # intervals after which a lost GPU is worth a reload; then every so many
+
+
+class DriverDownError(Exception):
+    """No answer for this interval; `Fleet.complete` says in which state each GPU was."""
+
+
+class Fleet:
+    """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
+
+    def __init__(
+        self,
+        call_timeout_s: float,
+        known: Mapping[str, int] | None = None,
+        sys: str = "/sys",
+        alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
+
+        `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
+        """
+        self._alive = alive
+        self.timeout_s = call_timeout_s
+        self._sys = sys
+        self._worker: WorkerClient | None = None
+        self._stuck = Stuck()
+        self._crashes = Crashes()
+        self._incidents: list[Row] = []
+        self._found: dict[str, list[Row]] = {table: [] for table in _TABLES}
+        self._retry_in = 0
+        self._backoff = 1
+        self._worker_cpu_s = 0.0
+        self._driver_down = False
+        self._refusals = 0
+        self._count = 0
+        self._lost_for: dict[str, int] = {}
+        self.released = False
+        self.known = KnownGpus(dict(known or {}))
+
+    def start_released(self) -> None:
+        """Begins without the driver, as an earlier run left it."""
+        self.released = True
+        self.known.assume("released")
+
+    def start(self) -> None:
+        """Starts the first worker; raises DriverError where the driver cannot be used and never could.
+
+        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again.
+        """
+        try:
+            self._start()
+        except DriverError as error:
+            if not self.known.indexes:
+                raise
+            self.known.assume("driver_down")
+            self._driver_down = True
+            self._retry_in = self._backoff
+            self._note("driver_down", error.message)
+
+    def _start(self) -> None:
+        """Starts workers until one stays; a GPU that blocks or crashes the library is left out by the next."""
+        while self._worker is None:
+            try:
+                worker = self._new_worker()
+            except OSError as error:
+                raise driver_error(0, f"no NVML worker can be started: {error.strerror}") from error
+            try:
+                answer = worker.request("open", self.timeout_s)
+            except StoppedError:
+                self._give_up(worker)
+                raise
+            except WorkerHungError as hung:
+                if not hung.uuid:
+                    self._give_up(worker)
+                    raise driver_error(0, f"{hung} within {self.timeout_s:g} s") from hung
+                self._set_aside(worker, hung)
+                continue
+            except WorkerGoneError as gone:
+                if not self._crashed(worker, gone):
+                    self._give_up(worker)
+                    raise driver_error(0, str(gone)) from gone
+                continue
+            if lost := answer.get("driver_gone"):
+                self._give_up(worker)
+                raise driver_error(lost["code"], lost["message"])
+            self._worker = worker
+            self._take_opened(answer)
+        if not self.known.uuids and not self._stuck.targets:
+            self.close()
+            raise driver_error(0, "it is loaded and lists no GPU that can be opened")
+
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> Row:
+        """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none.
+
+        `devices` and `errors` say which entries of the `device` and `health` tables to look at: all, changed or none.
+        """
+        if self.released:
+            raise DriverDownError("the driver is released")
+        self._welcome_back()
+        request = {
+            "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes, "devices": devices, "errors": errors,
+        }  # fmt: skip
+        answer = None
+        # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
+        for _ in range(_TRIES):
+            if self._worker is None and not self._try_again():
+                break
+            if self._worker is not None and (answer := self._ask(self._worker, "row", **request)) is not None:
+                break
+        if answer is None:
+            raise DriverDownError("the driver gives no answer for this interval")
+        self._crashes.survived()
+        self._reload_for_lost(answer["gpu"])
+        self._take(answer)
+        before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
+        self._worker_cpu_s = answer["cpu_s"]
+        return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
+
+    def complete(self, answer: Row | None, start_ms: int, interval_ms: int) -> list[Row]:
+        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
+        rows: list[Row] = [] if answer is None else list(answer["gpu"])
+        rows.extend(
+            {
+                "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
+                "util_source": "none",
+            }
+            for uuid, health in self.known.rows_down()
+        )  # fmt: skip
+        return rows
+
+    def take_incidents(self) -> list[Row]:
+        """What happened since the last call, as columns of the `event` table."""
+        incidents, self._incidents = self._incidents, []
+        return incidents
+
+    def take(self, table: str) -> list[Row]:
+        """Entries of the `device` or `health` table since the last call, without a time."""
+        found, self._found[table] = self._found[table], []
+        return found
+
+    def release(self) -> list[tuple[int, str | None, str]]:
+        """Lets go of the driver: ends every worker.
+
+        Returns pid, GPU and call of those that a blocked call keeps alive.
+        """
+        self.released = True
+        self.known.set_all("released")
+        if self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+        return [(pid, self.known.uuid(target), call) for pid, target, call in self._stuck.end(_END_PATIENCE_S)]
+
+    def resume(self) -> None:
+        """Takes up the driver again at the next interval, through a fresh worker that tries every GPU."""
+        self.released = False
+        self._driver_down = False
+        self._retry_in, self._backoff = 0, 1
+        self._crashes = Crashes()
+        self.known.down = dict.fromkeys(self.known.uuids, "driver_down")
+
+    def restart(self, why: str) -> None:
+        """Loads the driver afresh at the next interval."""
+        if self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+            self._note("worker_restart", why)
+
+    def close(self) -> None:
+        """Ends every worker."""
+        if self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+        self._stuck.end(_END_PATIENCE_S / 2)
+
+    def _new_worker(self) -> WorkerClient:
+        self._worker_cpu_s = 0.0
+        return WorkerClient(self._skip(), self._sys, self._alive)
+
+    def _give_up(self, worker: WorkerClient) -> None:
+        worker.end(_END_PATIENCE_S)
+        self.close()
+
+    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Row | None:
+        """The answer, or None after putting things in order for the next try."""
+        try:
+            answer = worker.request(operation, self.timeout_s, **arguments)
+        except WorkerHungError as hung:
+            self._set_aside(worker, hung)
+            return None
+        except WorkerGoneError as gone:
+            self._crashed(worker, gone)
+            return None
+        if lost := answer.get("driver_gone"):
+            self._incidents += answer["incidents"]
+            self._lose_driver(worker, lost["code"], lost["message"])
+            return None
+        self._incidents += answer.pop("incidents")
+        return answer
+
+    def _set_aside(self, worker: WorkerClient, hung: WorkerHungError) -> None:
+        """Leaves a blocked worker alone and marks what it blocks on; the next try watches the rest."""
+        self._worker = None
+        if not hung.call:
+            # the process itself did not run (stopped, starved): that says nothing of any GPU, so nothing is claimed
+            self._stuck.add(worker, ())
+            self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
+            return
+        self._stuck.add(worker, (hung.uuid,))  # empty: the driver as a whole
+        why = f"{hung.call} has not returned for {self.timeout_s:g} s"
+        if hung.uuid:
+            self._wedge(hung.uuid, why)
+            return
+        self._note("driver_down", f"{why}: nothing is asked until it does")
+        for uuid in self.known.uuids:
+            self.known.set(uuid, "wedged")
+
+    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> bool:
+        """Puts a worker that has ended away; whether a GPU is left alone from now on because it was its call again."""
+        worker.end(_END_PATIENCE_S)
+        self._worker = None
+        target = self.known.target(gone.uuid)
+        if self._crashes.count(target):
+            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library again and again")
+            return True
+        self._note("worker_restart", f"{gone}; a new one is started")
+        self._retry_in = self._crashes.pause
+        return bool(target)
+
+    def _wedge(self, target: str, why: str) -> None:
+        """Marks a GPU, given by UUID or as `#index`, that is not to be asked."""
+        uuid = self.known.uuid(target)
+        if uuid is not None:
+            self.known.set(uuid, "wedged")
+        where = f"GPU {target[1:]}: " if uuid is None else ""
+        self._note("gpu_wedged", f"{where}{why}", uuid)
+
+    def _skip(self) -> frozenset[str]:
+        """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
+        targets = self._stuck.targets | self._crashes.avoided()
+        positions = {self.known.indexes[uuid] for uuid in targets if uuid in self.known.indexes}
+        positions |= {int(target[1:]) for target in targets if target.startswith("#")}
+        named = {target for target in targets if not target.startswith("#")}
+        # a position names a GPU only together with how many there were; before the first answer nobody knows that
+        suffix = f"/{self._count}" if self._count else ""
+        return frozenset(named | {f"#{position}{suffix}" for position in positions})
+
+    def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
+        worker.end(_END_PATIENCE_S)
+        self._worker = None
+        if code in _REVOKED and in_container():
+            self._refusals += 1
+            if self._refusals >= _MOST_REFUSALS:
+                raise driver_error(REVOKED, message)
+        self.known.set_all("driver_down")
+        self._retry_in = self._backoff
+        if not self._driver_down:
+            self._note("driver_down", message)
+        self._driver_down = True
+
+    def _reload_for_lost(self, rows: list[Row]) -> None:
+        """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
+        lost = {row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")}
+        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in lost}
+        if any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values()):
+            self.restart("a GPU is still lost: the driver is loaded afresh")
+
+    def _welcome_back(self) -> None:
+        """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
+        freed = self._stuck.freed(_END_PATIENCE_S) | self._crashes.due()
+        if "" in freed:  # the driver as a whole answers again
+            still = self._stuck.targets | self._crashes.avoided()
+            freed |= {uuid for uuid, health in self.known.down.items() if health == "wedged" and uuid not in still}
+        for target in sorted(freed - {""}):
+            uuid = self.known.uuid(target)
+            if uuid is not None and self.known.down.get(uuid) == "wedged":
+                self.known.set(uuid, "driver_down" if self._driver_down else None)
+            self._note("gpu_ok", "it is tried again after a call that had not come back", uuid)
+        if freed and self._worker is not None:
+            self._worker.end(_END_PATIENCE_S)
+            self._worker = None
+
+    def _try_again(self) -> bool:
+        """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down.
+
+        Returns whether there is one, or another try makes sense at once.
+        """
+        if self._retry_in > 0:
+            self._retry_in -= 1
+            return False
+        if self._stuck.driver_blocks or self.known.all_are("wedged"):
+            return False  # nothing is left to watch, and one more blocked process helps nobody
+        avoided, self._crashes.blamed = self._skip(), False
+        try:
+            self._worker = self._new_worker()
+        except OSError as error:  # no memory, descriptors or processes left
+            self._note("worker_restart", f"no NVML worker can be started: {error.strerror}")
+            self._retry_in = self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+            return False
+        answer = self._ask(self._worker, "open")
+        if answer is None:
+            if self._skip() != avoided or self._crashes.blamed:
+                return True  # one GPU is to blame, and a next worker leaves it out
+            self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+            self._retry_in = max(self._retry_in, self._backoff)
+            return False
+        self._backoff = 1
+        self._refusals = 0
+        if self._driver_down:
+            self._driver_down = False
+            self._note("driver_up", "the driver answers again")
+        self._take_opened(answer)
+        return True
+
+    def _take_opened(self, answer: Row) -> None:
+        self._incidents += answer.pop("incidents", [])
+        for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
+            self._note(kind, detail, uuid)
+        self._take(answer)
+
+    def _take(self, answer: Row) -> None:
+        for table in _TABLES:
+            self._found[table] += answer[table]
+        self._count = answer["count"]
+        self.known.place(answer["device"])
+        self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
+
+    def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
+        self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})

@@ -1,0 +1,279 @@
+"""The supervisor: keeps time, asks the worker, spools what it says and sends the publisher off.
+
+Everything that may block on the driver is behind the worker; everything that needs much memory is behind the publisher.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agent.nvml.kernel_devices import NvidiaDevices
+from agent.nvml.lanes import Plan
+from agent.spool.facts import read_fact
+from agent.spool.publishing import FINISH_S
+from agent.spool.thinning import Thinning
+from agent.supervise.control import ControlServer
+from agent.supervise.fleet import Fleet
+from agent.supervise.orders import Orders
+from agent.supervise.own_memory import settle_memory
+from agent.supervise.recorder import Recorder
+from agent.supervise.snapshot import Board
+from agent.supervise.sources import Parts, boot_id
+from agent.supervise.surfaces import Surfaces
+from agent.supervise.wakeup import Bell
+from agent.supervise.worker_client import StoppedError
+from fallow import __version__
+from fallow.clock import Clock, SystemClock, floor_ms, format_ms
+from fallow.errors import FallowError
+
+if TYPE_CHECKING:
+    from agent.settings import AgentSettings
+    from agent.spool.spool import Spool
+    from fallow.config import Config
+
+LAG_MS = 250
+"""An interval is closed a little after its end, when the driver's newest sample surely reaches over it."""
+
+_LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
+
+_CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
+
+_LONGEST_PUT_BACK_MS = 5 * 60_000
+"""A clock that went back further has been set: rows begin again at its time, and readers see the overlap."""
+
+_ENDED_WITHIN_S = 4.5  # an operator waits five seconds
+
+_EARLIEST_MS = 1_577_836_800_000  # 2020
+
+log = logging.getLogger("fallow.agent")
+
+Load = Callable[[], tuple["Config", "AgentSettings"]]
+"""Reads the settings; raises UsageError and ConfigError."""
+
+
+class Supervisor:
+    """One run of the agent on one host."""
+
+    def __init__(self, load: Load, spool: Spool, clock: Clock | None = None) -> None:
+        """`load` reads the settings, now and at every `reload`; raises UsageError and ConfigError as it does."""
+        self._load = load
+        self._spool = spool
+        self._clock = clock or SystemClock()
+        loaded, self._settings = load()
+        self._boot_id = boot_id(self._settings.proc)
+        self._bell = Bell()
+        self._stopping = self._reloading = False
+        self._stopped_s = 0.0
+        self._failure = ""
+        known = read_fact(spool, "gpus", dict, {})
+        self._board = Board()
+        self._surfaces = Surfaces(loaded, self._board)
+        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive)
+        self._parts = Parts.make(loaded, self._settings, spool)
+        self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
+        self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
+        self._control: ControlServer | None = None
+        self._plan = Plan(self._settings, self._clock.now_ms())
+        self._thinning = Thinning(self._settings.interval_ms)
+        self._devices = NvidiaDevices(self._settings.sys)
+
+    def stop(self) -> None:
+        """Asks the run to end after what it is doing; safe from a signal handler."""
+        self._stopping = True
+        self._stopped_s = time.monotonic()
+        self._bell.ring()
+
+    def reload(self) -> None:
+        """Asks the run to read its settings again; safe from a signal handler."""
+        self._reloading = True
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Samples until the time is over or `stop` is called; raises DriverError if the driver cannot be used at first."""
+        self._check_clock()
+        self._note_killed()
+        try:
+            if self._orders.remember(self._spool, self._boot_id):
+                self._fleet.start_released()
+            else:
+                self._fleet.start()
+        except StoppedError:
+            return  # nothing was begun
+        try:
+            self._begin()
+            self._sample_until_stopped()
+        except StoppedError:
+            pass
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise
+        finally:
+            self._finish()
+
+    def _alive(self) -> bool:
+        """Says that the loop goes round, and whether it is to go on."""
+        self._surfaces.alive()
+        return not self._stopping
+
+    def _sample_until_stopped(self) -> None:
+        start_ms = self._first_interval()
+        span_ms = self._settings.run_for_ms
+        interval_ms = self._settings.interval_ms
+        last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
+        while start_ms < last_ms and self._wait_for(end_ms := self._thinning.end_of(start_ms)):
+            begun_ms, start_ms = start_ms, self._catch_up(start_ms, end_ms)
+            if self._clock.now_ms() < start_ms:  # the clock was put back: begin again where it is now
+                start_ms = self._first_interval()
+                continue
+            if start_ms != begun_ms:
+                continue  # intervals were skipped: wait for the end of this one, which may be over
+            # the interval that was waited for, whatever the settings have become meanwhile
+            self._close_interval(start_ms, end_ms)
+            start_ms = end_ms
+
+    def _check_clock(self) -> None:
+        """A machine without a battery begins in 1970: rows of that time would stretch every gap by decades."""
+        if self._clock.now_ms() < _EARLIEST_MS:
+            raise FallowError(
+                f"the clock of this host says {format_ms(self._clock.now_ms())}",
+                "set it (NTP) and start the agent again",
+            )
+
+    def _first_interval(self) -> int:
+        """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
+        interval_ms = self._settings.interval_ms
+        start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
+        last_ms = read_fact(self._spool, "last_row_ms", int, None)
+        if last_ms is not None and start_ms <= last_ms < start_ms + _LONGEST_PUT_BACK_MS:
+            return floor_ms(last_ms, interval_ms) + interval_ms
+        return start_ms
+
+    def _note_killed(self) -> None:
+        """Says so if the run before this one ended without a word: the gap explains itself."""
+        if self._spool.noted("running") == "yes":
+            last_ms = read_fact(self._spool, "last_row_ms", int, None)
+            until = "before its first row" if last_ms is None else f"after its row of {format_ms(last_ms)}"
+            self._recorder.note("agent_killed", f"the agent before this one ended without notice {until}")
+
+    def _begin(self) -> None:
+        settings, watched = self._settings, len(self._fleet.known.uuids)
+        self._control = ControlServer(settings.spool, self._orders.handle)
+        self._control.start()
+        if reason := self._surfaces.start():
+            self._recorder.note("metrics_failed", reason)
+        self._parts.host.row(0, settings.interval_ms)  # rates count from here
+        self._recorder.note(
+            "agent_start", f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
+        )
+        if not self._parts.owners.sees_all_processes:
+            self._recorder.note(
+                "pid_namespace", "processes outside this PID namespace are hidden: run with the host's (hostPID)"
+            )
+        self._recorder.write_now({"running": "yes"} | self._fleet_facts())
+        log.info("a row every %g s for %s into %s", settings.interval_ms / 1000, settings.host, settings.lake)
+        settle_memory()
+        self._surfaces.ready(f"watches {watched} GPUs")
+        self._parts.publishing.start_if_due(self._clock.monotonic_s())
+
+    def _fleet_facts(self) -> dict[str, str]:
+        return {"gpus": json.dumps(self._fleet.known.indexes)}
+
+    def _wait_for(self, end_ms: int) -> bool:
+        """Waits until an interval can be closed; False when asked to stop. The worker drains the rings meanwhile.
+
+        Returns early where the wall clock was put back so far that waiting for the interval makes no sense.
+        """
+        longest_s = (end_ms + LAG_MS - self._clock.now_ms()) / 1000
+        while (left_s := (end_ms + LAG_MS - self._clock.now_ms()) / 1000) > 0:
+            if left_s > longest_s + self._settings.interval_ms / 1000:
+                self._recorder.note("clock_stepped", f"the wall clock was put back by about {left_s - longest_s:.0f} s")
+                break
+            if self._bell.wait(min(left_s, _LONGEST_SLEEP_S)):
+                self._answer_bell()
+                if self._stopping:
+                    return False
+            self._surfaces.alive()
+        return not self._stopping
+
+    def _answer_bell(self) -> None:
+        if self._reloading:
+            self._reloading = False
+            self._reload()
+        self._orders.obey(self._recorder, self._boot_id)
+
+    def _catch_up(self, start_ms: int, end_ms: int) -> int:
+        """Skips intervals that are over already (suspended machine, blocked driver): they stay unknown."""
+        interval_ms = self._settings.interval_ms
+        late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
+        late -= max(0, _CATCH_UP_MS - interval_ms) // interval_ms  # those can still be told from the rings
+        if late > 0:
+            self._recorder.miss(late)
+            self._recorder.note(
+                "missed_intervals", f"{late} intervals from {format_ms(start_ms)} on ended without a row"
+            )
+            return start_ms + late * interval_ms
+        return start_ms
+
+    def _close_interval(self, start_ms: int, end_ms: int) -> None:
+        due = self._plan.due(start_ms, end_ms)
+        if due.errors != "none":
+            if self._devices.changed():
+                self._fleet.restart("the kernel lists other NVIDIA devices than before")
+            self._surfaces.retry()
+        self._orders.obey(self._recorder, self._boot_id)
+        indexes = dict(self._fleet.known.indexes)
+        self._recorder.close_interval(start_ms, end_ms, due)
+        if self._fleet.known.indexes != indexes:
+            self._recorder.write_now(self._fleet_facts())
+        for kind, detail in self._thinning.adapt(self._parts.backlog.pressure):
+            self._recorder.note(kind, detail)
+        self._parts.publishing.start_if_due(self._clock.monotonic_s())
+
+    def _reload(self) -> None:
+        """Goes on with the settings as they are now; wrong ones are refused and the old ones stay."""
+        self._surfaces.reloading()
+        try:
+            loaded, settings = self._load()
+            self._check_same(settings)
+            parts = self._parts.prepared(loaded, settings)
+            self._surfaces.reload(loaded)
+        except FallowError as error:
+            self._recorder.note("config_rejected", f"the settings stay as they were: {error}")
+        else:
+            self._parts.retire(parts, settings)
+            self._parts = parts
+            self._settings = self._orders.settings = settings
+            self._fleet.timeout_s = settings.call_timeout_s
+            self._recorder.configure(settings, self._parts)
+            self._plan = Plan(settings, self._clock.now_ms())
+            self._thinning = Thinning(settings.interval_ms)
+            self._recorder.note("config_reloaded", "the settings were read again")
+        self._surfaces.ready("sampling")
+
+    def _check_same(self, settings: AgentSettings) -> None:
+        if (settings.spool, settings.host) != (self._settings.spool, self._settings.host):
+            raise FallowError("agent.spool and agent.host cannot change while the agent runs", "restart it")
+
+    def _finish(self) -> None:
+        """Ends the workers and publishes what it can, within the five seconds that an operator waits."""
+        self._surfaces.stopping()
+        try:
+            if self._failure:
+                self._recorder.note("agent_failed", f"the agent ended: {self._failure}")
+            else:
+                self._recorder.note("agent_stop", "the agent ended as it was asked to")
+            self._recorder.write_now({"running": "no"})
+        finally:
+            self._fleet.close()
+            if self._control is not None:
+                self._control.close()
+            self._parts.close()
+            spent_s = time.monotonic() - self._stopped_s if self._stopped_s else 0.0
+            self._parts.publishing.finish(min(FINISH_S, max(0.5, _ENDED_WITHIN_S - spent_s)))
+            self._surfaces.close()
+            self._bell.close()

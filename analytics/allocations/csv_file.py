@@ -1,0 +1,215 @@
+"""`fallow claims import csv`: claims that a site keeps in a table of its own, one row per claim and GPU or host."""
+
+from __future__ import annotations
+
+import csv
+import io
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.allocations.model import ReadClaims
+from analytics.allocations.rows import conform
+from analytics.allocations.times import Moments, read_moments, start_and_end
+from analytics.importers.model import Tally
+from analytics.importers.source import open_source
+from analytics.importers.times import LATEST_MS, check_zone
+from analytics.names import single_names
+from fallow.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from analytics.allocations.hosts import Hosts
+    from analytics.allocations.model import Surroundings
+    from analytics.importers.model import FileReport
+
+COLUMNS = {
+    "start": "start of the claim",
+    "end": "its end; empty while it runs",
+    "gpu": "UUID of the GPU or MIG instance",
+    "host": "its host; where `gpu` is given, it counts only for GPUs that the lake does not know",
+    "gpu_count": "GPUs of the claim on the host, where `gpu` is empty",
+    "user": "who asked for it",
+    "account": "account or project that it is charged to",
+    "claim_id": "what the claim is called; empty: user (or account) and start",
+    "name": "in words",
+    "partition": "pool or queue",
+    "qos": "quality of service or priority",
+    "submitted": "when it was asked for",
+    "planned_end": "when it ends at the latest",
+}
+"""The columns that a file may have, and what they mean."""
+
+_TIMES = ("start", "end", "submitted", "planned_end")
+_SHOWN = 5
+_MOST_ON_HOST = 10_000
+_QUOTING = "close it, and write a quote inside of quotes twice"
+_AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
+
+
+class CsvFile:
+    """A site's own table."""
+
+    name = "csv"
+    summary = "a table of claims with the columns " + ", ".join(COLUMNS)
+    example = "fallow claims import csv reservations.csv --time-zone Europe/Paris --lake /srv/lake"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the source's own flags."""
+        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV with a header line, plain or gzipped")
+        parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
+                            help="time zone of times without an offset (default: UTC)")  # fmt: skip
+
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+        """Reads the files; raises InputError naming the lines, or UsageError."""
+        zone = check_zone(args.zone or "UTC", "--time-zone")
+        read = [read_file(path, zone, around.hosts) for path in around.progress.each(args.files, "reading")]
+        assumed = "" if args.zone else " (assumed)"
+        return ReadClaims(
+            pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None
+        )
+
+
+def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileReport]:
+    """One file's claims and its account; raises InputError that names the lines that cannot be used."""
+    lines = _lines(path)
+    tally = Tally()
+    moments = {name: read_moments(lines[name], zone) for name in _TIMES}
+    start, end = start_and_end(moments["start"], moments["end"])
+    by_lake = lines["gpu"].replace_strict(hosts.host_of_gpu, default=None, return_dtype=pl.String)
+    ambiguous = int(sum((moments[name].ambiguous for name in ("start", "end")), start=pl.Series([0])).sum())
+    if ambiguous:
+        tally.notes.append(
+            f"{ambiguous} times lie in the hour that {zone} repeats: read as its first pass; write an offset"
+        )
+    rows = lines.with_columns(
+        single_names("user", "account"),
+        time=start, end=end, submitted=moments["submitted"].first, planned_end=moments["planned_end"].first,
+        host=by_lake.zip_with(by_lake.is_not_null(), lines["host"]), written_host=lines["host"],
+        count=lines["gpu_count"].cast(pl.Int64, strict=False),
+    )  # fmt: skip
+    _refuse(path, rows, moments)
+    _remark_hosts(rows, hosts, tally)
+    named = rows["claim_id"].is_not_null()
+    rows = rows.with_columns(
+        claim_id=pl.coalesce("claim_id", pl.coalesce("user", "account", pl.lit("-")) + _AT),
+        host_gpu_count=pl.when(pl.col("gpu").is_null()).then("count"),
+        scheduler=pl.lit("csv"),
+    )
+    rows = _once(path, rows.with_columns(named=named), tally)
+    on_host = pl.coalesce("host_gpu_count", pl.lit(1)).sum().over("claim_id", "time")
+    return conform(rows.with_columns(gpu_count=on_host)), tally.report(path, lines.height, rows.height)
+
+
+def _lines(path: str) -> pl.DataFrame:
+    """The file's lines as text columns COLUMNS (null where empty) with `line`; raises InputError."""
+    source = open_source(path)
+    if source.text is None or source.cut_off:
+        raise InputError(f"{path} is {'cut off' if source.cut_off else 'no CSV file'}", "give a CSV with a header line")
+    filled = _records(path, source.text.decode())
+    names = [name.strip().lower() for name in next(filled)[1]]
+    _check_header(path, names)
+    records = []
+    for line, fields in filled:
+        if len(fields) != len(names):
+            raise InputError(
+                f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
+                "quote what holds a separator",
+            )
+        records.append(
+            {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
+        )
+    return pl.DataFrame(records, schema={**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64})
+
+
+def _records(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each record's last line and its fields, records without any text left out; raises InputError."""
+    head = text.lstrip().partition("\n")[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
+    begins = 1
+    try:
+        for fields in reader:
+            if any(field.strip() for field in fields):
+                yield reader.line_num, fields
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        ends = "behind it stands more text" if "expected after" in str(error) else "it has no closing one"
+        raise InputError(f"{path}, line {begins}: a double quote opens a field, and {ends}", _QUOTING) from error
+
+
+def _check_header(path: str, names: list[str]) -> None:
+    for name in names:
+        if name not in COLUMNS:
+            near = get_close_matches(name, COLUMNS, n=1)
+            guess = f"did you mean '{near[0]}'? " if near else ""
+            raise InputError(
+                f"{path} has a column '{name}', which no claim has", f"{guess}there are: {', '.join(COLUMNS)}"
+            )
+    if len(set(names)) != len(names):
+        raise InputError(f"{path} names a column twice in its header line", "name each column once")
+    if "start" not in names or not ("gpu" in names or {"host", "gpu_count"} <= set(names)):
+        raise InputError(f"{path} lacks the columns of a claim", "it needs start, and gpu, or host and gpu_count")
+
+
+def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
+    """InputError that names every line that cannot be used and why."""
+    count_wrong = pl.col("gpu_count").is_not_null() & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(
+        value=False
+    )
+    reasons = {
+        "no start": moments["start"].absent,
+        **{f"{name} is no time, or one that the zone skips": moments[name].wrong for name in _TIMES},
+        **{f"{name} is not in the years 2000 to 9999": moments[name].outside for name in _TIMES},
+        "start is after the year 5137": (rows["time"] >= LATEST_MS).fill_null(value=False),
+        "it ends before it starts": (rows["end"] <= rows["time"]).fill_null(value=False),
+        "neither gpu, nor host and gpu_count": rows.select(
+            pl.col("gpu").is_null() & (pl.col("host").is_null() | pl.col("gpu_count").is_null())
+        ).to_series(),
+        f"gpu_count is no whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
+        "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": rows.select(
+            pl.col("gpu").is_not_null() & pl.col("gpu_count").is_not_null()
+        ).to_series(),
+        "the lake does not know on which host the gpu is: name the host": rows.select(
+            pl.col("gpu").is_not_null() & pl.col("host").is_null()
+        ).to_series(),
+    }
+    wrong = [(int(line), reason) for reason, where in reasons.items() for line in rows.filter(where)["line"]]
+    if wrong:
+        named = "; ".join(f"line {line}: {reason}" for line, reason in sorted(wrong)[:_SHOWN])
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise InputError(f"{path}: {named}{more}", "mend them: nothing was imported")
+
+
+def _remark_hosts(rows: pl.DataFrame, hosts: Hosts, tally: Tally) -> None:
+    """Notes lines whose host is not the one on which the lake has their GPU."""
+    other = rows.filter(pl.col("gpu").is_not_null() & (pl.col("written_host") != pl.col("host"))).filter(
+        pl.col("written_host").map_elements(hosts.named, return_dtype=pl.String) != pl.col("host")
+    )
+    if other.height:
+        line, written, host = other.select("line", "written_host", "host").row(0)
+        lines = "1 line names another host than the lake has its"
+        if other.height > 1:
+            lines = f"{other.height} lines name other hosts than the lake has their"
+        tally.notes.append(f"{lines} GPU on, and the lake's counts: line {line} names {written}, it is on {host}")
+
+
+def _once(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Each claim once per host and GPU. Where a claim_id is given the last line counts and the others are noted.
+
+    Raises InputError for lines without one that would be one claim: they may well be two.
+    """
+    key = ["claim_id", "host", "time", "gpu"]
+    again = rows.filter(pl.len().over(key) > 1)
+    same = again.filter(~pl.col("named")).group_by(key, maintain_order=True).agg(pl.col("line"))
+    if same.height:
+        first, second, *_ = same["line"].to_list()[0]
+        raise InputError(
+            f"{path}, lines {first} and {second} have the same user (or account), host and start, and no claim_id",
+            "give each a claim_id, or leave one of them: nothing was imported",
+        )
+    last = rows.unique(key, keep="last", maintain_order=True)
+    tally.drop("the same claim as a later line, which counts", rows.height - last.height)
+    return last

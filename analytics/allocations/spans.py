@@ -1,0 +1,217 @@
+"""Claims as the ledger needs them: what is known of each claim once, and spans that do not overlap on a GPU.
+
+Frames hold times as integer milliseconds. Rows of the `claim` table say one claim on one GPU (or, with `gpu` null, on so many
+GPUs of one host); the same claim may be there several times, as it began and as it ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.allocations.placing import place
+from analytics.names import single_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CLAIM_COLUMNS = (
+    "time", "gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end",
+)  # fmt: skip
+"""Columns of the `claim` table that spans are made of; `host` comes with them from the files' path."""
+
+SPAN_SCHEMA = {
+    "gpu": pl.String, "start": pl.Int64, "end": pl.Int64, "holder": pl.String, "account": pl.String,
+    "claim_id": pl.String, "job": pl.String,
+}  # fmt: skip
+UNPLACED_SCHEMA = {
+    "host": pl.String, "start": pl.Int64, "end": pl.Int64, "gpu_count_on_host": pl.Int64, "claim_id": pl.String,
+    "user": pl.String, "account": pl.String, "scheduler": pl.String,
+}  # fmt: skip
+
+FOREVER_MS = 2**62
+"""The end of a claim that nothing ends."""
+
+_JOB_WORDS = {"slurm": "slurm", "kubernetes": "pod"}
+_ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")
+"""Schedulers under which a claim that begins again on a host has ended there before, whatever GPU it had."""
+
+_RUN = ("scheduler", "claim_id", "host", "start")
+_NAMES = {"holder": "user", "account": "account", "claim_id": "claim_id", "job": "job"}
+_SPAN = [pl.col("gpu", "start", "end"), *(pl.col(old).alias(new) for new, old in _NAMES.items())]
+
+
+@dataclass(frozen=True)
+class ClaimSpans:
+    """What claims say of GPUs: `placed` has SPAN_SCHEMA, `unplaced` what could be put on no GPU, with UNPLACED_SCHEMA."""
+
+    placed: pl.DataFrame
+    unplaced: pl.DataFrame
+
+
+def claim_spans(
+    claims: pl.DataFrame,
+    gpus_of_host: Mapping[str, Sequence[str]],
+    process_jobs: pl.DataFrame | None = None,
+    *,
+    since_ms: int = 0,
+    until_ms: int = FOREVER_MS,
+) -> ClaimSpans:
+    """All claims of a time as spans per GPU, cut to [since_ms, until_ms), with those that only a count is known of placed.
+
+    Args:
+        claims: rows of the `claim` table with CLAIM_COLUMNS and `host`, of any hosts; also those that began long before.
+        gpus_of_host: what a scheduler can give away of each host: whole GPUs that are not split, and MIG instances.
+        process_jobs: where work of named jobs was seen, see `place`.
+        since_ms: start of the time.
+        until_ms: its end.
+    """
+    rows = _cut(known_claims(claims), since_ms, until_ms)
+    found = place(_unplaced(rows), gpus_of_host, process_jobs)
+    named = rows.filter(pl.col("gpu").is_not_null())
+    return ClaimSpans(_spans(pl.concat([named, _with_job(found.placed)], how="diagonal_relaxed")), found.unplaced)
+
+
+def flatten(claims: pl.DataFrame) -> pl.DataFrame:
+    """Spans with SPAN_SCHEMA, sorted, in which each moment of a GPU lies at most once.
+
+    Where claims overlap, holder, account, claim_id and job name all of them, sorted and joined by `+`. Claims without a
+    GPU are left out: see `unplaced_claims`.
+
+    Args:
+        claims: rows of the `claim` table with CLAIM_COLUMNS and `host`.
+    """
+    return _spans(known_claims(claims).filter(pl.col("gpu").is_not_null()))
+
+
+def unplaced_claims(claims: pl.DataFrame) -> pl.DataFrame:
+    """Claims whose GPUs the scheduler only counted, with UNPLACED_SCHEMA; an unknown count is null."""
+    return _unplaced(known_claims(claims))
+
+
+def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Spans with SPAN_SCHEMA together with claims that `place` has put on a GPU since."""
+    if placed.is_empty():
+        return spans
+    known = spans.rename({"holder": "user"})
+    return _spans(pl.concat([known, _with_job(placed).select(known.columns)]))
+
+
+def overlapping_claims(claims: pl.DataFrame) -> pl.DataFrame:
+    """Times (gpu, host, time, end, claims) at which several claims name one GPU: it is shared, or a record is wrong."""
+    pieces = _pieces(_overlapping(known_claims(claims).filter(pl.col("gpu").is_not_null())))
+    found = pieces.group_by("gpu", "start", "end").agg(
+        _joined("host"), claims=_joined("job"), count=pl.col("job").n_unique()
+    )
+    return (
+        found.filter(pl.col("count") > 1)
+        .select("gpu", "host", time="start", end="end", claims="claims")
+        .sort("gpu", "time")
+    )
+
+
+def known_claims(claims: pl.DataFrame) -> pl.DataFrame:
+    """What all rows together say: one row per claim, host, GPU and start, with `start`, `end` and `job`.
+
+    A row with an end beats one without. A claim without any ends where the same claim begins again on that host, and at
+    `planned_end` at the latest; else it runs on. Claims that end before they begin are left out.
+    """
+    rows = (
+        claims.with_columns(single_names("user", "account"))
+        .rename({"time": "start"})
+        .group_by(*_RUN, "gpu")
+        .agg(pl.all().max())
+    )
+    rows = _with_job(_without_counted(_ended(rows)))
+    return rows.filter(pl.col("start") < pl.col("end")).sort("gpu", "start", "job", "host", nulls_last=True)
+
+
+def _ended(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with an end each."""
+    whatever_gpu = pl.col("scheduler").is_in(_ONE_RUN_AT_A_TIME).fill_null(value=False)
+    keyed = rows.with_columns(_gpu=pl.when(~whatever_gpu).then("gpu"))
+    if rows["end"].null_count():
+        same = ("scheduler", "claim_id", "host", "_gpu")
+        starts = keyed.select(*same, "start").unique().sort("start")
+        starts = starts.with_columns(_next=pl.col("start").shift(-1).over(same))
+        keyed = keyed.join(starts, on=[*same, "start"], how="left", nulls_equal=True)
+        ends = pl.min_horizontal(pl.lit(FOREVER_MS), "_next", "planned_end")
+        keyed = keyed.with_columns(pl.coalesce("end", ends).alias("end")).drop("_next")
+    return keyed.drop("_gpu")
+
+
+def _without_counted(rows: pl.DataFrame) -> pl.DataFrame:
+    """Leaves out counts of GPUs that other rows of the same run name; of a larger count the rest stays."""
+    counted = pl.col("gpu").is_null()
+    if not rows.select(counted.any()).item():
+        return rows
+    named = rows.filter(~counted).group_by(*_RUN).agg(_named=pl.len().cast(pl.Int64))
+    rest = rows.join(named, on=_RUN, how="left", nulls_equal=True).with_columns(
+        host_gpu_count=pl.col("host_gpu_count").cast(pl.Int64) - pl.col("_named").fill_null(0)
+    )
+    wanted = ~counted | pl.col("_named").is_null() | (pl.col("host_gpu_count") > 0).fill_null(value=False)
+    return rest.filter(wanted).drop("_named")
+
+
+def _with_job(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `job`, as the ledger calls it."""
+    word = pl.col("scheduler").replace_strict(_JOB_WORDS, default="claim", return_dtype=pl.String).fill_null("claim")
+    return rows.with_columns(job=word + ":" + pl.col("claim_id"))
+
+
+def _cut(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """The part of each claim inside the time."""
+    inside = rows.filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    return inside.with_columns(
+        start=pl.max_horizontal("start", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms))
+    )
+
+
+def _unplaced(rows: pl.DataFrame) -> pl.DataFrame:
+    counted = rows.filter(pl.col("gpu").is_null()).rename({"host_gpu_count": "gpu_count_on_host"})
+    return counted.select(pl.col(name).cast(kind) for name, kind in UNPLACED_SCHEMA.items()).sort(
+        "host", "start", "claim_id"
+    )
+
+
+def _spans(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that have their moments for themselves as they are; the others in pieces, each with everybody's names."""
+    shared = _overlapping(rows)
+    pieces = _pieces(shared)
+    once = pl.len().over("piece") == 1  # joining names is what takes time
+    together = pieces.filter(~once).group_by("gpu", "start", "end")
+    parts = [
+        rows.join(shared.select("gpu", "start").unique(), on=["gpu", "start"], how="anti").select(_SPAN),
+        pieces.filter(once).select(_SPAN),
+        together.agg(_joined(old).alias(new) for new, old in _NAMES.items()),
+    ]
+    return pl.concat(part.select(pl.col(name).cast(kind) for name, kind in SPAN_SCHEMA.items()) for part in parts).sort(
+        "gpu", "start"
+    )
+
+
+def _overlapping(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that share a moment of their GPU with another one."""
+    ordered = rows.sort("gpu", "start").with_columns(_reach=pl.col("end").cum_max().over("gpu"))
+    before = (pl.col("start") < pl.col("_reach").shift(1).over("gpu")).fill_null(value=False)
+    after = (pl.col("start").shift(-1).over("gpu") < pl.col("end")).fill_null(value=False)
+    return ordered.filter(before | after).drop("_reach")
+
+
+def _pieces(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row once for every piece of time between two changes on its GPU that it covers."""
+    moments = pl.concat([rows.select("gpu", at="start"), rows.select("gpu", at="end")]).unique().sort("gpu", "at")
+    moments = moments.with_row_index("piece").with_columns(next=pl.col("at").shift(-1).over("gpu"))
+    first = moments.select("gpu", start="at", first="piece")
+    last = moments.select("gpu", end="at", last="piece")
+    covered = rows.join(first, on=["gpu", "start"]).join(last, on=["gpu", "end"])
+    covered = covered.with_columns(piece=pl.int_ranges("first", "last", dtype=pl.UInt32)).drop("start", "end")
+    return covered.explode("piece").join(moments.select("piece", start="at", end="next"), on="piece")
+
+
+def _joined(name: str) -> pl.Expr:
+    """All names, each once, also of those that are joined already."""
+    names = pl.col(name).drop_nulls().str.split("+").explode().drop_nulls().unique().sort().str.join("+")
+    return pl.when(names != "").then(names).alias(name)

@@ -1,0 +1,64 @@
+"""Says what an import of claims read, dropped and wrote: as text and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from fallow.clock import format_ms
+
+if TYPE_CHECKING:
+    from analytics.allocations.model import ReadClaims
+    from analytics.importers.model import FileReport
+    from analytics.importers.publish import Published
+
+
+def as_json(read: ReadClaims, published: Published, lake: str) -> dict[str, object]:
+    """The summary as JSON values."""
+    return {
+        "lake": lake,
+        "claims": _claims(read),
+        "hosts": read.rows["host"].n_unique(),
+        "running": _running(read),
+        "as_of": None if read.as_of_ms is None else format_ms(read.as_of_ms),
+        "timezone": read.time_zone,
+        "notes": list(read.notes),
+        "files": [dataclasses.asdict(report) for report in read.files],
+        "tables": [dataclasses.asdict(published)],
+    }
+
+
+def as_text(read: ReadClaims, published: Published, lake: str) -> str:
+    """The summary for people."""
+    as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
+    lines = [line for report in read.files for line in _file(report)]
+    lines += [
+        f"claims    {_claims(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}",
+        f"time zone {read.time_zone}",
+        *(f"note      {note}" for note in read.notes),
+        f"lake      {lake}",
+    ]
+    if published.files_written:
+        lines.append(
+            f"  claim: {published.new:,} rows new, {published.already_there:,} already there, {published.replaced:,} "
+            f"replaced; {published.files_written:,} {'file' if published.files_written == 1 else 'files'} written"
+        )
+    else:
+        lines.append(f"  claim: already there: {published.already_there:,} rows")
+    return "\n".join(lines)
+
+
+def _file(report: FileReport) -> list[str]:
+    return [
+        f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} claims kept",
+        *(f"  {each.count:,} left out: {each.reason}" for each in report.dropped),
+        *(f"  {note}" for note in report.notes),
+    ]
+
+
+def _claims(read: ReadClaims) -> int:
+    return read.rows.select("claim_id", "time").unique().height
+
+
+def _running(read: ReadClaims) -> int:
+    return read.rows.filter(read.rows["end"].is_null()).select("claim_id", "time").unique().height

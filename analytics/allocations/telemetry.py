@@ -1,0 +1,128 @@
+"""Claims against what was measured: claimed time on GPUs that nobody looked at, and work on GPUs that nobody claimed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.allocations.spans import FOREVER_MS, known_claims
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+WORK_STATES = ("held", "low", "active")
+"""States in which somebody has the GPU."""
+
+UNSEEN_COLUMNS = (
+    "host",
+    "gpu",
+    "time",
+    "end",
+    "claim_id",
+    "scheduler",
+    "user",
+    "account",
+    "gpu_count",
+    "gpu_ms",
+    "why",
+)
+
+
+def claims_without_telemetry(
+    claims: pl.DataFrame,
+    ledger_gpus: Collection[str],
+    ledger_hosts: Collection[str],
+    *,
+    since_ms: int,
+    until_ms: int,
+) -> pl.DataFrame:
+    """Claims on GPUs that are not in the ledger, or on hosts that are not: nobody can say what became of that time.
+
+    Args:
+        claims: rows of the `claim` table with `spans.CLAIM_COLUMNS` and `host`.
+        ledger_gpus: UUIDs in the ledger.
+        ledger_hosts: hosts in the ledger.
+        since_ms: start of the window.
+        until_ms: its end; claims that run on count up to here.
+
+    Returns:
+        One row per claim, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
+        null where nobody knows how many GPUs were claimed on that host; `why` says who never reported.
+    """
+    rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    no_host = ~pl.col("host").is_in(list(ledger_hosts))
+    no_gpu = pl.col("gpu").is_not_null() & ~pl.col("gpu").is_in(list(ledger_gpus))
+    why = pl.when(no_host).then(pl.lit("the host never reported")).when(no_gpu).then(pl.lit("the GPU never reported"))
+    count = pl.when(pl.col("gpu").is_not_null()).then(1).otherwise("host_gpu_count").cast(pl.Int64)
+    unseen = rows.with_columns(
+        why=why,
+        time=pl.max_horizontal("start", pl.lit(since_ms)),
+        end=pl.min_horizontal("end", pl.lit(until_ms)),
+        gpu_count=count,
+    ).filter(pl.col("why").is_not_null())
+    return unseen.with_columns(gpu_ms=(pl.col("end") - pl.col("time")) * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
+
+
+def telemetry_without_claims(claims: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """Stretches in which somebody had the GPU and no claim covers some of the time, on hosts that have claims at all.
+
+    Only the time that claims are known of counts: from the start of the first to the end of the last. While a claim is
+    on the host and nobody knows on which of its GPUs, none of them counts as unclaimed.
+
+    Args:
+        claims: rows of the `claim` table with `spans.CLAIM_COLUMNS` and `host`.
+        stretches: rows of the ledger.
+
+    Returns:
+        Those stretches with their columns and `unclaimed_ms`, the GPU time without a claim (by `gpu_share`).
+    """
+    rows = known_claims(claims)
+    if rows.is_empty():
+        return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
+    since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
+    work = stretches.filter(pl.col("state").is_in(WORK_STATES) & pl.col("host").is_in(rows["host"].unique().implode()))
+    work = work.with_row_index("_row").with_columns(
+        _start=pl.col("time").clip(since_ms, until_ms), _end=pl.col("end").clip(since_ms, until_ms)
+    )
+    covered = _covered(rows, work.select("host", "gpu").unique())
+    whole = pl.col("_end") - pl.col("_start")
+    unclaimed = whole - (_claimed_until(work, covered, "_end") - _claimed_until(work, covered, "_start"))
+    found = work.with_columns(unclaimed_ms=(unclaimed * pl.col("gpu_share")).round().cast(pl.Int64))
+    return found.filter(pl.col("unclaimed_ms") > 0).drop("_row", "_start", "_end")
+
+
+def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
+    """Disjoint spans (gpu, start, end, before) of claimed time, `before` being the claimed time up to the start."""
+    named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
+    counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
+    spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")]).sort("gpu", "start")
+    begins = pl.col("start") > pl.col("end").cum_max().shift(1).over("gpu").fill_null(-1)
+    merged = (
+        spans.with_columns(group=begins.cum_sum())
+        .group_by("gpu", "group")
+        .agg(pl.col("start").min(), pl.col("end").max())
+    )
+    length = pl.col("end") - pl.col("start")
+    # a claim without an end is the last of its GPU: sums before it stay small
+    return merged.sort("gpu", "start").with_columns(before=length.cum_sum().over("gpu") - length).drop("group")
+
+
+def _claimed_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:
+    """How much of each row's GPU was claimed before the row's moment."""
+    spans = covered.rename({"start": "_span", "end": "_span_end"}).sort("_span")
+    met = (
+        work.select("_row", "gpu", moment)
+        .sort(moment)
+        .join_asof(spans, left_on=moment, right_on="_span", by="gpu", strategy="backward", check_sortedness=False)
+        .sort("_row")
+    )
+    inside = pl.min_horizontal(pl.col(moment), "_span_end") - pl.col("_span")
+    return met.select((pl.col("before") + inside).fill_null(0)).to_series()
+
+
+def since_and_until(stretches: pl.DataFrame) -> tuple[int, int]:
+    """The window that stretches fill; (0, FOREVER_MS) for none."""
+    if stretches.is_empty():
+        return 0, FOREVER_MS
+    return int(stretches["time"].min()), int(stretches["end"].max())  # type: ignore[arg-type]  # integers

@@ -1,0 +1,1 @@
+"""The commands: flags in, one of the renderers out."""

@@ -1,0 +1,124 @@
+"""`fallow claims import KIND ...` brings claims into the lake, `fallow claims list` shows them and checks them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.allocations import check, listing, summary
+from analytics.allocations.hosts import Hosts
+from analytics.allocations.model import Surroundings
+from analytics.allocations.newest_row import newest_row_ms
+from analytics.allocations.sources import SOURCES
+from analytics.allocations.time_zone_shift import find_shifted, moved_rows
+from analytics.allocations.write import write
+from analytics.frames import read_frame
+from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.progress import progress
+from analytics.render.ledger_text import folded, page_columns
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from fallow import schema
+from fallow.clock import SystemClock, format_ms
+from fallow.errors import EmptyLakeError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from analytics.window import Inputs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verbs, and one kind of import per source."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
+    importing = verbs.add_parser("import", help="bring claims into the lake", allow_abbrev=False)
+    for source, kind in add_kinds(importing, "kinds of claims", SOURCES):
+        kind.add_argument("--replace", action="store_true",
+                          help="put these in the place of claims that were imported with another time zone")  # fmt: skip
+        kind.set_defaults(source=source, verb=_import)
+    shown = verbs.add_parser(
+        "list", help="show the claims of a window", allow_abbrev=False,
+        epilog="example: fallow claims list --lake /srv/lake --since 7d --check",
+    )  # fmt: skip
+    add_common_arguments(shown)
+    form = shown.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument("--csv", action="store_true", help="as a table for other programs")
+    shown.add_argument("--check", action="store_true", help="compare with what was measured (builds the ledger)")
+    shown.set_defaults(verb=_list)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the verb says."""
+    code: int = args.verb(args)
+    return code
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Imports; nothing is written unless everything could be read."""
+    settings, lake = open_lake(args)
+    bar = progress()
+    read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
+    shifted = find_shifted(lake, read, replace=args.replace)
+    if shifted.pairs.height:
+        if not args.replace:
+            raise shifted.error(read)
+        rows = moved_rows(lake, read.rows, shifted)
+        read = replace(read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now"))
+    published = write(lake, read, bar, shifted.removed, newest_first=shifted.forward)
+    if args.json:
+        print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
+    else:
+        print(summary.as_text(read, published, lake.root))
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Shows the claims of the window; with --check also where they and the measurements do not meet."""
+    inputs = open_inputs(args)
+    files = inputs.lake.require().files("claim")
+    if not files:
+        raise EmptyLakeError(
+            f"the lake at {inputs.lake.root} holds no claims yet",
+            "bring them in with `fallow claims import`; agents on Kubernetes nodes write theirs by themselves",
+        )
+    claims = read_frame(files, schema.CLAIM)
+    measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
+    table = listing.claims_in(claims, inputs.window, measured_ms)
+    if not table:
+        raise _nothing(inputs, claims)
+    checked = check.check(claims, load_window_ledger(inputs), files) if args.check else None
+    if args.json:
+        content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
+        print(json.dumps(content, indent=2))
+    elif args.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(listing.COLUMNS)
+        writer.writerows(listing.values(row) for row in table)
+        if checked is not None:
+            print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
+    else:
+        width = page_columns()
+        blocks = [listing.as_text(table, inputs.window, measured_ms, width)]
+        if checked is not None:
+            blocks.append(folded(check.as_text(checked), width))
+        print("\n\n".join(blocks))
+    return 0
+
+
+def _nothing(inputs: Inputs, claims: pl.DataFrame) -> EmptyLakeError:
+    """What to say of a window in which nothing was claimed."""
+    since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
+    between = [
+        "its beginning" if since_ms is None else format_ms(since_ms),
+        "its end" if until_ms is None else format_ms(until_ms),
+    ]
+    known = claims.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
+    return EmptyLakeError(
+        f"the lake at {inputs.lake.root} holds no claims between {between[0]} and {between[1]}",
+        f"it has claims from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",
+    )

@@ -1,0 +1,89 @@
+"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from analytics.inventory import load_inventory
+from analytics.money.accounts import GROUPS
+from analytics.money.window_money import open_money
+from analytics.render.accounts_text import table_text
+from analytics.render.ledger_text import folded, moment, page_columns, simulated_text, summary_text
+from analytics.render.money_json import account_json, account_row, energy_json, money_json
+from analytics.render.money_text import basis_lines, energy_lines, state_amounts
+from analytics.scope import Scope, add_scope_arguments, narrow
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from analytics.ledger.summary import Summary
+    from analytics.money.accounts import Account
+    from analytics.money.window_money import Money
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    add_common_arguments(parser)
+    add_scope_arguments(parser)
+    parser.add_argument(
+        "--by", choices=GROUPS, help="a line per pool, team, ...: what it was given, used and what that cost"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument(
+        "--csv", action="store_true", help="machine-readable, one line per group (the whole without --by)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the window's ledger."""
+    inputs = open_inputs(args)
+    everything = load_window_ledger(inputs)
+    inventory = everything.whole.inventory or load_inventory(inputs.lake)
+    scope, money = Scope.of(args), open_money(inputs, everything.inside, inventory)
+    ledger = narrow(everything, scope, money.costs, inventory, money.owners)
+    if not scope.is_all:
+        money = money.of(ledger.inside, inventory)
+    simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
+    said = simulated_text(simulated, ledger.summary.totals.gpus)
+    rows = money.accounts.by(args.by) if args.by else ()
+    if args.json:
+        print(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
+    elif args.csv:
+        _write_csv(rows if args.by else (money.accounts.total,), money)
+    else:
+        width = page_columns()
+        blocks = [*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows, width)]
+        print(folded("\n\n".join(blocks), width))
+    for remark in money.remarks:
+        print(f"fallow: {remark}", file=sys.stderr)
+    if said and (args.json or args.csv):
+        print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
+    return 0
+
+
+def _as_json(summary: Summary, money: Money, by: str | None, rows: Sequence[Account]) -> dict[str, object]:
+    content = summary.as_json() | {"money": money_json(money), "energy": energy_json(money)}
+    if by is not None:
+        content["groups"] = {"by": by, "rows": [account_json(row, money) for row in rows]}
+    return content
+
+
+def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Account], width: int) -> list[str]:
+    prices, energy = "\n".join(basis_lines(money, width)), "\n".join(energy_lines(money))
+    if by is None:
+        return [summary_text(summary, state_amounts(money), money.currency, width), prices, energy]
+    window = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
+    return [window, table_text(rows, by, money, width), prices]
+
+
+def _write_csv(rows: Sequence[Account], money: Money) -> None:
+    lines = [account_row(row, money) for row in rows]
+    writer = csv.DictWriter(sys.stdout, list(account_row(money.accounts.total, money)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)

@@ -1,0 +1,118 @@
+"""`fallow prices`: the prices in force, where each is from, and which GPUs of the lake have it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from analytics.inventory import Inventory, load_inventory
+from analytics.money.catalog import catalog
+from analytics.money.costs import Costs
+from analytics.money.in_force import gpus_at, in_force
+from analytics.money.prices import COLUMNS, priced_as
+from analytics.money.unmatched import unmatched_prices
+from analytics.money.window_money import newest_basis, open_prices
+from analytics.render.ledger_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
+from analytics.render.money_json import price_json
+from analytics.render.money_text import price_source
+from fallow import config
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from analytics.money.prices import Price, PriceBook
+    from analytics.money.window_money import Basis
+
+_HEADINGS = {"site": "the site's own prices", "catalog": "what public clouds ask on demand, which is not what you pay"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    parser.add_argument("--lake", metavar="DIR", help="say of each price how many of the lake's GPUs have it")
+    parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument("--csv", action="store_true", help="a table to edit and to name as money.prices")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the prices."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    book = open_prices(settings)
+    path = settings.text("lake.path")
+    inventory = load_inventory(Lake.at(path)) if path else Inventory({})
+    basis = newest_basis(inventory, Costs(book, inventory))
+    if said := unmatched_prices(settings, book, inventory):
+        print(f"fallow: {said}", file=sys.stderr)
+    if args.csv:
+        _write_csv(book, basis)
+    elif args.json:
+        print(json.dumps(_as_json(book, basis, with_lake=bool(path)), indent=2))
+    else:
+        width = page_columns()
+        print(folded("\n".join(_as_text(book, basis, width, with_lake=bool(path))), width))
+    return 0
+
+
+def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: bool) -> list[str]:
+    prices = in_force(book)
+    lines: list[str] = []
+    for origin, heading in _HEADINGS.items():
+        own = [price for price in prices if price.origin == origin]
+        if own:
+            lines += [
+                f"{heading}, {book.currency} per GPU-hour",
+                *_price_lines(own, basis, width, with_lake=with_lake),
+                "",
+            ]
+    missing = [each for each in basis if each.price is None]
+    if missing:
+        lines += ["no price", *(f"{each.gpus:>6}  {plain(f'{each.model} ({each.pool})', 80)}" for each in missing), ""]
+    if not any(price.origin == "catalog" for price in prices):
+        lines.append(f"the catalog is in USD: add an exchange line to {book.currency} (docs/money.md)")
+    return [*lines, "`fallow prices --csv` writes a table to put your own in: name it as money.prices"]
+
+
+def _price_lines(prices: Sequence[Price], basis: Sequence[Basis], columns: int, *, with_lake: bool) -> Iterator[str]:
+    width = min(28, max(len(_about(price)) for price in prices))
+    for price in prices:
+        used = f"{gpus_at(price, basis) or '-':>6}  " if with_lake else "  "
+        day = "" if price.date is None else price.date.isoformat()
+        start = f"{used}{plain(_about(price), width):<{width}}  {price.hourly:>8,.4f}  {day:<10}  "
+        if columns < PAGE_COLUMNS:
+            yield start + plain(price_source(price), columns - len(start))
+        else:
+            yield from wrap(plain(price_source(price), 200), columns, start, " " * len(start))
+
+
+def _about(price: Price) -> str:
+    return f"{price.model or 'any model'} ({price.pool})" if price.pool else price.model or ""
+
+
+def _as_json(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> dict[str, object]:
+    prices = [
+        {"model": price.model, "pool": price.pool}
+        | price_json(price)
+        | ({"gpus": gpus_at(price, basis)} if with_lake else {})
+        for price in in_force(book)
+    ]
+    missing = [{"model": each.model, "pool": each.pool, "gpus": each.gpus} for each in basis if each.price is None]
+    return {"currency": book.currency, "prices": prices, "missing": missing}
+
+
+def _write_csv(book: PriceBook, basis: Sequence[Basis]) -> None:
+    """The site's table as it is, the list prices in force below it, and what has no price as remarks."""
+    writer = csv.DictWriter(sys.stdout, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(book.lines)
+    for listed in catalog().values():
+        if priced_as(listed.model, None) not in book.site and book.from_catalog(listed.model) is not None:
+            cells = {"model": listed.model, "hourly": listed.hourly, "currency": listed.currency}
+            writer.writerow(cells | {"date": listed.date.isoformat(), "source": listed.source})
+    for each in basis:
+        if each.price is None:
+            print(f"# no price: {each.gpus} GPUs {plain(each.model)} in {plain(each.pool)}")

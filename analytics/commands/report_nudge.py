@@ -1,0 +1,182 @@
+"""`fallow report nudge`: tells holders of their own findings; says what it would do unless --send is given."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.decide.actions import load_actions, record, who
+from analytics.decide.review import review
+from analytics.delivery.channels import open_channels
+from analytics.delivery.contacts import Contacts
+from analytics.delivery.deliver import deliver, left, to_do
+from analytics.delivery.journal import Delivery, Journal
+from analytics.delivery.model import SENT
+from analytics.delivery.nudge_text import pack_nudge
+from analytics.delivery.nudges import Past, choose, day_of
+from analytics.delivery.progress import tell, would
+from analytics.delivery.quiet import Quiet
+from analytics.delivery.targets import mail_target
+from analytics.language.languages import CODES, language
+from analytics.names import JOINER, asked_name
+from analytics.render.ledger_text import count, moment, plain
+from analytics.window import load_window_ledger, open_inputs
+from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
+from fallow.errors import EmptyLakeError, UsageError
+
+if TYPE_CHECKING:
+    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.nudges import Chosen, Nudge
+    from analytics.language.languages import Language
+    from analytics.window import Inputs
+    from analytics.workloads.model import Finding
+    from fallow.clock import Clock
+
+NUDGE_EXAMPLE = "fallow report nudge --lake /srv/lake --send"
+
+
+def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `fallow report nudge`; those that `fallow report` has too keep what stands before the verb."""
+    parser.add_argument("--lake", metavar="DIR", help="the lake")
+    parser.add_argument("--config", metavar="FILE", help="config file")
+    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
+    parser.add_argument("--timezone", metavar="ZONE", help="IANA name of the zone of quiet hours (or report.timezone)")
+    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this holder")
+    parser.add_argument(
+        "--send", action="store_true", default=False, help="really send (default: say what would be sent)"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        default=False,
+        help="also a nudge of today of which it is not known whether it arrived",
+    )
+    parser.add_argument(
+        "--as", dest="actor", default=None, metavar="NAME", help="who you are (default: your login name)"
+    )
+
+
+def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
+    """Tells them, or says what it would tell; 0 where everything arrived, 1 with a sentence where not."""
+    clock = clock or SystemClock()
+    now_ms = clock.now_ms()
+    inputs = open_inputs(argparse.Namespace(**vars(args) | {"since": None, "until": None}))
+    zone_name = args.timezone or inputs.settings.text("report.timezone")
+    speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
+    quiet = Quiet.of(inputs.settings, speaks.zone)
+    contacts = _contacts(inputs)
+    window = Window(now_ms - WEEK_MS, now_ms)
+    cool_down_ms = inputs.settings.integer("report.cool_down")
+    journal = Journal(inputs.lake.require(), clock, who(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
+    if args.send:
+        _mend(inputs, journal)
+    day = day_of(now_ms, speaks.zone)
+    past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
+    found = _findings(replace(inputs, window=window), args.holder, now_ms)
+    if found is None:
+        return 0
+    chosen = choose(found, contacts, past)
+    work = _Work(inputs, journal, speaks, day, window, clock)
+    if not args.send:
+        return _dry_run(work, chosen, is_quiet=quiet.holds(now_ms))
+    if quiet.holds(now_ms):
+        print(f"not sent, for these are quiet hours: {_amount(chosen)}")
+        return 0
+    channels = open_channels([mail_target(nudge.address) for nudge in chosen.nudges], inputs.settings)
+    codes = [_send(work, nudge, channels[mail_target(nudge.address)], again=args.again) for nudge in chosen.nudges]
+    if not codes:
+        print(f"nobody to tell: {count(len(chosen.held_back), 'finding')} held back")
+    return max(codes, default=0)
+
+
+@dataclass(frozen=True)
+class _Work:
+    inputs: Inputs
+    journal: Journal
+    language: Language
+    day: str
+    window: Window
+    clock: Clock
+
+    def delivery(self, nudge: Nudge) -> Delivery:
+        """One a day to each address."""
+        return Delivery("nudge", self.day, self.language.code, mail_target(nudge.address).shown)
+
+    def parcel(self, nudge: Nudge) -> Parcel:
+        return pack_nudge(nudge, self.language, self.day, (self.window.since_ms or 0, self.window.until_ms or 0))
+
+
+def _contacts(inputs: Inputs) -> Contacts:
+    path = inputs.settings.text("report.contacts")
+    if not path:
+        raise UsageError("report.contacts is missing", "name a CSV file with kind,name,email (docs/delivering.md)")
+    return Contacts.load(path, inputs.settings.text("report.opt_out"))
+
+
+def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] | None:
+    """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a holder that nobody is."""
+    ledger = load_window_ledger(inputs, or_empty=True)
+    holders = {name for each in ledger.whole.stretches["holder"].unique() if each for name in each.split(JOINER)}
+    if holder is not None and holder not in holders:
+        raise EmptyLakeError(
+            f"nothing in this lake is of holder {plain(holder)}", "the names are those of `fallow ledger --by holder`"
+        )
+    newest_ms = int(ledger.whole.stretches.select(pl.col("end").filter(pl.col("time") <= now_ms).max()).item() or 0)
+    if newest_ms < now_ms - DAY_MS:
+        print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
+        return None
+    found = review(inputs, ledger, now_ms=now_ms).shown
+    return [each for each in found if holder is None or holder in (each.holder or "").split(JOINER)]
+
+
+def _mend(inputs: Inputs, journal: Journal) -> None:
+    """Adds the notifications of nudges that arrived and could not be put beside their findings at the time."""
+    actions = load_actions(inputs.lake)
+    for entry in journal.entries:
+        if entry.delivery.purpose != "nudge" or entry.step != SENT:
+            continue
+        lacking = [
+            each
+            for each in entry.finding_ids
+            if not any(
+                action.kind == "notify" and action.channel == entry.delivery.target and action.time_ms >= entry.time_ms
+                for action in actions.get(each, ())
+            )
+        ]
+        if lacking:
+            target = entry.delivery.target
+            record(inputs.lake, "notify", lacking, journal.actor, now_ms=entry.time_ms, channel=target)
+
+
+def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
+    delivery, parcel = work.delivery(nudge), work.parcel(nudge)
+    standing = work.journal.standing(delivery)
+    if standing.step == SENT or to_do(standing, again=again, repeatable=False) is None:
+        return tell(left(work.journal, standing))
+    result = deliver(work.journal, delivery, parcel, channel, work.clock, again=again)
+    if result.step == SENT:
+        now_ms, ids = work.clock.now_ms(), parcel.finding_ids
+        record(work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target)
+    return tell(result)
+
+
+def _dry_run(work: _Work, chosen: Chosen, *, is_quiet: bool) -> int:
+    for nudge in chosen.nudges:
+        standing = work.journal.standing(work.delivery(nudge))
+        sendable = to_do(standing, again=False, repeatable=False) is not None
+        print(would(standing, work.parcel(nudge) if sendable else None))
+        for finding in nudge.findings:
+            print(f"  {finding.finding_id} {finding.rule} of {plain(finding.holder or '')}")
+    for finding, why in chosen.held_back:
+        print(f"held back {finding.finding_id} {finding.rule} of {plain(finding.holder or 'nobody')}: {why}")
+    if is_quiet:
+        print("these are quiet hours: even with --send nothing would go out now")
+    print(f"{_amount(chosen)}; nothing was sent: --send sends")
+    return 0
+
+
+def _amount(chosen: Chosen) -> str:
+    return f"{count(len(chosen.nudges), 'nudge')}, {count(len(chosen.held_back), 'finding')} held back"

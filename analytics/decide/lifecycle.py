@@ -1,0 +1,125 @@
+"""How a finding stands: what became of it since last week, and what people did about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analytics.language.sentences import Sentence, say
+from analytics.quality.timestamps import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from analytics.decide.actions import Action
+    from analytics.decide.reversals import Reversal
+    from analytics.workloads.model import Finding
+
+STATUSES = {
+    "new": "not among last week's findings",
+    "standing": "was there last week as well",
+    "notified": "its holder was told",
+    "acknowledged": "somebody has taken it on",
+    "suppressed": "hidden until its expiry, for the reason given",
+    "closed": "was there last week and is not any more",
+    "unseen": "was there last week, and its GPUs were not seen to the end of this one: nobody knows",
+    "reversed": "was there last week, and its GPUs were used again within the week: it was wrong",
+}
+"""Every status and its meaning."""
+
+_DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
+_DID = {
+    "ack": "acknowledged",
+    "suppress": "suppressed",
+    "reopen": "reopened",
+    "notify": "notified",
+    "note": "note",
+}
+
+
+def current(
+    findings: Iterable[Finding],
+    last_week: Iterable[str],
+    actions: Mapping[str, Sequence[Action]],
+    reversed_before: Mapping[str, Reversal],
+    as_of_ms: int,
+) -> tuple[Finding, ...]:
+    """The findings with their status, and with what was done and written about them among the notes.
+
+    `last_week` are the ids of last week's findings; a suppression counts until it expires, as of `as_of_ms`.
+    """
+    known = frozenset(last_week)
+    return tuple(
+        replace(
+            finding,
+            status=status_of(
+                actions.get(finding.finding_id, ()), "standing" if finding.finding_id in known else "new", as_of_ms
+            ),
+            notes=(
+                *finding.notes,
+                *(_again(each) for each in (reversed_before.get(finding.finding_id),) if each),
+                *map(in_words, actions.get(finding.finding_id, ())),
+            ),
+        )
+        for finding in findings
+    )
+
+
+def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
+    """The status that the actions leave, the earliest first: the last of ack, suppress and reopen decides.
+
+    Without one, or after a reopening or an expired suppression, a notification counts if it came later.
+    """
+    decided, notified = "", False
+    expires_ms = None
+    for action in actions:
+        if action.kind in _DECIDES:
+            decided, notified, expires_ms = _DECIDES[action.kind], False, action.expires_ms
+        notified = notified or action.kind == "notify"
+    if decided == "suppressed" and expires_ms is not None and expires_ms <= as_of_ms:
+        decided = ""
+    return decided or ("notified" if notified else otherwise)
+
+
+def gone(
+    last_week: Iterable[Finding],
+    findings: Iterable[Finding],
+    reversed_before: Mapping[str, Reversal],
+    seen: Container[str],
+) -> tuple[Finding, ...]:
+    """Last week's findings that are not there any more: `closed`, `reversed`, or `unseen` without a GPU among those `seen` at the end."""
+    there = {finding.finding_id for finding in findings}
+    return tuple(
+        _ended(finding, reversed_before.get(finding.finding_id), seen)
+        for finding in last_week
+        if finding.finding_id not in there
+    )
+
+
+def _ended(finding: Finding, reversal: Reversal | None, seen: Container[str]) -> Finding:
+    """Nothing of it can be taken back, and there is nothing to type."""
+    if reversal is not None:
+        return reversed_by(reversal)
+    unseen = bool(finding.gpus) and not any(gpu in seen for gpu in finding.gpus)
+    return replace(finding, status="unseen" if unseen else "closed", reclaimable_gpus=(), next_command="")
+
+
+def reversed_by(reversal: Reversal) -> Finding:
+    """Last week's finding as one that was wrong: nothing of it can be taken back, and its last note says since when."""
+    finding, notes = reversal.finding, (*reversal.finding.notes, _again(reversal))
+    return replace(finding, status="reversed", reclaimable_gpus=(), next_command="", notes=notes)
+
+
+def _again(reversal: Reversal) -> Sentence:
+    return say("last week's was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
+
+
+def in_words(action: Action) -> Sentence:
+    """An action as one line: when, who, what, and their own words."""
+    what = say(_DID[action.kind]) if action.kind in _DID else action.kind
+    if action.expires_ms is not None:
+        what = say("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
+    if action.channel:
+        what = say("{what} via {channel}", what=what, channel=action.channel)
+    said = say("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.actor, what=what)
+    return say("{said}: {reason}", said=said, reason=action.reason) if action.reason else said

@@ -1,0 +1,179 @@
+"""How often last week's findings were wrong: the holder came back to GPUs that could have been taken away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.workloads.confidence import COVERAGE_MIN
+from analytics.workloads.persistence import wilson
+from fallow.clock import HOUR_MS, WEEK_MS, format_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from analytics.workloads.model import Context, Finding
+
+GRADES = ("high", "medium", "low")
+_BLIND = ("unknown", "unavailable")
+_NOBODYS = ("free", "reserved")
+_OF_A_POOL = ("standing_surplus",)
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """A finding of last week that was wrong: which of its GPUs were used again, and when first."""
+
+    finding: Finding
+    gpus: tuple[str, ...]
+    used_ms: int
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many of some findings were wrong."""
+
+    wrong: int
+    judged: int
+
+    @property
+    def share(self) -> float | None:
+        """The share that was wrong; None where nothing could be judged."""
+        return self.wrong / self.judged if self.judged else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 90 % interval of the share."""
+        return wilson(self.share or 0.0, self.judged)
+
+    def as_json(self) -> dict[str, object]:
+        """The numbers, with the interval where there is one."""
+        return {
+            "reversed": self.wrong,
+            "judged": self.judged,
+            "rate": self.share,
+            "interval_90": list(self.interval) if self.judged else None,
+        }
+
+
+@dataclass(frozen=True)
+class Reversals:
+    """What became of the findings of one week before that named GPUs to take back.
+
+    `horizon_ms` is how much time has been since then: a week. `observed_share` is how much of those GPUs' time was
+    observed in it. A finding whose GPUs were not used again, but not observed for 90 % of that time either, is not judged.
+    """
+
+    until_ms: int
+    horizon_ms: int
+    total: Rate
+    by_grade: Mapping[str, Rate]
+    not_judged: int
+    observed_share: float | None
+    findings: tuple[Reversal, ...]
+
+    @property
+    def rate(self) -> float | None:
+        """Share of the judged findings that were wrong; None where none could be judged."""
+        return self.total.share
+
+    @property
+    def n(self) -> int:
+        """How many findings could be judged."""
+        return self.total.judged
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "until": format_ms(self.until_ms),
+            "horizon_hours": self.horizon_ms / HOUR_MS,
+            **self.total.as_json(),
+            "not_judged": self.not_judged,
+            "observed_share": self.observed_share,
+            "by_confidence": {grade: rate.as_json() for grade, rate in self.by_grade.items()},
+            "findings": [
+                {
+                    "finding_id": each.finding.finding_id,
+                    "rule": each.finding.rule,
+                    "confidence": each.finding.confidence.grade,
+                    "gpus": list(each.gpus),
+                    "used": format_ms(each.used_ms),
+                }
+                for each in self.findings
+            ],
+        }
+
+
+def reversals(context: Context, before: Context | None, findings: Iterable[Finding]) -> Reversals | None:
+    """What became, until the window's end, of the findings of the window one week before; None where there was none.
+
+    A GPU that a holder kept idle was used again when that holder, or somebody unknown, ran kernels on it; one that nobody
+    had, when anybody did. What was `low` at the time was used again when it became `active`.
+    """
+    if before is None:
+        return None
+    # a surplus is a statement on how many of a pool are needed at once: one of its GPUs at work proves nothing
+    claimed = [
+        finding
+        for finding in findings
+        if finding.category == "reclaim" and finding.reclaimable and finding.rule not in _OF_A_POOL
+    ]
+    named = pl.DataFrame(
+        [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],
+        schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},
+        orient="row",
+    )
+    horizon_ms = min(WEEK_MS, context.until_ms - before.until_ms)
+    after = _after(context, before, named)
+    seen_ms = _sums(after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(_BLIND)).sum())
+    wrong = _used_again(after, claimed)
+    unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
+    judged = [(number, each) for number, each in enumerate(claimed) if number not in unseen]
+
+    def rate(grades: Iterable[str]) -> Rate:
+        own = [number for number, each in judged if each.confidence.grade in grades]
+        return Rate(sum(number in wrong for number in own), len(own))
+
+    return Reversals(
+        until_ms=before.until_ms,
+        horizon_ms=horizon_ms,
+        total=rate(GRADES),
+        by_grade={grade: rate([grade]) for grade in GRADES},
+        not_judged=len(unseen),
+        observed_share=float(seen_ms["sum"].sum()) / (horizon_ms * len(named)) if len(named) and horizon_ms else None,
+        findings=tuple(wrong[number] for number in sorted(wrong)),
+    )
+
+
+def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFrame:
+    """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end."""
+    start_ms, end_ms = before.until_ms, before.until_ms + WEEK_MS
+    ledger = context.whole.stretches.filter((pl.col("end") > start_ms) & (pl.col("time") < end_ms))
+    last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
+    return (
+        named.join(ledger.select("gpu", "time", "end", "state", "holder"), on="gpu")
+        .join(last, on="gpu", how="left")
+        .with_columns(pl.col("time").clip(lower_bound=start_ms), pl.col("end").clip(upper_bound=end_ms))
+    )
+
+
+def _sums(after: pl.DataFrame, named: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
+    """A sum for every finding and GPU, 0 where the GPU was never seen again."""
+    sums = after.group_by("number", "gpu").agg(sum=value)
+    return named.join(sums, on=("number", "gpu"), how="left").with_columns(pl.col("sum").fill_null(0))
+
+
+def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Reversal]:
+    """The findings whose GPUs were used again, by number."""
+    works = (pl.col("state") == "active") | ((pl.col("state") == "low") & (pl.col("was") != "low"))
+    names = (pl.col(name).str.split("+") for name in ("whom", "holder"))
+    shared = next(names).list.set_intersection(next(names)).list.len() > 0
+    anybody = pl.col("was").is_in(_NOBODYS) | pl.col("whom").is_null() | pl.col("holder").is_null()
+    used = after.filter(works.fill_null(value=False) & (anybody | shared).fill_null(value=True))
+    found = used.group_by("number").agg(pl.col("gpu").unique().sort(), pl.col("time").min())
+    return {
+        row["number"]: Reversal(claimed[row["number"]], tuple(row["gpu"]), row["time"])
+        for row in found.iter_rows(named=True)
+    }

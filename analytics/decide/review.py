@@ -1,0 +1,169 @@
+"""Runs every rule over a window, ranks what they found, and says how each finding stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.decide import lifecycle
+from analytics.decide.actions import Action, load_actions
+from analytics.decide.reversals import Reversals, reversals
+from analytics.decide.totals import most_first
+from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.rules import RULES
+from analytics.workloads.context import open_context, week_before
+from analytics.workloads.sensitivity import held_gpu_hours
+from fallow.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from analytics.inventory import Inventory
+    from analytics.window import Inputs, WindowLedger
+    from analytics.workloads.model import Context, Finding, Rule
+
+
+@dataclass(frozen=True)
+class Review:
+    """The findings of a window as they stand.
+
+    `findings` are all of them, ranked, each with its status; `gone` those of the window one week earlier that are not there
+    any more; `reversals` how often those were wrong, None where there was no such window; `sensitivity` the GPU-hours held
+    without a kernel by the shortest stretch that counts, in minutes.
+    """
+
+    context: Context
+    findings: tuple[Finding, ...]
+    gone: tuple[Finding, ...]
+    reversals: Reversals | None
+    sensitivity: Mapping[int, float]
+    actions: Mapping[str, Sequence[Action]]
+
+    @property
+    def ended(self) -> tuple[Finding, ...]:
+        """What became of last week's findings: those that were wrong, found again or not, then those that are closed or unseen."""
+        wrong = () if self.reversals is None else tuple(map(lifecycle.reversed_by, self.reversals.findings))
+        return (*wrong, *(finding for finding in self.gone if finding.status != "reversed"))
+
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """The findings that nobody has suppressed."""
+        return tuple(finding for finding in self.findings if finding.status != "suppressed")
+
+    def about(self, chosen: Callable[[Finding], bool], stretches: pl.DataFrame) -> Review:
+        """The findings that are chosen and the sensitivity of these ledger rows.
+
+        How often last week's findings were wrong stays the rate of all of them; which they were is told of the chosen ones.
+        """
+        rates = self.reversals
+        return replace(
+            self,
+            findings=tuple(filter(chosen, self.findings)),
+            gone=tuple(filter(chosen, self.gone)),
+            reversals=rates and replace(rates, findings=tuple(each for each in rates.findings if chosen(each.finding))),
+            sensitivity=held_gpu_hours(stretches),
+        )
+
+    @property
+    def suppressed(self) -> tuple[Finding, ...]:
+        """The findings that somebody has suppressed."""
+        return tuple(finding for finding in self.findings if finding.status == "suppressed")
+
+
+def find_all(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> tuple[Finding, ...]:
+    """The findings of the window that nobody has suppressed: those of `review`."""
+    return review(inputs, ledger, inventory, now_ms).shown
+
+
+def review(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> Review:
+    """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
+    return stand(look(inputs, ledger, inventory, now_ms))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the rules say of a window and of the one a week before, whatever people did about it.
+
+    `as_of_ms` is the moment as of which suppressions count.
+    """
+
+    context: Context
+    findings: tuple[Finding, ...]
+    last_week: tuple[Finding, ...]
+    reversals: Reversals | None
+    sensitivity: Mapping[int, float]
+    as_of_ms: int
+
+
+def look(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None) -> Found:
+    """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+    context = open_context(inputs, ledger, inventory, now_ms)
+    end_ms = inputs.window.until_ms
+    as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
+    sensitivity = held_gpu_hours(context.inside.stretches)
+    if ledger.inside.stretches.is_empty():
+        # whose work ended and whose was only not seen cannot be told apart
+        return Found(context, (), (), None, sensitivity, as_of_ms)
+    before = week_before(context)
+    last_week = () if before is None else run_rules(before)
+    return Found(context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms)
+
+
+def stand(found: Found) -> Review:
+    """How the findings stand after what people did: reads their actions from the lake, and nothing else."""
+    actions, outcome = load_actions(found.context.lake), found.reversals
+    wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
+    known = (each.finding_id for each in found.last_week)
+    gone = (
+        lifecycle.gone(found.last_week, found.findings, wrong, _seen_to_the_end(found.context))
+        if found.last_week
+        else ()
+    )
+    return Review(
+        context=found.context,
+        findings=lifecycle.current(found.findings, known, actions, wrong, found.as_of_ms),
+        gone=gone,
+        reversals=outcome,
+        sensitivity=found.sensitivity,
+        actions=actions,
+    )
+
+
+def _seen_to_the_end(context: Context) -> frozenset[str]:
+    """The GPUs of which something was known in the last hour of the window.
+
+    MIG instances and names without an entry in the inventory, such as pods, have ended where their host was seen.
+    """
+    known = context.inside.stretches.filter(
+        pl.col("state") != "unknown", pl.col("end") >= context.until_ms - SILENT_AFTER_MS
+    )
+    cards = [gpu for gpu in context.inventory.devices if not gpu.startswith(MIG_PREFIX)]
+    rows = context.whole.stretches.filter(pl.col("host").is_in(known["host"].unique().to_list()))
+    return frozenset(known["gpu"].unique()) | frozenset(rows.filter(~pl.col("gpu").is_in(cards))["gpu"].unique())
+
+
+def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+    """What the rules find: the most GPUs to take back first, then the highest cost, then the most GPU time."""
+    found = [finding for rule in rules for finding in rule.find(context)]
+    return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
+
+
+def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings with ids that are all different: where two would share one, the later also goes by its GPUs."""
+    seen: set[str] = set()
+    apart = []
+    for finding in findings:
+        each = finding
+        while each.finding_id in seen:
+            each = replace(each, subject=f"{each.subject}\0{'+'.join(each.gpus)}")
+        seen.add(each.finding_id)
+        apart.append(each)
+    return tuple(apart)

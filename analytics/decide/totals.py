@@ -1,0 +1,149 @@
+"""What findings add up to: GPUs counted once, and sums of each rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.names import JOINER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from analytics.workloads.model import Finding
+
+
+@dataclass(frozen=True)
+class RuleTotals:
+    """Sums over the findings of one rule.
+
+    GPUs count once, GPU time and cost add up: a rule's findings are about different work or different holders. `cost` adds
+    up what has a price and is None where nothing has; `unpriced` findings are not in it.
+    """
+
+    rule: str
+    findings: int
+    gpus: int
+    gpus_to_take: int
+    gpu_hours: float
+    cost: float | None
+    currency: str | None
+    unpriced: int
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "findings": self.findings,
+            "gpus": self.gpus,
+            "reclaimable_gpus": self.gpus_to_take,
+            "gpu_hours": self.gpu_hours,
+            "cost": self.cost,
+            "currency": self.currency,
+            "findings_without_price": self.unpriced,
+        }
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What findings of several rules add up to: GPUs, each counted once, and each rule's own sums.
+
+    Findings of different rules are about the same hours of the same GPUs, and say no hours. There is no sum of GPU time or
+    money over rules for that reason.
+    """
+
+    findings: int
+    gpus: int
+    gpus_to_take: int
+    gpus_to_take_surely: int
+    unpriced: int
+    rules: Mapping[str, RuleTotals]
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "findings": self.findings,
+            "gpus": self.gpus,
+            "reclaimable_gpus": self.gpus_to_take,
+            "reclaimable_gpus_of_high_confidence": self.gpus_to_take_surely,
+            "findings_without_price": self.unpriced,
+            "by_rule": {rule: sums.as_json() for rule, sums in self.rules.items()},
+        }
+
+
+def totals(findings: Sequence[Finding]) -> Totals:
+    """The sums over these findings; the rules with the most to take back first, then those that cost most."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    rules = sorted(
+        (_of_rule(rule, own) for rule, own in by_rule.items()),
+        key=lambda each: (-each.gpus_to_take, -(each.cost or 0.0), -each.gpu_hours, each.rule),
+    )
+    return Totals(
+        findings=len(findings),
+        gpus=len({gpu for finding in findings for gpu in finding.gpus}),
+        gpus_to_take=len(to_take(findings)),
+        gpus_to_take_surely=len(to_take(each for each in findings if each.confidence.grade == "high")),
+        unpriced=sum(finding.cost is None for finding in findings),
+        rules={each.rule: each for each in rules},
+    )
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What findings about the size of cards would save: of how many it is known, and `amount`, None where of none.
+
+    Several findings may be about the same work (another card, a part of this one, a card shared): it is moved once, so that
+    only the largest of them counts.
+    """
+
+    known: int
+    amount: float | None
+
+
+def savings(findings: Iterable[Finding]) -> Savings:
+    """The sum over the findings with a known saving; of those that share a holder and a GPU only the largest counts."""
+    known = [(value, each) for each in findings if (value := saving_of(each)) is not None]
+    moved: set[tuple[str, str]] = set()
+    amount = 0.0
+    for value, each in sorted(known, key=lambda pair: (-pair[0], pair[1].finding_id)):
+        places = {(name, gpu) for name in (each.holder or "").split(JOINER) for gpu in each.gpus}
+        if moved.isdisjoint(places):
+            amount += value
+            moved |= places
+    return Savings(len(known), amount if known else None)
+
+
+def saving_of(finding: Finding) -> float | None:
+    """What following a finding about the size of a card saves in its window, in its currency; None where it is not known."""
+    value = finding.evidence.numbers.get("saving")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def to_take(findings: Iterable[Finding]) -> frozenset[str]:
+    """The GPUs that can be taken back, each once though several findings name it."""
+    return frozenset(gpu for finding in findings for gpu in finding.reclaimable_gpus)
+
+
+def most_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by how many GPUs can be taken back, then by cost, then by GPU time; without a price after the others."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda each: (-len(each.reclaimable_gpus), -(each.cost or 0.0), -each.gpu_ms, each.finding_id),
+        )
+    )
+
+
+def _of_rule(rule: str, findings: Sequence[Finding]) -> RuleTotals:
+    priced = [finding for finding in findings if finding.cost is not None]
+    return RuleTotals(
+        rule=rule,
+        findings=len(findings),
+        gpus=len({gpu for finding in findings for gpu in finding.gpus}),
+        gpus_to_take=len(to_take(findings)),
+        gpu_hours=sum(finding.gpu_hours for finding in findings),
+        cost=sum(finding.cost or 0.0 for finding in priced) if priced else None,
+        currency=priced[0].currency if priced else None,
+        unpriced=len(findings) - len(priced),
+    )

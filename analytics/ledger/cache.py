@@ -1,0 +1,183 @@
+"""What is kept in the lake of the ledger and its sister tables: per UTC day one file of each over all hosts.
+
+The parts carry, in their files' metadata, a fingerprint per host of all that they were made from, and the build that
+they belong to, so that a day of which only some tables were written is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.frames import arrow, read_frame
+from analytics.ledger.day import PARTS
+from analytics.ledger.moved_gpus import on_several_hosts
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, utc_day
+from fallow.errors import LakeError
+from fallow.lake import ALL_HOSTS, LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fallow.lake import Lake
+
+
+@dataclass(frozen=True)
+class KeptDay:
+    """One day's part files by table, and the fingerprint of each host that they hold."""
+
+    files: Mapping[str, LakeFile]
+    hosts: Mapping[str, str]
+
+
+@dataclass
+class Kept:
+    """What the lake holds: whole days by date, and every derived file, whole or not, to be replaced."""
+
+    days: dict[str, KeptDay] = field(default_factory=dict)
+    files: dict[str, list[LakeFile]] = field(default_factory=dict)
+
+
+def kept_days(lake: Lake) -> Kept:
+    """The days whose every table is there, of one build and readable."""
+    kept = Kept()
+    by_day: dict[str, dict[str, LakeFile]] = {}
+    for table in PARTS:
+        kept.files[table.name] = lake.all_files(table.name)
+        for file in kept.files[table.name]:
+            if file.host == ALL_HOSTS:
+                by_day.setdefault(file.date, {})[table.name] = file
+    for table in (schema.LEDGER, schema.SPELL):
+        kept.files[table.name] = lake.all_files(table.name)
+    for date, files in by_day.items():
+        if len(files) == len(PARTS) and (hosts := _hosts(files)) is not None:
+            kept.days[date] = KeptDay(files, hosts)
+    return kept
+
+
+def _hosts(files: Mapping[str, LakeFile]) -> dict[str, str] | None:
+    """The fingerprints of one day if all its files belong together."""
+    try:
+        facts = [parquet.metadata(file) for file in files.values()]
+    except LakeError:
+        return None  # half-written or from a newer version: derived data is simply built again
+    builds = {fact.get("build") for fact in facts}
+    if len(builds) != 1 or None in builds:
+        return None
+    try:
+        hosts = json.loads(facts[0]["hosts"])
+    except (KeyError, ValueError):
+        return None
+    return hosts if isinstance(hosts, dict) else None
+
+
+def still_those(day: KeptDay) -> bool:
+    """Whether a day's files are still those that were found: another command may have replaced them meanwhile."""
+    return _hosts(day.files) == day.hosts
+
+
+def keep_day(
+    lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str], kept: Kept
+) -> dict[str, LakeFile]:
+    """Writes one day's parts, then removes what they replace; returns the files. LakeError where it cannot be written."""
+    facts = {"hosts": json.dumps(hosts, sort_keys=True), "build": digest(date, sorted(hosts.items()))}
+    written = {}
+    for table in PARTS:
+        file = LakeFile(table.name, date, ALL_HOSTS, 0, 0)
+        written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
+    _forget(lake, date, tuple(table.name for table in PARTS), kept)
+    return written
+
+
+def _forget(lake: Lake, date: str, tables: tuple[str, ...], kept: Kept) -> None:
+    """Removes a day's derived files of other names: an older fallow kept one per host."""
+    for table in tables:
+        for stale in kept.files.get(table, ()):
+            if stale.date == date and stale.host != ALL_HOSTS:
+                lake.delete(stale)
+
+
+def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
+    """Removes the parts of days that no longer have samples."""
+    for table in PARTS:
+        for file in kept.files[table.name]:
+            if file.date in dates:
+                lake.delete(file)
+
+
+def kept_table(table: schema.Table, kept: Kept, whole: str) -> pl.DataFrame | None:
+    """The rows of `ledger` or `spell` as `stitch` gives them; None where the lake holds anything but those of this whole.
+
+    The newest day says what all days were made from and what is in each: it is written last.
+    """
+    files = sorted(kept.files.get(table.name, ()))
+    contents = {file.date: _facts(file).get("content", "") for file in files}
+    if len(contents) < len(files) or not files or _facts(files[-1]).get("whole") != _whole(whole, contents):
+        return None
+    try:
+        rows = read_frame(files, table).select(table.names)
+    except LakeError:
+        return None
+    # of what was cut to count once, nothing here tells the whole
+    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
+
+
+def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The rows in order, each with the end of the whole stretch or spell: only what midnight has cut ends elsewhere."""
+    start, end = f"{name}_start", f"{name}_end"
+    cut = (pl.col("end") % DAY_MS == 0) | (pl.col("time") != pl.col(start))
+    over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)
+    ends = rows["end"].to_numpy().copy()
+    ends[over["row"].to_numpy()] = over.select(pl.col("end").max().over("host", "gpu", start)).to_series().to_numpy()
+    return rows.with_columns(pl.Series(end, ends)).sort("gpu", "time", "host")
+
+
+def _whole(whole: str, contents: Mapping[str, str]) -> str:
+    return digest(whole, sorted(contents.items()))
+
+
+def _facts(file: LakeFile) -> dict[str, str]:
+    """The metadata of a kept file; nothing of one that cannot be read."""
+    try:
+        return parquet.metadata(file)
+    except LakeError:
+        return {}
+
+
+def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept, whole: str) -> None:
+    """Writes the days of `ledger` or `spell` whose rows have changed and removes those that have none any more.
+
+    LakeError where that cannot be done.
+    """
+    before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == ALL_HOSTS}
+    days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
+    rows_of = {utc_day(int(day) * DAY_MS): rows for (day,), rows in sorted(days.items())}
+    contents = {date: _digest_of(rows) for date, rows in rows_of.items()}
+    for file in kept.files.get(table.name, ()):
+        if file.date not in rows_of:
+            lake.delete(file)
+    for date, rows in rows_of.items():
+        facts = {"content": contents[date]} | ({"whole": _whole(whole, contents)} if date == max(rows_of) else {})
+        if date in before and facts.items() <= _facts(before[date]).items():
+            continue
+        lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
+        _forget(lake, date, (table.name,), kept)
+
+
+def _digest_of(rows: pl.DataFrame) -> str:
+    flat = rows.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join("+")
+        for name, kind in rows.schema.items()
+        if isinstance(kind, pl.List)
+    )
+    return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
+
+
+def digest(*parts: object) -> str:
+    """A short fingerprint of some values."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]

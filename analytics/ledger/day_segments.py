@@ -1,0 +1,303 @@
+"""From a host-day's rows to pieces of the ledger: first runs of rows that are alike, then pieces with one label each.
+
+A piece inside the day is final but for the choice between `low` and `active`, which the whole stretch decides. At the
+day's edges a spell without a kernel may go on in the next day: a short one is labelled `zero` until the days are joined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.ledger.day_owners import USE
+from analytics.ledger.settings import GAP_INTERVALS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from analytics.ledger.columns import Codes, Floats, Ints, Mask
+    from analytics.ledger.day_mig import Shares
+    from analytics.ledger.day_owners import Held
+    from analytics.ledger.day_processes import Lists, Owner
+    from analytics.ledger.day_rows import DayRows
+    from analytics.ledger.settings import LedgerSettings
+
+HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
+LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
+_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
+         "watched_ms", "sample_count")  # fmt: skip
+_LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
+_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "mem_used_max_bytes")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of rows, each with the index of its first row, its bounds and its sums (NaN where a maximum is unknown)."""
+
+    first: NDArray[np.intp]
+    gpu: Codes
+    start: Ints
+    end: Ints
+    values: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class DayPieces:
+    """Pieces with the columns of `ledger_part`, spells with those of `spell_part`."""
+
+    pieces: pl.DataFrame
+    spells: pl.DataFrame
+
+
+def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings) -> DayPieces:
+    """The pieces and spells of one date's host-days."""
+    use = np.flatnonzero(rows.usable & ~shares.left_out)
+    alike = _Alike.of(held, shares, use)
+    runs = _runs(rows, use, alike)
+    of_runs = alike.take(runs.first)
+    spells = np.flatnonzero(_begins(runs, of_runs.zero))
+    label = _labels(runs, of_runs, settings)
+    pieces = np.flatnonzero(_begins(runs, label, of_runs.owner))
+    first_row = use[runs.first[pieces]]
+    table = _table(runs, pieces, label[pieces], [held.owners[code] for code in held.owner[first_row]])
+    tails = pl.DataFrame(_tails(rows, use, held))
+    frame = pl.DataFrame(table | {"gpu_share": shares.share[first_row]}).join(tails, on=("unit", "end"), how="left")
+    bounds = np.append(runs.first[pieces], len(use))
+    frame = frame.with_columns(_holder_shares(frame["holder"], np.split(use, bounds[1:-1]), rows.weight, held, lists))
+    at_zero = of_runs.zero[spells]
+    ends = _ends(runs, spells)[at_zero]
+    idle = {"time": runs.start[spells][at_zero], "unit": runs.gpu[spells][at_zero], "end": ends}
+    return DayPieces(
+        named(pl.concat([frame, _edges(rows, shares, frame)], how="diagonal_relaxed"), rows),
+        named(pl.DataFrame(idle), rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """What the states depend on, row by row or run by run; `owner` tells shares of a GPU apart, too."""
+
+    kind: Codes
+    owner: NDArray[np.intp]
+    zero: Mask
+    measured: Mask
+
+    @classmethod
+    def of(cls, held: Held, shares: Shares, use: NDArray[np.intp]) -> _Alike:
+        rows = _view(use, len(held.kind))
+        owner = held.owner[rows]
+        if (shares.share != 1).any():
+            kinds, codes = np.unique(shares.share[rows], return_inverse=True)
+            owner = owner * len(kinds) + codes
+        return cls(held.kind[rows], owner, held.zero[rows], held.measured[rows])
+
+    def take(self, at: NDArray[np.intp]) -> _Alike:
+        return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at])
+
+
+def _view(use: NDArray[np.intp], count: int) -> NDArray[np.intp] | slice:
+    """The same rows of so many, without a copy where they are all of them."""
+    return slice(None) if len(use) == count else use
+
+
+def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
+    """The frame with `host` and `gpu` in place of `unit`, a code into the rows' names."""
+    units = pl.DataFrame(
+        [(code, *name) for code, name in enumerate(rows.names)],
+        schema={"unit": pl.Int32, "host": pl.String, "gpu": pl.String},
+        orient="row",
+    )
+    return (
+        frame.with_columns(pl.col("unit").cast(pl.Int32))
+        .join(units, on="unit", how="left", maintain_order="left")
+        .drop("unit")
+    )
+
+
+def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
+    """Rows of one GPU that follow one another and are alike in all that the states depend on."""
+    view = _view(use, len(rows))
+    gpu, start = rows.gpu[view], rows.start[view]
+    end = start + rows.weight[view]
+    if not len(use):
+        return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST), np.zeros(0)))
+    packed = ((gpu.astype(np.int64) * 16 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
+    differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
+    first = np.flatnonzero(np.concatenate(([True], differs)))
+    last = np.append(first[1:], len(use)) - 1
+    return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, alike))
+
+
+def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike) -> dict[str, Floats]:
+    """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
+    view = _view(use, len(rows))
+    weight = rows.weight[view].astype(np.float64)
+    count = len(weight)
+    found: dict[str, Floats] = {}
+    whole_ms = np.add.reduceat(weight, first)
+
+    def add(values: Floats, total: str, known_ms: str) -> None:
+        weighted = values * weight
+        unknown = np.isnan(weighted)
+        found[known_ms] = whole_ms
+        if unknown.any():
+            weighted[unknown] = 0.0
+            found[known_ms] = whole_ms - np.add.reduceat(weight * unknown, first)
+        found[total] = np.add.reduceat(weighted, first)
+
+    util, util_max = rows.floats["gpu_util_pct"][view], rows.floats["gpu_util_max_pct"][view]
+    add(np.where(alike.measured, util, np.nan), "util_sum", "util_ms")
+    add(rows.floats["sm_active_pct"][view], "sm_sum", "sm_ms")
+    power = rows.floats["power_w"][view]
+    add(power, "power_sum", "power_ms")
+    risen = rows.rates["energy_mj"][view]
+    add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
+    add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
+    found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
+    found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
+    found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
+    found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][view], first)
+    return found
+
+
+def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
+    """Whether a run differs from the one before it in GPU or any key, or does not follow on from it."""
+    if not len(runs.first):
+        return np.zeros(0, bool)
+    same = (runs.gpu[1:] == runs.gpu[:-1]) & (runs.end[:-1] == runs.start[1:])
+    for key in keys:
+        same &= key[1:] == key[:-1]
+    return np.concatenate(([True], ~same))
+
+
+def _ends(runs: Runs, groups: NDArray[np.intp]) -> Ints:
+    """The end of the last run of each group."""
+    return runs.end[np.append(groups[1:], len(runs.first)) - 1] if len(groups) else runs.end[:0]
+
+
+def _labels(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Codes:
+    """The kind, with use split into held, busy, and zero where only the next day can tell."""
+    label = alike.kind.copy()
+    if not len(label):
+        return label
+    begins = _begins(runs, alike.kind, alike.owner, alike.zero)
+    groups = np.flatnonzero(begins)
+    number = np.cumsum(begins) - 1
+    length = _ends(runs, groups) - runs.start[groups]
+    group_gpu = runs.gpu[groups]
+    new_gpu = np.concatenate(([True], group_gpu[1:] != group_gpu[:-1]))
+    at_edge = (new_gpu | np.append(new_gpu[1:], True))[number]
+    long = (length >= settings.idle_after_ms)[number]
+    in_use = alike.kind == USE
+    label[in_use] = BUSY
+    label[in_use & alike.zero & long] = HELD
+    label[in_use & alike.zero & ~long & at_edge] = ZERO
+    return label
+
+
+def _table(
+    runs: Runs, pieces: NDArray[np.intp], label: Codes, owners: Sequence[tuple[Owner, str | None]]
+) -> dict[str, object]:
+    """The pieces' columns."""
+    text: dict[str, list[str | None]] = {
+        "label": [LABELS[code] for code in label],
+        "holder": [owner.holder for owner, _ in owners],
+        "holder_source": [source for _, source in owners],
+        "account": [owner.account for owner, _ in owners],
+        "job": [owner.job for owner, _ in owners],
+    }
+    table: dict[str, object] = {
+        "time": runs.start[pieces],
+        "unit": runs.gpu[pieces],
+        "end": _ends(runs, pieces),
+        **{name: pl.Series(values, dtype=pl.String) for name, values in text.items()},
+    }
+    for name in (*_SUMS, *_LARGEST):
+        gather = np.fmax if name in _LARGEST else np.add
+        values: Floats = gather.reduceat(runs.values[name], pieces) if len(pieces) else runs.values[name]
+        column = pl.Series(values=values).fill_nan(None)
+        table[name] = column.cast(pl.Int64) if name in _INTEGERS else column
+    return table
+
+
+def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object]:
+    """Per GPU its last row: what the next day's first row may lengthen or shorten."""
+    gpu = rows.gpu[_view(use, len(rows))]
+    last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
+    power, risen = rows.floats["power_w"][last], rows.rates["energy_mj"][last]
+    floats = {
+        "last_util_pct": np.where(held.measured[last], rows.floats["gpu_util_pct"][last], np.nan),
+        "last_sm_pct": rows.floats["sm_active_pct"][last],
+        "last_power_w": power,
+        "last_energy_w": np.where(np.isnan(risen), power, risen),
+        "last_watched_ratio": rows.floats["gpu_util_coverage_ratio"][last],
+    }
+    return {
+        "unit": rows.gpu[last],
+        "end": rows.start[last] + rows.weight[last],
+        # an instance ends with its last row, as far as its GPU's rows can tell
+        "open_ms": np.where(
+            _instances(rows)[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
+        ),
+        "last_zero": held.zero[last],
+        **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
+    }
+
+
+def _instances(rows: DayRows) -> Mask:
+    """Which of the rows' names are MIG instances."""
+    return np.array([uuid.startswith(MIG_PREFIX) for _, uuid in rows.names], bool)
+
+
+def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
+    """What lies between the first and last row of a GPU, of whatever content, and what is known of it."""
+    kept = _view(np.flatnonzero(~shares.left_out), len(rows))
+    gpu = rows.gpu[kept]
+    if not len(gpu):
+        return pieces.clear()
+    first = np.flatnonzero(np.append(True, gpu[1:] != gpu[:-1]))
+    last = np.append(first[1:], len(gpu)) - 1
+    seen = pl.DataFrame(
+        {
+            "unit": gpu[first],
+            "first_seen": rows.start[kept][first],
+            "last_seen": np.maximum.reduceat((rows.start + rows.interval)[kept], first),
+            "gpu_share": shares.share[kept][first],
+            "last_share": shares.share[kept][last],
+        }
+    )
+    known = pieces.group_by("unit").agg(pl.col("time").min(), pl.col("end").max())
+    both = seen.join(known, on="unit", how="left")
+    head = both.select("unit", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
+    tail = both.filter(pl.col("end").is_not_null()).select("unit", gpu_share="last_share", time="end", end="last_seen")
+    unknown = pl.concat([head, tail]).filter(pl.col("time") < pl.col("end"))
+    return unknown.with_columns(label=pl.lit(LABELS[UNKNOWN]))
+
+
+def _holder_shares(
+    holders: pl.Series, rows_of: Sequence[NDArray[np.intp]], weight: Ints, held: Held, lists: Lists
+) -> pl.Series:
+    """`holder_shares`: of each of several users, its processes' time over that of all of them."""
+    found: list[list[float] | None] = [None] * len(holders)
+    for at, holder in enumerate(holders if lists.users else ()):
+        if holder is not None and "+" in holder:
+            mine = rows_of[at]
+            found[at] = _split(holder.split("+"), held.list_of_row[mine], weight[mine], lists)
+    return pl.Series("holder_shares", found, dtype=pl.List(pl.Float64))
+
+
+def _split(names: list[str], list_of_row: NDArray[np.intp], weight: Ints, lists: Lists) -> list[float] | None:
+    """Shares in the order of the names; None where the holder is not from process lists."""
+    time = dict.fromkeys(names, 0.0)
+    used, inverse = np.unique(list_of_row, return_inverse=True)
+    for at, milliseconds in zip(used, np.bincount(inverse, weights=weight), strict=True):
+        for name, count in lists.users.get(int(at), {}).items():
+            time[name] = time.get(name, 0.0) + count * milliseconds
+    total = sum(time[name] for name in names)
+    return [time[name] / total for name in names] if total else None

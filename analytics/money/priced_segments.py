@@ -1,0 +1,166 @@
+"""The ledger's rows as pieces of one payer each, with their price: what every table of money is a sum of."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.money.cents import MICROCENTS
+from fallow.clock import DAY_MS, HOUR_MS, utc_day
+
+if TYPE_CHECKING:
+    from analytics.inventory import Inventory
+    from analytics.money.costs import Costs
+    from analytics.money.owners import Owners
+
+NOBODY = "(nobody)"
+NOT_KNOWN = "(holder not known)"
+NO_TEAM = "(no team)"
+NO_ORGANISATION = "(no organisation)"
+NO_ACCOUNT = "(no account)"
+UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_POOL, UNKNOWN_MODEL})
+"""Names of groups that are no name: what nobody holds, and what is not known."""
+
+IDLE_OF_NOBODY = ("free", "unavailable", "unknown")
+"""States whose time nobody is charged for."""
+
+AMOUNT = pl.Int128
+"""Of microcents: 64 bits end at 9.2 x 10^10 units of the currency, which a week of a large fleet costs in rials."""
+
+_COLUMNS = (
+    "gpu",
+    "host",
+    "time",
+    "end",
+    "state",
+    "gpu_share",
+    "holder",
+    "account",
+    "holder_shares",
+    "energy_mj",
+    "energy_ms",
+)
+_MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
+
+
+def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners) -> pl.DataFrame:
+    """One row per ledger row, term of its GPU and holder.
+
+    Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
+    gpu_ms, amount (microcents, null without a price), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
+    GPU, not shared, and of the first holder only).
+    """
+    span = pl.col("end") - pl.col("time")
+    rows = (
+        placed(stretches.select(_COLUMNS), costs, inventory)
+        .with_row_index("row")
+        .join(costs.rates(), on=("gpu", "since"), how="left")
+        .with_columns(span_ms=span, gpu_ms=span * pl.col("gpu_share"))
+        .with_columns(
+            energy_known_ms=pl.col("energy_ms") * pl.col("gpu_share"),
+            amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
+            day=pl.col("time") // DAY_MS,
+        )
+    )
+    # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
+    whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
+    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
+
+
+def placed(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """The ledger's rows with `pool` and `model` of their time, `since` (the start of that term) and `instance` (a MIG instance).
+
+    A row in which its GPU changed pool or price becomes several.
+    """
+    places = _places(stretches, costs, inventory)
+    return costs.at_their_time(stretches).join(places, on=("gpu", "since"), how="left", nulls_equal=True)
+
+
+def _places(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """Pool and model of each GPU from each `since` on; a MIG instance is of its GPU's model, and of its pool unless it has one."""
+    found: list[tuple[str, int | None, str, str]] = []
+    for gpu in stretches["gpu"].unique().sort():
+        device = inventory.devices.get(gpu)
+        parent = None if device is None else device.parent_gpu
+        for term in costs.terms.get(gpu, ()):
+            model = (inventory.model(parent) if parent else term.model) or UNKNOWN_MODEL
+            found.append((gpu, term.since_ms, term.pool or NO_POOL, _MIG.sub("", model)))
+        if gpu not in costs.terms:
+            found.append((gpu, None, NO_POOL, UNKNOWN_MODEL))
+    places = pl.DataFrame(
+        found,
+        schema={"gpu": pl.String, "since": pl.Int64, "pool": pl.String, "model": pl.String},
+        orient="row",
+    )
+    return places.with_columns(instance=pl.col("gpu").str.starts_with(MIG_PREFIX))
+
+
+def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several holders split by their shares of the process time, equally where those are not known.
+
+    The amounts of the parts add up to the row's: the first holder has what rounding leaves.
+    """
+    idle = pl.col("state").is_in(IDLE_OF_NOBODY)
+    rows = rows.with_columns(pl.when(~idle).then(pl.col(name)).alias(name) for name in ("holder", "account"))
+    several = pl.col("holder").str.contains("+", literal=True).fill_null(value=False)
+    alone, shared = rows.filter(~several), rows.filter(several)
+    if shared.is_empty():
+        return alone
+    names = pl.col("holder").str.split("+")
+    equal = (1.0 / pl.col("names").list.len()).repeat_by(pl.col("names").list.len())
+    known = pl.col("holder_shares").list.len() == pl.col("names").list.len()
+    parts = (
+        shared.with_columns(names=names)
+        .with_columns(shares=pl.when(known.fill_null(value=False)).then(pl.col("holder_shares")).otherwise(equal))
+        .with_columns(part=pl.int_ranges(0, pl.col("names").list.len()))
+        .explode("names", "shares", "part")
+    )
+    first = pl.col("part") == 0
+    share = pl.col("shares") / pl.col("shares").sum().over("row")
+    parts = parts.with_columns(
+        *((pl.col(name) * share).alias(name) for name in ("gpu_ms", "energy_mj", "energy_known_ms")),
+        *(pl.when(first).then(pl.col(name)).otherwise(0).alias(name) for name in ("span_ms", "energy_ms")),
+        rounded=(pl.col("amount") * share).round().cast(AMOUNT),
+    )
+    left = pl.col("amount") - pl.col("rounded").sum().over("row")
+    parts = parts.with_columns(
+        holder=pl.col("names"), amount=pl.col("rounded") + pl.when(first).then(left).otherwise(0)
+    )
+    return pl.concat([alone, parts.select(alone.columns)])
+
+
+def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
+    """Adds teams and organisations, and says what stands for a name where there is none."""
+    pairs = rows.select("holder", "account").unique().rows()
+    teams = pl.DataFrame(
+        [(holder, account, *whose(owners, holder, account)) for holder, account in pairs],
+        schema=dict.fromkeys(("holder", "account", "team", "organisation"), pl.String),
+        orient="row",
+    )
+    idle = pl.col("state").is_in(IDLE_OF_NOBODY)
+    stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
+    unknown = pl.col("holder").is_null() & pl.col("account").is_null()
+    days = rows["day"].unique()
+    return rows.join(teams, on=["holder", "account"], how="left", nulls_equal=True).with_columns(
+        *(
+            pl.when(idle)
+            .then(pl.lit(NOBODY))
+            .when(unknown)
+            .then(pl.lit(NOT_KNOWN))
+            .otherwise(pl.col(name).fill_null(other))
+            .alias(name)
+            for name, other in stand_in.items()
+        ),
+        day=pl.col("day").replace_strict(days, [utc_day(day * DAY_MS) for day in days], return_dtype=pl.String),
+    )
+
+
+def whose(owners: Owners, holder: str | None, account: str | None) -> tuple[str | None, str | None]:
+    """Team and organisation of one holder; of several accounts, the holder's own line says more."""
+    if account is not None and "+" in account and owners.team(holder, None) is not None:
+        account = None
+    return owners.team(holder, account), owners.organisation(holder, account)

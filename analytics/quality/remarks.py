@@ -1,0 +1,62 @@
+"""Looks at the data behind a window: reads what the checks need and runs them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.allocations.spans import CLAIM_COLUMNS
+from analytics.money.costs import Costs
+from analytics.money.window_money import open_prices
+from analytics.quality.checks import CHECKS
+from analytics.quality.host_clocks import seen_until
+from analytics.quality.model import Data, Remark
+from analytics.small_tables import read_small
+from fallow import schema
+from fallow.clock import DAY_MS, SystemClock, Window
+
+if TYPE_CHECKING:
+    from analytics.inventory import Inventory
+    from analytics.window import Inputs, WindowLedger
+
+_CARDS = ("time", "gpu", "parent_gpu", "pci_bus_id")
+_EVENTS = ("time", "kind", "detail")
+
+
+def data_quality(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int | None = None
+) -> tuple[Remark, ...]:
+    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and ConfigError.
+
+    `now_ms` is the wall clock's time, the machine's own by default.
+    """
+    data = load_data(inputs, ledger, inventory, SystemClock().now_ms() if now_ms is None else now_ms)
+    return tuple(remark for check in CHECKS for remark in check(data))
+
+
+def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> Data:
+    """The data that the checks look at; raises LakeError and ConfigError."""
+    # as far as the window has passed: nobody is silent in the future
+    seen = seen_until(ledger, now_ms)
+    window = Window(ledger.summary.since_ms, min(seen.until_ms, now_ms))
+    since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
+    rollups = ledger.whole.rollups.until(until_ms)
+    return Data(
+        window=window,
+        stretches=ledger.inside.stretches,
+        inventory=inventory,
+        values=rollups.quality().filter(pl.col("time") > since_ms - DAY_MS),
+        hours=rollups.hourly("observed_ms").filter(pl.col("time") >= since_ms),
+        claims=read_small(inputs.lake, schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
+        cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
+        steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
+        costs=Costs(open_prices(inputs.settings), inventory),
+        seen=seen,
+    )
+
+
+def _rows(inputs: Inputs, table: schema.Table, columns: tuple[str, ...], since_ms: int, until_ms: int) -> pl.DataFrame:
+    """The table's rows inside the window."""
+    rows = read_small(inputs.lake, table, columns)
+    return rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)

@@ -1,0 +1,1 @@
+"""Text, Markdown, HTML, CSV and JSON: formats what it is given and computes nothing."""

@@ -1,0 +1,160 @@
+"""One finding on a few lines of plain text, in any language: `fallow findings` in English, the report in its reader's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.decide.totals import to_take
+from analytics.language.quantities import Amount, GpuHours, Number
+from analytics.language.sentences import Listed, say, say_many
+from analytics.quality.timestamps import Stamp
+from analytics.render.evidence_text import evidence
+from analytics.render.ledger_text import plain, wrap
+from analytics.workloads.phrases import gpus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.inventory import Inventory
+    from analytics.language.languages import Language
+    from analytics.workloads.model import Finding
+
+ENDED = say("nothing to take back now, it has ended")
+NONE = say("no findings: no GPU was held for long without a kernel, and none went unused")
+_WIDTH = 98
+"""100 columns less the report's indent."""
+_LABEL = 12
+_INNER = _WIDTH - _LABEL - 3
+_NAMES = 4
+"""GPUs in a line that is shortened. Those that can be taken back are always all named."""
+_WHOLE = 100_000
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known beside the findings.
+
+    The inventory tells the index of a GPU on its host, and `look` why no command that ends anything is given, where that is
+    the same for all of them.
+    """
+
+    inventory: Inventory | None = None
+    look: str = ""
+
+
+def block(
+    finding: Finding,
+    beside: Beside | None = None,
+    language: Language | None = None,
+    *,
+    whole: bool = False,
+    told: str = "",
+) -> str:
+    """One finding on a few lines, in the words of the commands where no language is given; `whole` shortens nothing.
+
+    `told` says how often its holder was told of it.
+    """
+    said = str if language is None else language.say
+    long = _WHOLE if whole else _INNER
+    beside = beside or Beside()
+    look = beside.look if finding.reclaimable and finding.category == "reclaim" else ""
+    grade, failed = said(finding.confidence.grade), finding.confidence.failed
+    lines = [
+        *wrap(said(heading(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
+        *_labelled(said("holder"), said(holder_since(finding))),
+        *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
+        *(
+            line
+            for label, gpus in taken(finding, beside.inventory, None if whole else _NAMES)
+            for line in _labelled(said(label), said(gpus))
+        ),
+        *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
+        *(_labelled(said("notified"), said(told)) if told else []),
+        *_labelled(said("confidence"), said(say("{grade}:", grade=grade)) if failed else grade),
+        *(line for each in failed for line in wrap(said(each), _WIDTH, f"{'':15}- ", f"{'':17}")),
+        *_labelled(said("evidence"), said(evidence(finding))),
+        *(
+            line
+            for each in finding.notes
+            for line in _labelled(said("note"), plain(said(each), _WHOLE if whole else 400))
+        ),
+        *(_labelled(said("note"), said(look)) if look else []),
+        f"  {said('next'):<{_LABEL}} {finding.next_command or said(ENDED)}",
+    ]
+    return "\n".join(lines)
+
+
+def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
+    """What a shortened list leaves out; its GPUs are those of the header that are not listed."""
+    rest = len(to_take(findings) - to_take(shown))
+    gpus = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else say("no more GPU")
+    return say_many(
+        "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
+        "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
+        len(findings) - len(shown), gpus=gpus,
+    )  # fmt: skip
+
+
+def heading(finding: Finding) -> str:
+    """What it comes to, and what it is about: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
+    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    energy = [] if finding.energy_kwh is None else [say("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
+    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
+    gpus: str = gpus_of(len(finding.gpus))
+    where = say("{gpus} on {host}", gpus=gpus, host=plain(finding.host)) if finding.host else gpus
+    what = say("{sums}: {where} {sentence}", sums=sums, where=where, sentence=finding.sentence)
+    return say("{sentence} (simulated)", sentence=what) if finding.simulated else what
+
+
+def holder_since(finding: Finding) -> str:
+    """`ann (team nlp), since 2026-11-20 06:00 UTC`."""
+    holder: str = plain(finding.holder) if finding.holder else say(finding.without_holder)
+    if finding.team:
+        holder = say("{holder} (team {team})", holder=holder, team=plain(finding.team))
+    return say("{holder}, since {moment}", holder=holder, moment=Stamp(finding.since_ms))
+
+
+def taken(finding: Finding, inventory: Inventory | None = None, most: int | None = _NAMES) -> list[tuple[str, str]]:
+    """Which GPUs can be taken back, all by name, and which others the finding is about, `most` by name; each with its label."""
+    own = finding.reclaimable_gpus
+    others = [gpu for gpu in finding.gpus if gpu not in own]
+    named = names_of(others, finding, inventory, most)
+    if not own:
+        return [(say("to take back"), say("none now")), (say("seen on"), named)]
+    back = say(
+        "{gpus} ({part} of {all})",
+        gpus=names_of(own, finding, inventory), part=Number(len(own)), all=Number(len(finding.gpus)),
+    )  # fmt: skip
+    if not others:
+        return [(say("to take back"), back)]
+    also = say_many(
+        "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
+        len(others), names=named,
+    )  # fmt: skip
+    return [(say("to take back"), back), (say("also seen on"), also)]
+
+
+def names_of(gpus: Sequence[str], finding: Finding, inventory: Inventory | None = None, most: int | None = None) -> str:
+    """The first of these GPUs, all by default, with their indexes where the inventory is there, by host where it is not one."""
+    devices = {} if inventory is None else inventory.devices
+    several = not finding.host or "+" in finding.host
+    hosts: dict[str, list[str]] = {}
+    for gpu in gpus[:most]:
+        device = devices.get(gpu)
+        index = None if device is None else device.gpu_index
+        name = plain(gpu) if index is None else say("{gpu} (index {index})", gpu=plain(gpu), index=index)
+        hosts.setdefault(device.host if device is not None and several else "", []).append(name)
+    parts = [
+        say("{host}: {names}", host=plain(host), names=Listed(names, ", ")) if host else Listed(names, ", ")
+        for host, names in hosts.items()
+    ]
+    rest = len(gpus) - len(gpus[:most])
+    named = Listed(parts)
+    return say("{names} and {number} more", names=named, number=Number(rest)) if rest else named
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    return [
+        f"  {label if number == 0 else '':<{_LABEL}} {line}" for number, line in enumerate(wrap(text, _INNER) or [""])
+    ]

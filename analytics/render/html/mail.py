@@ -1,0 +1,153 @@
+"""The report as the body of a mail: tables with inline styles, and one image that comes with it.
+
+Mail programs drop style sheets, SVG and scripts, and many show no image before they are asked: every figure stands in words.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from markupsafe import escape
+from PIL import Image, ImageDraw
+
+from analytics.language.sentences import say, say_many
+from analytics.ledger.summary import ratio
+from analytics.render.facts import facts
+from analytics.render.html import findings, head
+from analytics.render.html.amounts import cents
+from analytics.render.html.cells import said
+from analytics.render.html.charts.days import shown_days
+from analytics.render.html.page import environment
+from analytics.render.html.states import LOOKS, ORDER
+from analytics.render.trend_wording import unfinished
+from analytics.render.wording import headline, reclaimable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+
+IMAGE_ID = "states@fallow"
+"""The Content-ID under which the body names its image."""
+
+FINDINGS = 5
+_SCALE = 2
+"""Pixels of the image for one of the body, so that fine screens show it sharp."""
+_WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
+
+
+def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
+    """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
+    body = environment().get_template("mail.html").render(
+        say=language.say,
+        labelled=lambda label, value: said(language, "{label}: {value}", {"label": escape(label), "value": escape(value)}),
+        language=language,
+        report=report,
+        title=head.title(report, language),
+        edition=head.edition(report, language),
+        facts=facts(report, language),
+        headline=language.say(headline(report)),
+        taken=language.say(reclaimable(report)),
+        **({} if report.is_empty else _content(report, language)),
+    )  # fmt: skip
+    return body, None if report.is_empty else states_image(report)
+
+
+def _content(report: Report, language: Language) -> dict[str, object]:
+    return {
+        "tiles": head.tiles(report, language),
+        "unfinished": language.say(unfinished(report)),
+        "heads": _heads(report, language),
+        "states": list(_states(report, language)),
+        "cards": findings.cards(report, language)[:FINDINGS],
+        "others": _others(report, language),
+        "image_id": IMAGE_ID,
+        "width": _WIDTH,
+        "height": _height(report),
+    }
+
+
+def states_image(report: Report) -> bytes:
+    """The states of the whole window as one bar, and below it those of each day as columns; it has no words."""
+    image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    _bar(draw, report.summary.totals.state_ms)
+    days = list(shown_days(report).values())
+    if len(days) > 1:
+        most = max(totals.total_ms for totals in days)
+        for place, totals in enumerate(days):
+            left, right = (at * _WIDTH * _SCALE / len(days) for at in (place, place + 0.86))
+            _column(draw, totals.state_ms, (left, right), most)
+    target = io.BytesIO()
+    image.convert("P", palette=Image.Palette.ADAPTIVE, colors=32).save(target, "PNG", optimize=True)
+    return target.getvalue()
+
+
+def opaque(state: str) -> str:
+    """A state's colour as it is on white."""
+    *rgb, opacity = LOOKS[state].rgba
+    return "#" + "".join(f"{round(255 + (part - 255) * opacity / 255):02x}" for part in rgb)
+
+
+def _height(report: Report) -> int:
+    return _BAR + (_GAP + _DAYS if len(shown_days(report)) > 1 else 0)
+
+
+def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
+    total, at = sum(state_ms.values()), 0.0
+    for state in ORDER:
+        width = (ratio(state_ms[state], total) or 0.0) * _WIDTH * _SCALE
+        _box(draw, (at, 0.0, at + width, _BAR * _SCALE), state)
+        at += width
+
+
+def _column(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float], across: tuple[float, float], most: float) -> None:
+    at = float((_BAR + _GAP + _DAYS) * _SCALE)
+    for state in ORDER:
+        height = (ratio(state_ms[state], most) or 0.0) * _DAYS * _SCALE
+        _box(draw, (across[0], at - height, across[1], at), state)
+        at -= height
+
+
+def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], state: str) -> None:
+    """A rectangle, with lines over it for the states that the page gives a pattern."""
+    left, top, right, bottom = (round(corner) for corner in corners)
+    if right <= left or bottom <= top:
+        return
+    draw.rectangle((left, top, right - 1, bottom - 1), fill=opaque(state))
+    if LOOKS[state].lines:
+        for x in range(left + 6, right, 12):
+            draw.line((x, top, x, bottom - 1), fill="#ffffff", width=2)
+
+
+def _heads(report: Report, language: Language) -> list[str]:
+    heads = ("state", "GPU-hours", "of observed", say("cost, {currency}", currency=report.money.currency))
+    return [language.say(each) for each in heads]
+
+
+def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str, str, str]]:
+    """Colour, name, GPU-hours, share and cost of each state, then the sum."""
+    totals, account = report.summary.totals, report.money.accounts.total
+    priced = account.paid_cents is not None
+    for state in ORDER:
+        spent = account.state_cents[state] if priced else None
+        share = "" if state == "unknown" else language.percent(totals.share(state))
+        hours = language.hours(totals.state_ms[state])
+        yield opaque(state), language.say(state), hours, share, language.number(cents(spent), 2)
+    paid = language.number(cents(account.paid_cents), 2)
+    yield "", language.say("paid"), language.hours(totals.total_ms), "", paid
+
+
+def _others(report: Report, language: Language) -> str:
+    rest = len(report.findings) - FINDINGS
+    if rest <= 0:
+        return language.say("The whole report is attached.")
+    return language.say(
+        say_many(
+            "The whole report, with {number} more finding, is attached.",
+            "The whole report, with {number} more findings, is attached.",
+            rest,
+        )
+    )

@@ -1,0 +1,118 @@
+"""Money and energy of a window for machines: amounts are in whole cents, written with two decimals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.money.accounts import USED
+from fallow.clock import HOUR_MS
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from analytics.money.accounts import Account
+    from analytics.money.energy import Energy, Grid
+    from analytics.money.prices import Price
+    from analytics.money.window_money import Money
+
+PARTS = ("used", "held", "reserved", "free", "unavailable", "unknown")
+"""What paid is the sum of; used is active and low."""
+
+
+def money_json(money: Money) -> dict[str, object]:
+    """What was paid by state, and the prices that it rests on."""
+    total = money.accounts.total
+    return {
+        "currency": money.currency,
+        **cost_json(total),
+        "efficiency": total.efficiency,
+        "prices": [
+            {"model": each.model, "pool": each.pool, "gpus": each.gpus} | price_json(each.price) for each in money.basis
+        ],
+    }
+
+
+def energy_json(money: Money) -> dict[str, object]:
+    """The energy of the window, in all and by state."""
+    return {
+        **_energy(money.accounts.total.energy, money.grid),
+        "pue": money.grid.pue,
+        "price_per_kwh": money.grid.price_per_kwh,
+        "grid_kg_per_kwh": money.grid.kg_per_kwh,
+        "kwh_by_state": {state: energy.kwh for state, energy in sorted(money.accounts.energy_by_state.items())},
+    }
+
+
+def account_json(row: Account, money: Money) -> dict[str, object]:
+    """One row of a table."""
+    return {
+        "name": row.name,
+        "label": row.label,
+        "gpus": row.gpus,
+        "gpu_hours": {"total": row.total_ms / HOUR_MS} | {state: row.state_ms[state] / HOUR_MS for state in STATES},
+        "currency": money.currency,
+        **cost_json(row),
+        "efficiency": row.efficiency,
+        "rank_gpu_hours": row.rank_gpu_time,
+        "rank_efficiency": row.rank_efficiency,
+        "energy": _energy(row.energy, money.grid),
+    }
+
+
+def account_row(row: Account, money: Money) -> dict[str, object]:
+    """The same without levels, as one line of CSV."""
+    energy = _energy(row.energy, money.grid)
+    return {
+        "name": row.name,
+        "label": row.label,
+        "gpus": row.gpus,
+        "gpu_hours": row.total_ms / HOUR_MS,
+        **{f"{state}_gpu_hours": row.state_ms[state] / HOUR_MS for state in STATES},
+        "currency": money.currency,
+        **{f"{part}_cost": amount for part, amount in parts(row).items()},
+        **{name: value for name, value in cost_json(row).items() if name != "cost"},
+        "efficiency": row.efficiency,
+        "rank_gpu_hours": row.rank_gpu_time,
+        "rank_efficiency": row.rank_efficiency,
+        **{name if name.startswith("energy") else f"energy_{name}": value for name, value in energy.items()},
+    }
+
+
+def cost_json(row: Account) -> dict[str, object]:
+    """Paid, its parts, and the GPU time that is in none of them for want of a price."""
+    paid = row.paid_cents
+    return {
+        "paid": None if paid is None else paid / 100,
+        "cost": parts(row),
+        "unpriced_gpu_hours": row.unpriced_ms / HOUR_MS,
+    }
+
+
+def parts(row: Account) -> Mapping[str, float | None]:
+    """The parts of what was paid; all None where nothing has a price."""
+    if row.paid_cents is None:
+        return dict.fromkeys(PARTS)
+    cents = {"used": row.used_cents} | {state: row.state_cents[state] for state in STATES if state not in USED}
+    return {part: cents[part] / 100 for part in PARTS}
+
+
+def price_json(price: Price | None) -> dict[str, object]:
+    """One price; null where there is none."""
+    return {
+        "hourly": None if price is None else float(price.hourly),
+        "date": None if price is None or price.date is None else price.date.isoformat(),
+        "source": None if price is None else price.source,
+        "origin": None if price is None else price.origin,
+        "stated": None if price is None else price.stated,
+    }
+
+
+def _energy(energy: Energy, grid: Grid) -> dict[str, object]:
+    return {
+        "kwh": energy.kwh,
+        "known_share": energy.known_share,
+        "drawn_kwh": grid.drawn_kwh(energy),
+        "cost": grid.cost(energy),
+        "co2_kg": grid.co2_kg(energy),
+    }

@@ -1,0 +1,167 @@
+"""Money and energy as plain text of at most 100 columns."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.language.languages import ENGLISH
+from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.sentences import Listed, say, say_many
+from analytics.money.energy import KNOWN_MIN
+from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
+from fallow.schema import STATES
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.money.energy import Energy
+    from analytics.money.prices import Price
+    from analytics.money.window_money import Basis, Money
+
+WIDTH = PAGE_COLUMNS
+_SHOWN = 8
+"""Prices that are listed before `fallow prices` is named."""
+
+
+def amount(cents: int | None, language: Language = ENGLISH) -> str:
+    """`1,234.56`, or `-` for what has no price."""
+    return "-" if cents is None else language.number(Decimal(cents) / 100, 2)
+
+
+def state_amounts(money: Money, language: Language = ENGLISH) -> dict[str, str]:
+    """What each state cost, and `total`; empty where nothing has a price."""
+    total = money.accounts.total
+    if total.paid_cents is None:
+        return {}
+    spent = {state: amount(total.state_cents[state], language) for state in STATES}
+    return spent | {"total": amount(total.paid_cents, language)}
+
+
+def basis_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
+    """Which prices the money rests on, and which are missing; where a price is from is cut to the width."""
+    said = language.say
+    priced = [each for each in money.basis if each.price is not None]
+    heading = say("prices in {currency} per GPU-hour", currency=money.currency)
+    lines = [said(heading if priced else say("no price is known: nothing is said of money"))]
+    listed = len({gpu for each in priced if each.price and each.price.origin == "catalog" for gpu in each.names})
+    if listed:
+        lines += wrap(
+            said(
+                say_many(
+                    "{number} GPU at public on-demand prices, which are not what you pay: name your own in money.prices",
+                    "{number} GPUs at public on-demand prices, which are not what you pay: name your own in money.prices",
+                    listed,
+                )
+            ),
+            width, "  ", "  ",
+        )  # fmt: skip
+    lines += [_basis_line(each, width, language) for each in priced[:_SHOWN]]
+    if len(priced) > _SHOWN:
+        more = say("and {number} more: `fallow prices --lake ...` lists all", number=Number(len(priced) - _SHOWN))
+        lines.append(f"  {said(more)}")
+    lines += _missing_lines(money, language, width)
+    if money.missing and priced:
+        unpriced = say(
+            "their {hours} GPU-hours are in no sum of money", hours=GpuHours(round(money.accounts.total.unpriced_ms))
+        )
+        lines += wrap(said(unpriced), width, "  ", "  ")
+    return lines
+
+
+def _missing_lines(money: Money, language: Language, width: int) -> list[str]:
+    """The models and pools without a price."""
+    lines = []
+    for each in money.missing[:_SHOWN]:
+        without = say_many(
+            "no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
+            model=_known(each.model, UNKNOWN_MODEL), pool=_known(each.pool, NO_POOL),
+        )  # fmt: skip
+        lines += wrap(language.say(without), width, "  ", "    ")
+    if len(money.missing) > _SHOWN:
+        more = say("and {number} more without a price", number=Number(len(money.missing) - _SHOWN))
+        lines.append(f"  {language.say(more)}")
+    if money.needs_exchange:
+        lines.append(f"  {language.say('the catalog is in USD: add an exchange line (docs/money.md)')}")
+    return lines
+
+
+def _known(name: str, otherwise: str) -> str:
+    """A name as it is; the words that stand for none can be said in any language."""
+    return say(otherwise) if name == otherwise else plain(name)
+
+
+def price_source(price: Price) -> str:
+    """Where a price is from, and as what it was stated if that is not what it is given as."""
+    return price.source + ("" if price.stated is None else f" ({price.stated})")
+
+
+def energy_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
+    """The sentences of `energy_sentences` on lines of at most so many columns, all but the first two columns in."""
+    first, *others = energy_sentences(money, language)
+    return [*wrap(first, width, "", "  "), *(line for each in others for line in wrap(each, width, "  ", "  "))]
+
+
+def energy_sentences(money: Money, language: Language = ENGLISH) -> list[str]:
+    """Energy, its price and its carbon dioxide, each in one piece; how much is known where that is too little."""
+    energy, grid = money.accounts.total.energy, money.grid
+    kwh, drawn, cost, co2 = energy.kwh, grid.drawn_kwh(energy), grid.cost(energy), grid.co2_kg(energy)
+    known = Share(energy.known_share)
+    if kwh is None or drawn is None or co2 is None:
+        if not energy.known_ms:
+            return [language.say("energy: not known, no energy counter was read")]
+        counted = say(
+            "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
+            known=known, least=Share(KNOWN_MIN, 0),
+        )  # fmt: skip
+        return [language.say(counted)]
+    counted = say(
+        "energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known
+    )
+    wasted = [
+        say("{state} {kwh}", state=say(state), kwh=Number(share, 1))
+        for state in ("held", "reserved", "free")
+        if (share := _state_kwh(money, state))
+    ]
+    idle = say("of which without a kernel: {states} kWh", states=Listed(wasted, ", "))
+    drew = say(
+        "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
+        pue=_figure(grid.pue), drawn=Number(drawn, 1), paid=_energy_paid(money, cost), co2=Number(co2, 1),
+        rate=_figure(grid.kg_per_kwh),
+    )  # fmt: skip
+    return [language.say(each) for each in (counted, *([idle] if wasted else []), drew)]
+
+
+def _energy_paid(money: Money, cost: float | None) -> str:
+    if cost is None or money.grid.price_per_kwh is None:
+        return say("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
+    return say(
+        "{currency} {cost} at {price} per kWh",
+        currency=money.currency, cost=Number(cost, 2), price=_figure(money.grid.price_per_kwh),
+    )  # fmt: skip
+
+
+def _figure(value: float) -> Number:
+    """A figure of the settings with the digits that it was given, six at the most."""
+    return Number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
+
+
+def _basis_line(basis: Basis, width: int, language: Language) -> str:
+    price = basis.price
+    if price is None:
+        raise ValueError(basis.model)
+    what = plain(
+        f"{language.say(_known(basis.model, UNKNOWN_MODEL))} ({language.say(_known(basis.pool, NO_POOL))})", 33
+    )
+    # the commands print days as machines sort them; no other form of one is longer than `21 sept. 2025`
+    english = language.code == "en"
+    day = "" if price.date is None else price.date.isoformat() if english else language.date(price.date)
+    start = f"  {language.number(basis.gpus):>5}  {what:<33}  {language.number(price.hourly, 4):>8}  {day:<{10 if english else 13}}  "
+    room, whole = width - len(start), price_source(price)
+    # half of how a price was stated says nothing: `fallow prices` has it all
+    return start + (whole if len(plain(whole, room + 1)) <= room else plain(price.source, room))
+
+
+def _state_kwh(money: Money, state: str) -> float | None:
+    energy: Energy | None = money.accounts.energy_by_state.get(state)
+    return None if energy is None else energy.kwh

@@ -1,0 +1,39 @@
+"""The report's page as PDF, with its own print styles; WeasyPrint lays it out, no browser is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fallow.errors import MissingExtraError
+
+_HINT = (
+    "pip install 'fallow[pdf]' and pango from the system's packages, or take --format html and print it from a browser"
+)
+
+
+def pdf(html: str) -> bytes:
+    """The page on A4 sheets with page numbers; MissingExtraError where WeasyPrint or pango is missing.
+
+    The same page gives the same bytes on the same machine: which fonts it has is the machine's business. Nothing is fetched
+    from outside the page.
+    """
+    weasyprint = _weasyprint()
+    inside = weasyprint.urls.URLFetcher(allowed_protocols=("data",))
+    document = weasyprint.HTML(string=_isolated(html), url_fetcher=inside)
+    pages: bytes = document.write_pdf(pdf_identifier=b"fallow", pdf_tags=True)
+    return pages
+
+
+def _isolated(html: str) -> str:
+    """Names with the characters that keep their direction to themselves: WeasyPrint does not know `unicode-bidi`."""
+    isolated = html.replace("<bdi>", "<bdi>\N{FIRST STRONG ISOLATE}")
+    return isolated.replace("</bdi>", "\N{POP DIRECTIONAL ISOLATE}</bdi>")
+
+
+def _weasyprint() -> Any:
+    """The library, loaded when it is needed."""
+    try:
+        import weasyprint  # an extra, and it loads pango
+    except (ImportError, OSError) as error:  # without pango the import fails with OSError
+        raise MissingExtraError("a PDF needs WeasyPrint and pango, and they cannot be loaded here", _HINT) from error
+    return weasyprint

@@ -1,0 +1,30 @@
+"""The report's formats, one file each: a name and a pure function from the report to text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from analytics.render.report.csv_format import CsvFormat
+from analytics.render.report.html_format import HtmlFormat
+from analytics.render.report.json_format import JsonFormat
+from analytics.render.report.markdown import MarkdownFormat
+from analytics.render.report.pdf_format import PdfFormat
+from analytics.render.report.text import TextFormat
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+
+
+class Format(Protocol):
+    """One way to write a report down."""
+
+    name: str
+    suffix: str
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole document; the same report gives the same bytes in every run."""
+        ...
+
+
+FORMATS: tuple[Format, ...] = (TextFormat(), MarkdownFormat(), HtmlFormat(), PdfFormat(), JsonFormat(), CsvFormat())

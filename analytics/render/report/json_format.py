@@ -1,0 +1,187 @@
+"""The report as JSON: the numbers of `fallow ledger --json` and `fallow findings --json`, and what goes with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from analytics.render.listed_findings import notes
+from analytics.render.money_json import energy_json, money_json
+from fallow.clock import HOUR_MS, format_ms
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.ledger.summary import Totals
+    from analytics.report.coverage import Seen
+    from analytics.report.figures import Person
+    from analytics.report.model import Report
+    from analytics.workloads.model import Finding
+
+
+class JsonFormat:
+    """`--format json`."""
+
+    name = "json"
+    suffix = ".json"
+
+    def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
+        """The whole document."""
+        return (json.dumps(content(report), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def content(report: Report) -> dict[str, object]:
+    """Everything that the report has, as JSON values; docs/report.schema.json describes it.
+
+    Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
+    """
+    whole = _content(report)
+    return whole if not report.is_empty else whole | {name: _unknown(whole[name]) for name in _FIGURES}
+
+
+_FIGURES = ("simulated_gpus", "hosts", "ledger", "findings_left_out", "waterfall", "sensitivity")
+"""What has figures of the window; trends are made without those that are not known."""
+_SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
+"""Beside the figures, and known whatever was seen."""
+
+
+def _unknown(value: object, name: str = "") -> object:
+    """The same with null for every number that was measured."""
+    if isinstance(value, dict):
+        return {key: _unknown(each, key) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unknown(each) for each in value]
+    return None if isinstance(value, int | float) and name not in _SETTINGS else value
+
+
+def _content(report: Report) -> dict[str, object]:
+    return {
+        "fallow_version": report.version,
+        "lake": report.lake,
+        "empty": report.is_empty,
+        "known": {"since": _moment(report.known.since_ms), "until": _moment(report.known.until_ms)},
+        "observed": _observed(report.seen),
+        "simulated_gpus": report.simulated_gpus,
+        "hosts": report.hosts,
+        "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
+        "ledger": report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)},
+        "by": {
+            section.name: {name: _totals(group) for name, group in section.groups.items()}
+            for section in report.sections
+        },
+        "findings": [_finding(finding, report) for finding in report.findings],
+        "notified": _notified(report),
+        "findings_left_out": report.left_out,
+        "week": _week(report),
+        "scope": dataclasses.asdict(report.scope),
+        "timezone": str(report.zone),
+        "weeks_before": _weeks_before(report),
+        "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
+        "waterfall": [
+            {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
+            for each in report.steps
+        ],
+        "teams": [_person(each) for each in report.teams],
+        "holders": [_person(each) for each in report.holders],
+        "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
+        "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
+        "suppressed": [_finding(finding, report) for finding in report.review.suppressed],
+        "ended": [_finding(finding, report) for finding in report.review.ended],
+        "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
+        "reversals": report.review.reversals.as_json() if report.review.reversals else None,
+        "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
+    }
+
+
+def _finding(finding: Finding, report: Report) -> dict[str, object]:
+    """As `fallow findings --json` has it; in an edition for people without the words of others."""
+    return finding.as_json() | {"notes": [str(each) for each in notes(report, finding)]}
+
+
+def _notified(report: Report) -> dict[str, list[str]]:
+    """When the holders of the findings were told, the earliest first, by finding."""
+    return {
+        each.finding_id: [
+            format_ms(action.time_ms)
+            for action in report.review.actions.get(each.finding_id, ())
+            if action.kind == "notify"
+        ]
+        for each in report.findings
+    }
+
+
+def _week(report: Report) -> dict[str, object] | None:
+    if report.week is None:
+        return None
+    return {
+        "label": report.week.label,
+        "since": format_ms(report.week.since_ms),
+        "until": format_ms(report.week.until_ms),
+    }
+
+
+def _observed(seen: Seen) -> dict[str, object]:
+    """What was asked for, as far as it has passed, and how much of it was seen."""
+    return {
+        "since": format_ms(seen.since_ms),
+        "until": format_ms(seen.until_ms),
+        "last_seen": _moment(seen.last_ms),
+        "gpus": seen.gpus,
+        "observed_gpu_hours": seen.observed_ms / HOUR_MS,
+        "unseen_gpu_hours": seen.unseen_ms / HOUR_MS,
+        "share": seen.share,
+        "silent": [
+            {
+                "host": each.host,
+                "gpus": each.gpus,
+                "since": format_ms(each.since_ms),
+                "whole_host": each.whole_host,
+            }
+            for each in seen.silent
+        ],
+    }
+
+
+def _weeks_before(report: Report) -> list[dict[str, object]]:
+    """How much was seen of each week that the trends are about, the newest first."""
+    week = report.week
+    if week is None:
+        return []
+    return [
+        {"label": week.before(number).label, "observed_share": seen.share}
+        for number, seen in enumerate(report.seen_before, start=1)
+    ]
+
+
+def _moment(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else format_ms(moment_ms)
+
+
+def _person(person: Person) -> dict[str, object]:
+    return {
+        "name": person.name,
+        "label": person.label,
+        "team": person.team,
+        "gpu_hours": person.gpu_ms / HOUR_MS,
+        "allocated_gpu_hours": person.allocated_ms / HOUR_MS,
+        "held_gpu_hours": person.held_ms / HOUR_MS,
+        "reserved_gpu_hours": person.reserved_ms / HOUR_MS,
+        "amount": _amount(person.cents),
+        "efficiency": person.efficiency,
+        "rank_gpu_time": person.rank_gpu_time,
+        "rank_efficiency": person.rank_efficiency,
+        "ranked": person.ranked,
+    }
+
+
+def _amount(cents: int | None) -> float | None:
+    return None if cents is None else cents / 100
+
+
+def _without(values: dict[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _totals(totals: Totals) -> dict[str, object]:
+    hours = {state: milliseconds / HOUR_MS for state, milliseconds in totals.state_ms.items()}
+    return {"gpus": totals.gpus, "coverage": totals.coverage, "gpu_hours": {"total": totals.total_ms / HOUR_MS} | hours}

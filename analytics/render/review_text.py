@@ -1,0 +1,176 @@
+"""`fallow findings` as plain text of at most 100 columns: what it adds up to, then each finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.decide.totals import totals
+from analytics.language.quantities import Number, Share, Span
+from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.quality.model import named
+from analytics.quality.timestamps import Stamp
+from analytics.render.evidence_text import money
+from analytics.render.findings_text import Beside, findings_text, gone_lines
+from analytics.render.ledger_text import count, moment, wrap
+from analytics.workloads.sensitivity import in_words
+from fallow.clock import DAY_MS, HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.decide.reversals import Rate, Reversals
+    from analytics.decide.review import Review
+    from analytics.decide.totals import Totals
+    from analytics.ledger.summary import Summary
+    from analytics.workloads.model import Context, Finding
+
+_WIDTH = 100
+BLOCKS = 20
+"""Findings that are shown in full before each becomes one line."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the filters leave: findings in their order, those that are suppressed, and those of last week that are gone.
+
+    `reason` says why nothing is left; `filtered` whether there are filters at all.
+    """
+
+    listed: Sequence[Finding]
+    suppressed: Sequence[Finding]
+    gone: Sequence[Finding]
+    reason: str = ""
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much of it is shown."""
+
+    limit: int | None = None
+    details: bool = False
+    gone: bool = False
+
+
+def review_text(review: Review, summary: Summary, chosen: Selection, form: Form, now_ms: int) -> str:
+    """The whole page."""
+    sums = totals(chosen.listed)
+    blocks = [_wrapped(_head(review, summary, chosen, sums))]
+    if chosen.listed:
+        blocks += ["\n".join(_by_rule(sums))]
+    if chosen.listed or not (chosen.reason or chosen.suppressed):
+        most = None if form.details else BLOCKS
+        blocks += [findings_text(chosen.listed, form.limit, beside(review, now_ms), most)]
+    if chosen.gone:
+        blocks += ["\n".join(["GONE SINCE LAST WEEK", *gone_lines(chosen.gone)]) if form.gone else _gone(chosen.gone)]
+    return "\n\n".join(blocks)
+
+
+def beside(review: Review, now_ms: int) -> Beside:
+    """What the blocks say beyond each finding; `now_ms` is the wall clock's time."""
+    context = review.context
+    if context.latest:
+        return Beside(context.inventory)
+    end_ms = context.window.until_ms
+    if end_ms is not None and end_ms <= now_ms:
+        return Beside(context.inventory, "only a look: the window ended in the past, and its processes may be gone")
+    age_ms = now_ms - context.until_ms
+    age = f"{age_ms / DAY_MS:,.0f} days" if age_ms >= 2 * DAY_MS else f"{age_ms / HOUR_MS:,.0f} h"
+    seen = f"is {age} old" if age_ms > 0 else "is from a time to come"
+    return Beside(context.inventory, f"only a look: the newest row {seen}")
+
+
+def _wrapped(lines: Sequence[str]) -> str:
+    return "\n".join(line for each in lines for line in wrap(each, _WIDTH, "", "  "))
+
+
+def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> list[str]:
+    span = f"{moment(review.context.since_ms)} to {moment(review.context.until_ms)}"
+    hidden = len(chosen.suppressed)
+    fleet = "whole fleet, " if chosen.filtered else ""
+    return [
+        f"{count(len(chosen.listed), 'finding')} over {count(summary.totals.gpus, 'GPU')}, {span}",
+        *([chosen.reason] if chosen.reason else []),
+        *([_worth(sums)] if chosen.listed else []),
+        *([_ahead(review.context)] if review.context.ahead else []),
+        f"{fleet}held without a kernel: {in_words(review.sensitivity)}",
+        *([fleet + reversals_text(review.reversals)] if review.reversals else []),
+        *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
+    ]
+
+
+def _ahead(context: Context) -> str:
+    hosts = sorted(context.ahead)
+    return f"the clock of {named(hosts, 'host')} is ahead: nothing of {'it' if len(hosts) == 1 else 'them'} is taken back until it is set"
+
+
+def _worth(sums: Totals) -> str:
+    surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
+    unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
+    return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
+
+
+def reversals_text(found: Reversals) -> Sentence:
+    """How often last week's findings were wrong, in one sentence."""
+    until, unseen = Stamp(found.until_ms), found.not_judged
+    if not found.n:
+        none = say("reversals: no finding up to {until} named GPUs to take back that can be judged", until=until)
+        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
+    low, high = found.total.interval
+    judged = say_many(
+        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        found.n,
+        until=until,
+        wrong=_wrong(found),
+        rate=Share(found.rate, 0),
+        low=Share(low, 0),
+        high=Share(high, 0),
+        grades=_grades(found),
+    )
+    if not unseen:
+        return judged
+    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+
+
+def _wrong(found: Reversals) -> Sentence:
+    return say_many(
+        "{number} was wrong within {horizon}",
+        "{number} were wrong within {horizon}",
+        found.total.wrong,
+        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
+    )
+
+
+def _grades(found: Reversals) -> Listed:
+    def shown(grade: str, rate: Rate) -> Sentence:
+        wrong, judged = Number(rate.wrong), Number(rate.judged)
+        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
+
+    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")
+
+
+def _by_rule(sums: Totals) -> list[str]:
+    """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
+    lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'GPU-hours':>12} {'cost':>18}"]
+    for each in sums.rules.values():
+        cost = "-" if each.cost is None else money(each.cost, each.currency)
+        lines.append(
+            f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpu_hours:>12,.1f} {cost:>18}"
+        )
+    if len(sums.rules) > 1:
+        lines.append("  rules may be about the same hours of a GPU: their GPU-hours and costs do not add up")
+    return lines
+
+
+def _gone(gone: Sequence[Finding]) -> str:
+    """`30 findings closed since last week (held 17, inefficient 13)`, the wrong ones apart."""
+    lines = []
+    for status in ("closed", "unseen", "reversed"):
+        rules = Counter(finding.rule for finding in gone if finding.status == status)
+        if rules:
+            each = ", ".join(f"{rule} {number}" for rule, number in rules.most_common())
+            lines.append(f"{count(rules.total(), 'finding')} {status} since last week ({each}); --gone lists them")
+    return _wrapped(lines)

@@ -1,6 +1,0 @@
-"""The report as one self-contained page without any script, and as the body of a mail."""
-
-from analytics.report.html.mail import IMAGE_ID, mail_body
-from analytics.report.html.page import page
-
-__all__ = ["IMAGE_ID", "mail_body", "page"]

@@ -1,0 +1,20 @@
+"""The way from what was paid to what was useful."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.report.figures import Step
+
+if TYPE_CHECKING:
+    from analytics.ledger.summary import Totals
+    from analytics.money.accounts import Account
+
+STEPS = ("unavailable", "unknown", "free", "reserved", "held", "low", "active")
+"""From what was paid to what was useful: what takes most of it away for reasons outside the work first."""
+
+
+def steps(totals: Totals, account: Account) -> tuple[Step, ...]:
+    """The states with the cents of `fallow ledger`, which add up to what was paid."""
+    priced = account.paid_cents is not None
+    return tuple(Step(state, totals.state_ms[state], account.state_cents[state] if priced else None) for state in STEPS)

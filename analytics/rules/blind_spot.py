@@ -1,0 +1,147 @@
+"""What nobody saw: silent hosts, unknown time, GPUs without utilization, holders without a name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.workloads.confidence import grade
+from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_number
+from analytics.workloads.ledger_by_job import AT_WORK
+from analytics.workloads.look_commands import on_host
+from analytics.workloads.phrases import of_gpus
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding, Number
+
+SHARE_MAX = 0.1
+GPU_HOURS_MIN = 24
+
+_OUT = ("unknown", "unavailable")
+
+
+class BlindSpot:
+    """Hosts whose numbers rest on too little; one finding per host and kind of blindness."""
+
+    name = "blind_spot"
+    category = "coverage"
+    sentence = of_gpus("not seen well enough")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
+        "hours": f"at least {GPU_HOURS_MIN} GPU-hours in the window (from where Job Defense Shield sends a mail)",
+        "silent": f"no GPU of the host seen in the last {SILENT_AFTER_MS // HOUR_MS} h of the window",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        spans = context.inside.stretches
+        silent = _silent(context)
+        yield from self._silent(context, silent)
+        seen = spans.filter(~pl.col("state").is_in(_OUT))
+        used = spans.filter(pl.col("state").is_in(AT_WORK))
+        unknown = spans.filter(pl.col("state") == "unknown")
+        mute = _mute(context, unknown)
+        unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)
+        for kind, whole, blind, command in (
+            ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
+            ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
+            ("holder not known", used, used.filter(pl.col("holder").is_null()), _doctor),
+            ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
+        ):
+            yield from self._shares(context, kind, whole, blind, command)
+
+    def _silent(self, context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
+        for row in hosts.iter_rows(named=True):
+            last_seen_ms, host = int(row["last_seen"]), str(row["host"])
+            rows = context.inside.stretches.filter(pl.col("host") == host)
+            missing_ms = context.until_ms - last_seen_ms
+            numbers: dict[str, Number] = {
+                "kind": "silent",
+                "silent_h": missing_ms / HOUR_MS,
+                "gpus_of_the_host": rows["gpu"].n_unique(),
+            }
+            finding = self._finding(context, host, rows, numbers, _agent_status(host))
+            # the time after the last row is in no row: neither its energy nor its price is known
+            yield replace(
+                finding,
+                since_ms=last_seen_ms,
+                gpu_ms=missing_ms * float(row["gpus"]),
+                energy_kwh=None,
+                cost=None,
+                currency=None,
+                notes=(say("where the host has been retired on purpose, suppress this finding"),),
+            )
+
+    def _shares(
+        self, context: Context, kind: str, whole: pl.DataFrame, blind: pl.DataFrame, command: Callable[[str], str]
+    ) -> Iterator[Finding]:
+        parts = blind.group_by("host").agg(blind_ms=GPU_MS.sum())
+        shares = whole.group_by("host").agg(whole_ms=GPU_MS.sum()).join(parts, on="host")
+        fired = shares.with_columns(share=pl.col("blind_ms") / pl.col("whole_ms")).filter(
+            (pl.col("share") > SHARE_MAX) & (pl.col("blind_ms") >= GPU_HOURS_MIN * HOUR_MS)
+        )
+        for row in fired.sort("host").iter_rows(named=True):
+            host = str(row["host"])
+            rows = blind.filter(pl.col("host") == host)
+            numbers: dict[str, Number] = {
+                "kind": kind,
+                "blind_gpu_hours": float(row["blind_ms"]) / HOUR_MS,
+                "share_of_the_host": row["share"],
+                "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
+            }
+            yield self._finding(context, host, rows, numbers, command(host))
+
+    def _finding(
+        self, context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, Number], command: str
+    ) -> Finding:
+        pools = {context.inventory.pool(gpu) for gpu in rows["gpu"].unique()}
+        whole = context.inside.stretches.filter(pl.col("host") == host)
+        finding = finding_of(
+            context,
+            self,
+            rows,
+            subject=str(numbers["kind"]),
+            numbers={**numbers, "pools": "+".join(sorted(pools)), "gpu_hours_of_the_host": gpu_ms_of(whole) / HOUR_MS},
+            next_command=command,
+            host=host,
+        )
+        # that nobody looked is itself known for sure
+        return replace(finding, confidence=grade())
+
+
+def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
+    """GPUs (host, gpu) whose unknown time is mostly that of rows with memory or energy, and without utilization."""
+    told = pl.col("mem_used_max_bytes").is_not_null() | (pl.col("energy_ms") > 0)
+    hours = context.rollups.hourly("observed_ms", "mem_used_max_bytes", "energy_ms").filter(
+        (pl.col("time") >= context.since_ms) & (pl.col("observed_ms") == 0) & told
+    )
+    mute = hours.group_by("host", "gpu").agg(mute_ms=HOUR_MS * pl.len().cast(pl.Int64))
+    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN.sum()).join(mute, on=("host", "gpu"))
+    return gpus.filter(2 * pl.col("mute_ms") >= pl.col("unknown_ms")).select("host", "gpu")
+
+
+def _silent(context: Context) -> pl.DataFrame:
+    """Hosts none of whose GPUs was seen lately, anywhere: host, last_seen and how many GPUs."""
+    rows = context.inside.stretches.select("gpu", "host", "gpu_share", "end").sort("end", "host")
+    gpus = rows.group_by("gpu").agg(pl.col("host", "gpu_share").last(), last_seen=pl.col("end").last())
+    hosts = gpus.group_by("host").agg(pl.col("last_seen").max(), gpus=pl.col("gpu_share").sum()).sort("host")
+    missing_ms = (context.until_ms - pl.col("last_seen")) * pl.col("gpus")
+    silent = pl.col("last_seen") <= context.until_ms - SILENT_AFTER_MS
+    return hosts.filter(silent & (missing_ms >= GPU_HOURS_MIN * HOUR_MS))
+
+
+def _agent_status(host: str) -> str:
+    return on_host(host, "systemctl", "status", "fallow-agent")
+
+
+def _doctor(host: str) -> str:
+    return on_host(host, "fallow", "doctor")

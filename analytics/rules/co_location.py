@@ -1,0 +1,172 @@
+"""Works on GPUs of one host that might share a card."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.workloads.finding_parts import finding_of, still_going
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.memory_need import NEED_THRESHOLDS
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.resubmit_hints import job_kind
+from analytics.workloads.runs import busy_histograms, run_hours, stretches_of
+from analytics.workloads.sharing import (
+    ALIGNED_MIN_HOURS,
+    BUSY_MAX_PCT,
+    GROUP_MAX,
+    MEMORY_MAX_SHARE,
+    Candidate,
+    Group,
+    groups,
+)
+from analytics.workloads.workloads import TOLD_FROM_GPU_MS, WORK_THRESHOLDS, linked, runs_of, seen_long_enough, works
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.language.sentences import Sentence
+    from analytics.workloads.model import Context, Finding
+
+_BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
+"""How sites name the priority classes that may be slowed or stopped."""
+
+_INTERFERENCE = say(
+    "NVML cannot see how works get in each other's way: it is a hypothesis to try, and the time per step decides"
+)
+
+
+class CoLocation:
+    """Works that together leave room on one card; one finding per pair or triple, each GPU in one of them at most."""
+
+    name = "co_location"
+    category = "right_size"
+    sentence = of_gpus("might share one card, which has to be tried")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
+        "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
+        "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
+        "group": f"at most {GROUP_MAX} works, of one GPU each, on one host and model",
+        "preallocated": NEED_THRESHOLDS["preallocated"],
+        **WORK_THRESHOLDS,
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        alone = works(context).filter(
+            (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & (pl.col("gpu_ms") > TOLD_FROM_GPU_MS),
+            pl.col("need_bytes").is_not_null() & (pl.col("util_mean_pct") <= BUSY_MAX_PCT),
+            pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes"),
+        )
+        alone = alone.join(linked(context), on="work", how="anti")
+        # of the works that a GPU has had, the longest stands for it
+        where = runs_of(context, alone).group_by("work").agg(pl.col("host", "gpu").first())
+        longest = (
+            alone.join(where, on="work")
+            .sort("gpu_ms", "work", descending=[True, False])
+            .unique(("host", "gpu"), keep="first")
+        )
+        several = longest.filter(pl.len().over("host", "model") > 1).sort("host", "model", "work")
+        if several.is_empty():
+            return
+        by_work = _candidates(context, several)
+        for members in several.partition_by(("host", "model"), maintain_order=True):
+            those = [by_work[work] for work in members["work"] if work in by_work]
+            for group in groups(those, int(members["card_bytes"].bottom_k(1)[0])):
+                yield self._finding(context, members, group)
+
+    def _finding(self, context: Context, members: pl.DataFrame, group: Group) -> Finding:
+        own = members.filter(pl.col("work").is_in([each.work for each in group.members]))
+        rows = stretches_of(context, runs_of(context, own))
+        gpus = sorted(each.gpu for each in group.members)
+        host, model = members["host"][0], members["model"][0]
+        holders = sorted({each.holder for each in group.members if each.holder})
+        rates = [context.costs.rate_of(gpu) for gpu in gpus]
+        spared = sum(sorted(rate for rate in rates if rate is not None)[:-1])
+        return finding_of(
+            context,
+            self,
+            rows,
+            subject="|".join(gpus),
+            numbers={
+                "holder_source": "+".join(sorted(own["holder_source"].drop_nulls().unique())) or None,
+                "works": len(group.members),
+                "model": model,
+                "mem_together_bytes": group.memory_bytes,
+                "card_memory_bytes": own["card_bytes"].bottom_k(1)[0],
+                "aligned_hours": group.aligned_hours,
+                "gpu_util_together_p95_pct": group.aligned_pct,
+                "gpu_util_together_bursts_p95_pct": group.bursts_pct,
+                "saving": None if None in rates else spared * group.aligned_hours,
+            },
+            failed=[
+                [say("interference cannot be measured: try it and compare the time per step")],
+                _failed_holders(own),
+                seen_long_enough(own),
+                _failed_priority(context, own),
+                [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them still run")],
+            ],
+            next_command=monitor_command(host, gpus),
+            holder="+".join(holders) or None,
+            notes=[_INTERFERENCE, _how(own, gpus)],
+        )
+
+
+def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
+    """The works with their hours on one grid and their time at each percent; those without any whole hour are left out."""
+    runs = runs_of(context, found)
+    histograms = busy_histograms(context, runs, "gpu_util_ms")
+    hours = run_hours(context).join(runs.select("run", "work"), on="run").drop_nulls("gpu_util_mean_pct")
+    if hours.is_empty():
+        return {}
+    first = int(hours.select(pl.col("time").min()).item())
+    place = ((hours["time"] - first) // HOUR_MS).to_numpy()
+    codes = {work: number for number, work in enumerate(found["work"])}
+    levels = np.full((len(codes), int(place.max()) + 1), np.nan)
+    levels[[codes[work] for work in hours["work"]], place] = hours["gpu_util_mean_pct"].to_numpy()
+    run_of = dict(zip(runs["work"], runs["run"], strict=True))
+    return {
+        row["work"]: Candidate(
+            row["work"],
+            row["gpu"],
+            row["holder"],
+            row["q98_bytes"],
+            levels[codes[row["work"]]],
+            histograms[run_of[row["work"]]],
+        )
+        for row in found.iter_rows(named=True)
+        if run_of[row["work"]] in histograms
+    }
+
+
+def _failed_holders(own: pl.DataFrame) -> list[str]:
+    """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
+    if own["holder"].null_count():
+        return [say("the holder of one of them is not known")]
+    if own["holder"].n_unique() > 1:
+        return [say("they belong to different holders, whom a shared card does not shield from each other's faults")]
+    return []
+
+
+def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
+    """Failure to have one that may be slowed down."""
+    owners = [context.owners.of(holder, account) for holder, account in own.select("holder", "account").iter_rows()]
+    classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
+    if any(_BEST_EFFORT.search(name) for name in classes):
+        return []
+    return [say("none of them is known to be best effort: each may slow the other down")]
+
+
+def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:
+    kind = job_kind(own["job"])
+    if kind == "slurm":
+        return say("to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job")
+    if kind == "pod":
+        return say("to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it")
+    return say("to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])

@@ -1,0 +1,134 @@
+"""A holder keeps GPUs and runs no kernel on them for an hour and more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.ledger.summary import ratio
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.ending_commands import ending_command, ties
+from analytics.workloads.finding_parts import SPAN, finding_of, on_host_ahead, still_going
+from analytics.workloads.live_processes import held_by_work
+from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.sensitivity import THRESHOLDS_MIN, held_gpu_ms
+from fallow.clock import HOUR_MS, format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding, Number
+
+_BY = ("host", "holder", "whom")
+_NOBODYS = ("free", "reserved")
+
+
+class Held:
+    """Held stretches of at least `findings.held_min`, one finding per host and holder (per GPU where none is known)."""
+
+    name = "held"
+    category = "reclaim"
+    sentence = of_gpus("held without running a kernel")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
+        "GenTD26 serving trace)",
+        "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
+        "(Kaplan-Meier over 28 days)",
+    }  # fmt: skip
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
+            spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
+            # an unknown holder on one GPU need not be the unknown holder on the next
+            whom=pl.coalesce("holder", "gpu"),
+        )
+        long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
+        now = _ongoing(context, long)
+        # a process list says nothing of a GPU that its processes have left since
+        idle = frozenset(now["gpu"]) | _left(context)
+        facts = _facts(held, long, now)
+        for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
+            yield self._finding(context, stretches, facts[by], idle)
+
+    def _finding(
+        self, context: Context, stretches: pl.DataFrame, facts: Mapping[str, Any], idle: frozenset[str]
+    ) -> Finding:
+        current = tuple(facts["current"] or ())
+        listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
+        bound = ties(context, current)
+        bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
+        host, holder, source = facts["host"], facts["holder"], facts["source"]
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=facts["whom"],
+            holder=holder,
+            numbers=_numbers(context, facts, current),
+            failed=(
+                known_holder(source, holder),
+                lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
+                bound.failed,
+            ),
+            reclaimable_gpus=() if bound else current,
+            # nothing to take back where the holder has gone or works again
+            next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
+        )
+
+
+def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
+    """The rows of stretches that still ran at the end of the window: only their GPUs can be taken back."""
+    now = still_going(context, long)
+    last = pl.col("end") == pl.col("end").max().over("gpu")
+    return long.filter(pl.col("gpu").is_in(now) & last)
+
+
+def _left(context: Context) -> frozenset[str]:
+    """The GPUs that nobody was on at the end of the window."""
+    rows = context.inside.stretches
+    last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
+    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS) & ~on_host_ahead(context))["gpu"])
+
+
+def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
+    """What each finding says, from all held rows, those of long stretches, and those of them that still run."""
+    powered = pl.col("power_mean_w").is_not_null()
+    found = long.group_by(_BY).agg(
+        source=pl.col("holder_source").sort_by("time", "gpu").last(),
+        stretch_count=pl.struct("gpu", "stretch_start").n_unique(),
+        longest_ms=pl.col("spell_ms").max(),
+        mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
+        power_sum=(SPAN * pl.col("power_mean_w")).filter(powered).sum(),
+        power_ms=SPAN.filter(powered).sum(),
+        gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
+    )
+    all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})
+    running = now.group_by(_BY).agg(current=pl.col("gpu").unique().sort(), youngest_ms=pl.col("spell_ms").min())
+    for each in (all_held, running):
+        found = found.join(each, on=_BY, how="left", nulls_equal=True)
+    # the spell that still runs and has lasted least, where one does, else the longest that there was
+    judged = found.with_columns(age_ms=pl.coalesce("youngest_ms", "longest_ms"))
+    return {tuple(row[name] for name in _BY): row for row in judged.iter_rows(named=True)}
+
+
+def _numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, Number]:
+    processes = context.holders.of(current)
+    return {
+        **{
+            f"held_gpu_hours_in_stretches_of_{minutes}_min": facts[f"held_{minutes}"] / HOUR_MS
+            for minutes in THRESHOLDS_MIN
+        },
+        "holder_source": facts["source"],
+        "gpus_held_now": len(current),
+        "stretch_count": facts["stretch_count"],
+        "longest_h": facts["longest_ms"] / HOUR_MS,
+        "mem_used_max_bytes": facts["mem_used_max_bytes"],
+        "power_mean_w": ratio(facts["power_sum"], facts["power_ms"]),
+        "gpu_util_max_pct": facts["gpu_util_max_pct"],
+        "commands": "+".join(sorted({process.command for process in processes if process.command})) or None,
+    }

@@ -1,0 +1,154 @@
+"""The GPUs of one job do very different amounts of work for hours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined
+from analytics.workloads.ledger_by_job import newest_source, one_job, whole_hours, within_hours
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.programs import program_runs, serving_gpus
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding, Number
+
+SPREAD_MIN = 0.5
+SUSTAINED_H = 3
+SHARE_MIN = 0.25
+ACTIVE_FROM_PCT = 1.0
+BUSIEST_FROM_PCT = 20.0
+
+
+class Imbalance:
+    """Jobs whose GPUs all work, some of them less than half as much as others; one finding per job."""
+
+    name = "imbalance"
+    category = "efficiency"
+    sentence = of_gpus("did less than half the work of the busiest GPU of the same job")
+    per_host = False
+    thresholds: Mapping[str, str] = {
+        "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
+        "sustained": f"at least {SUSTAINED_H} hours in a row (an evaluation on one rank is over sooner)",
+        "share": f"at least {SHARE_MIN:.0%} of the job's whole hours (what is rare costs little)",
+        "active": f"every GPU at {ACTIVE_FROM_PCT:g} % or more (an unused GPU is `partial_use`)",
+        "busiest": f"the busiest GPU at {BUSIEST_FROM_PCT:g} % or more (small loads scatter by themselves)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        hours = _hours_of_several_gpus(context)
+        judged = _judged(hours)
+        level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
+        lasting = _lasting(judged).select("work", "time", "by_sm")
+        uneven = hours.join(lasting, on=("work", "time")).with_columns(level=level)
+        for (work,), rows in uneven.group_by("work", maintain_order=True):
+            per_gpu = rows.group_by("gpu").agg(pl.col("host").last(), mean_pct=pl.col("level").mean()).sort("gpu")
+            # in the mean over these hours as well: trials of a search that take turns are even in the long run
+            slow = per_gpu.filter(pl.col("mean_pct") < (1 - SPREAD_MIN) * pl.col("mean_pct").max())
+            if not slow.is_empty():
+                yield self._finding(context, rows, per_gpu, slow, int((judged["work"] == work).sum()))
+
+    def _finding(
+        self, context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
+    ) -> Finding:
+        of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
+        stretches = within_hours(context, of_slow)
+        measured = bool(rows["by_sm"].all())
+        host = str(slow["host"][0])
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=str(rows["work"][0]),
+            numbers=_numbers(rows, per_gpu, stretches, by_sm=measured) | {"judged_h": judged_h},
+            failed=[
+                []
+                if measured
+                else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
+            ],
+            next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
+            holder=joined(stretches, "holder"),
+            since_ms=int(rows.select(pl.col("time").min()).item()),
+            notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
+        )
+
+
+def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
+    """Whole hours of jobs and of programs, GPU by GPU, with `work`; inference servers are left out."""
+    hours = whole_hours(context).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    jobs = hours.filter(one_job()).with_columns(work="job")
+    return pl.concat([jobs, _with_program(hours.filter(pl.col("job").is_null()), context)])
+
+
+def _judged(hours: pl.DataFrame) -> pl.DataFrame:
+    """Per work and hour in which several GPUs all worked: `by_sm`, and whether they worked unevenly (`uneven`)."""
+    util, sm = pl.col("gpu_util_mean_pct"), pl.col("sm_active_mean_pct")
+    # like is compared with like: SM activity counts only where all GPUs of the hour have it
+    by_sm = sm.is_not_null().all()
+    lowest, highest = (pl.when(by_sm).then(sm_most).otherwise(util_most) for sm_most, util_most in (
+        (sm.min(), util.min()), (sm.max(), util.max()),
+    ))  # fmt: skip
+    return (
+        hours.group_by("work", "time")
+        .agg(
+            gpus=pl.len(),
+            busy=(util >= ACTIVE_FROM_PCT).fill_null(value=False).all(),
+            by_sm=by_sm,
+            uneven=(1 - lowest / highest > SPREAD_MIN) & (highest >= BUSIEST_FROM_PCT),
+        )
+        .filter((pl.col("gpus") > 1) & pl.col("busy"))
+        .sort("work", "time")
+    )
+
+
+def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """The hours in which a GPU had the processes of exactly one program, and that on several GPUs."""
+    runs = program_runs(context)
+    several = runs.filter(pl.col("gpu_count") > 1)
+    candidates = runs.join(several.select("host", "gpu").unique(), on=("host", "gpu"), how="semi")
+    overlap = (pl.col("time") < pl.col("ended")) & (pl.col("time") + HOUR_MS > pl.col("began"))
+    found = hours.join(candidates, on=("host", "gpu")).filter(overlap)
+    return found.filter(pl.len().over("host", "gpu", "time") == 1).select(*hours.columns, "work")
+
+
+def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
+    """The hours of uneven work that belong to a long enough series, of works in which they are not rare."""
+    begins = (
+        (pl.col("work") != pl.col("work").shift(1))
+        | (pl.col("time") != pl.col("time").shift(1) + HOUR_MS)
+        | (pl.col("uneven") != pl.col("uneven").shift(1))
+    )
+    series = judged.with_columns(series=begins.fill_null(value=True).cum_sum())
+    lasting = pl.col("uneven") & (pl.len().over("series") >= SUSTAINED_H)
+    return series.with_columns(lasting=lasting).filter(
+        pl.col("lasting") & (pl.col("lasting").mean().over("work") >= SHARE_MIN)
+    )
+
+
+def _numbers(rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool) -> dict[str, Number]:
+    highest, lowest = (
+        float(per_gpu.select(value).item()) for value in (pl.col("mean_pct").max(), pl.col("mean_pct").min())
+    )
+    what = "gpu_sm_active" if by_sm else "gpu_util"
+    return {
+        "holder_source": newest_source(stretches),
+        "gpus_of_the_job": per_gpu.height,
+        f"busiest_{what}_mean_pct": highest,
+        f"idlest_{what}_mean_pct": lowest,
+        "spread": 1 - lowest / highest,
+        "uneven_h": rows["time"].n_unique(),
+        "waiting_gpu_hours": _waiting(rows, highest),
+        "slower_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+    }
+
+
+def _waiting(rows: pl.DataFrame, highest_pct: float) -> float:
+    """GPU-hours by which the GPUs stayed behind the busiest."""
+    return float(rows.select((1 - pl.col("level") / highest_pct).clip(0, 1).sum()).item())

@@ -1,0 +1,160 @@
+"""GPUs that are busy by utilization and do little by SM activity or power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined
+from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.phrases import gpus_of, of_gpus
+from analytics.workloads.programs import serving_gpus
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.language.sentences import Sentence
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.model import Number as Value
+
+BUSY_FROM_PCT = 80.0
+SM_BELOW_PCT = 40.0
+POWER_BELOW = 0.5
+DRAM_FROM_PCT = 50.0
+GPU_HOURS_MIN = 24
+
+
+class Inefficient:
+    """Hours at high utilization with little behind it; one finding per holder (per GPU where none is known)."""
+
+    name = "inefficient"
+    category = "efficiency"
+    sentence = of_gpus("busy, but with few SMs or little power")
+    per_host = False
+    thresholds: Mapping[str, str] = {
+        "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
+        "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",
+        "power": f"or hourly power below {POWER_BELOW:.0%} of the limit, where SM activity is not measured or high",
+        "dram_active": f"memory bandwidth below {DRAM_FROM_PCT:g} % (decoding that is bound by memory is efficient as it is)",
+        "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        busy = _busy_hours(context)
+        poor = busy.filter("poor")
+        weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")
+        ranked = (
+            weighed.group_by("whom")
+            .agg(gpu_hours=pl.col("gpu_share").fill_null(1.0).sum())
+            .sort("gpu_hours", "whom", descending=(True, False))
+            .with_columns(rank=pl.int_range(1, pl.len() + 1))
+        )
+        holders = busy["whom"].n_unique()
+        for whom, _, rank in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
+            own = busy.filter(pl.col("whom") == whom)
+            yield self._finding(context, whom, own, f"{rank} of {holders}")
+
+    def _finding(self, context: Context, whom: str, busy: pl.DataFrame, rank: str) -> Finding:
+        poor = busy.filter("poor")
+        stretches = within_hours(context, poor)
+        holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
+        here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=whom,
+            numbers=_numbers(busy, poor, stretches, rank),
+            failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
+            next_command=monitor_command(host, here),
+            holder=holder,
+            since_ms=int(poor.select(pl.col("time").min()).item()),
+            notes=[
+                say(
+                    "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+                )
+            ],
+        )
+
+
+def _busy_hours(context: Context) -> pl.DataFrame:
+    """Whole hours at high utilization with `whom` and whether little was behind it (`poor`)."""
+    busy = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= BUSY_FROM_PCT)
+    limits = pl.DataFrame(
+        [(gpu, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
+        schema={"gpu": pl.String, "limit_w": pl.Float64},
+        orient="row",
+    )
+    few = (pl.col("sm_active_mean_pct") < SM_BELOW_PCT).fill_null(value=False)
+    weak = (pl.col("power_mean_w") < POWER_BELOW * pl.col("limit_w")).fill_null(value=False)
+    dram = pl.col("dram_active_mean_pct")
+    # bandwidth that nobody measured may be the reason, and in a server that decodes it usually is
+    serving = pl.col("gpu").is_in(list(serving_gpus(context)))
+    by_memory = pl.when(dram.is_null()).then(serving).otherwise(dram >= DRAM_FROM_PCT)
+    return busy.join(limits, on="gpu", how="left").with_columns(
+        poor=(few | weak) & ~by_memory, whom=pl.coalesce("holder", "gpu")
+    )
+
+
+def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
+    """The part of a GPU that each row's instance is, at the hour's start; null for GPUs that are not split."""
+    rows = context.inside.stretches.select("host", "gpu", "time", "gpu_share")
+    split = rows.filter(pl.col("gpu_share") != 1).select("host", "gpu").unique()
+    rows = rows.join(split, on=("host", "gpu"), how="semi").sort("host", "gpu", "time")
+    wanted = hours.select("host", "gpu", "time").sort("host", "gpu", "time")
+    return wanted.join_asof(rows, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
+
+
+def _unmeasured(hours: pl.DataFrame) -> list[str]:
+    """Failures to have measured what would tell; some cards of a holder may have the counters and others not."""
+    failed: list[str] = []
+    if hours["sm_active_mean_pct"].null_count():
+        failed.append(
+            say(
+                "SM activity is {not_measured}: power alone says that little is done",
+                not_measured=_measured_on(hours, "sm_active_mean_pct"),
+            )
+        )
+    if hours["dram_active_mean_pct"].null_count():
+        on = _measured_on(hours, "dram_active_mean_pct")
+        failed.append(
+            say("memory bandwidth is {not_measured}: work that is bound by it looks the same", not_measured=on)
+        )
+    return failed
+
+
+def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
+    measured, every = _gpus_with(hours, column), hours["gpu"].n_unique()
+    if not measured:
+        return say("not measured on this card") if every == 1 else say("not measured on these cards")
+    return say(
+        "not measured in all of the hours, on {measured} of {gpus} in some of them",
+        measured=Number(measured),
+        gpus=gpus_of(every),
+    )
+
+
+def _gpus_with(hours: pl.DataFrame, column: str) -> int:
+    return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
+
+
+def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str) -> dict[str, Value]:
+    means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
+    limits = poor["limit_w"].drop_nulls()
+    return {
+        "holder_source": newest_source(stretches),
+        **{name: poor.select(pl.col(name).cast(pl.Float64).mean()).item() for name in means},
+        "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
+        "power_limit_w": limits.mean() if len(limits) else None,
+        "share_of_busy_hours": poor.height / busy.height,
+        "rank_among_holders": rank,
+        "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+        "jobs": joined(stretches, "job"),
+    }

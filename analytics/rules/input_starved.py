@@ -1,0 +1,263 @@
+"""GPUs that work half the time because the CPU, the disks or the network cannot feed them faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import TOLD
+from analytics.workloads.finding_parts import finding_of, joined
+from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
+from analytics.workloads.look_commands import on_host
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.programs import serving_gpus
+from fallow.clock import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.model import Number as Value
+
+UTIL_FROM_PCT = 10.0
+UTIL_BELOW_PCT = 70.0
+STANDING_MAX = 0.5
+CPU_FROM_PCT = 90.0
+CPU_PRESSURE_FROM_PCT = 40.0
+IO_PRESSURE_FROM_PCT = 20.0
+PLATEAU = 0.9
+PLATEAU_HOURS_MIN = 6
+RATE_MIN_BYTES_PER_S = 100e6
+CORES_MIN = 2
+CORES_NEAR_PCT = 7.0
+OFFLOAD_CPU_FROM_PCT = 300.0
+OFFLOAD_HOST_MEM_MIN = 0.8
+OFFLOAD_PCIE_FROM_BYTES_PER_S = 2e9
+SHARE_MIN = 0.5
+GAIN_MIN_PCT = 10.0
+GPU_HOURS_MIN = 24
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a GPU may wait for: the column that says so by hour, and what shows it on the host.
+
+    Of a `plateau` only the shape is known, not the limit: it counts where the GPU does better below it.
+    """
+
+    name: str
+    words: str
+    looks: tuple[str, ...]
+    plateau: bool = False
+
+
+RESOURCES = (
+    Resource("process", "the CPUs that the process may use", ("top", "-b", "-n", "1")),
+    Resource("cpu", "the host's CPUs", ("top", "-b", "-n", "1")),
+    Resource("io", "the disks", ("iostat", "-x", "5", "3")),
+    Resource("disk", "the disks", ("iostat", "-x", "5", "3"), plateau=True),
+    Resource("net", "the network", ("sar", "-n", "DEV", "5", "3"), plateau=True),
+)
+
+
+class InputStarved:
+    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+
+    name = "input_starved"
+    category = "efficiency"
+    sentence = of_gpus("waited for input")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
+        "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",
+        "cpu": f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time (saturation)",
+        "process": f"the process's CPU use flat within {CORES_NEAR_PCT:g} points of {CORES_MIN} or more whole CPUs (a quota; one busy CPU "
+        "proves nothing, for waiting for the GPU spins too)",
+        "io": f"some task waiting for I/O {IO_PRESSURE_FROM_PCT:g} % of the time (saturation)",
+        "plateau": f"disk or network rate within {1 - PLATEAU:.0%} of the host's own 99th percentile for {PLATEAU_HOURS_MIN} h and more, "
+        f"and the GPU {GAIN_MIN_PCT:g} points better below it",
+        "share": f"{SHARE_MIN:.0%} of the hours at middling utilization (what coincides less often is no cause)",
+        "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        hours = _hours(context)
+        for work, resource, gain_pct in _limiting(hours):
+            yield self._finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
+
+    def _finding(self, context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
+        starved = rows.filter(pl.col("middling") & pl.col(resource.name))
+        stretches = within_hours(context, starved)
+        host, holder = str(starved["host"][0]), starved["holder"][0]
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=str(rows["work"][0]),
+            numbers={"holder_source": newest_source(stretches), **_numbers(rows, starved, resource)},
+            failed=[known_holder(newest_source(stretches), holder), _doubts(context, starved, resource, gain_pct)],
+            next_command=on_host(host, *resource.looks),
+            holder=holder,
+            since_ms=int(starved.select(pl.col("time").min()).item()),
+            notes=[
+                say(
+                    "CPU offload and data generation look alike: look at what the CPU does before adding loader workers"
+                )
+            ],
+        )
+
+
+def _hours(context: Context) -> pl.DataFrame:
+    """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
+    known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
+    hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
+    # whole minutes without a kernel are phases of the work; what waits for input works in between
+    standing = pl.col("zero_ms") > STANDING_MAX * pl.col("observed_ms")
+    middling = (pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT) & ~standing
+    named = hours.with_columns(
+        middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu"))
+    )  # fmt: skip
+    # most work never comes near: only what has the hours is looked at further
+    enough = named.filter((middling.sum() > GPU_HOURS_MIN).over("work"))
+    limits = enough.join(_host_limits(context), on=("host", "time"), how="left").join(
+        _process_limits(context), left_on=("host", "gpu", pl.col("time") // DAY_MS), right_on=("host", "gpu", "day"), how="left"
+    )  # fmt: skip
+    pcie = pl.col("pcie_mean_bytes_per_s") >= OFFLOAD_PCIE_FROM_BYTES_PER_S
+    offload = pl.col("offload").fill_null(value=False) & pcie.fill_null(value=True)
+    return limits.filter(~offload).with_columns(pl.col(each.name).fill_null(value=False) for each in RESOURCES)
+
+
+def _host_limits(context: Context) -> pl.DataFrame:
+    """Per host and hour: whether CPUs, I/O, disk rate and network rate were at a limit, and their numbers."""
+    hosts = context.rollups.hosts()
+    disk = (pl.col("disk_read_mean_bytes_per_s"), "disk")
+    net = (pl.col("net_receive_mean_bytes_per_s"), "net")
+    plateaus = [_plateau(rate).alias(name) for rate, name in (disk, net)]
+    cpu = (pl.col("cpu_util_mean_pct") >= CPU_FROM_PCT).fill_null(value=False) | (
+        pl.col("cpu_pressure_mean_pct") >= CPU_PRESSURE_FROM_PCT
+    ).fill_null(value=False)
+    # checkpoints wait for disks too: what is mostly written is no input
+    written = pl.col("disk_write_mean_bytes_per_s") > pl.max_horizontal(disk[0], net[0])
+    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT).fill_null(value=False) & ~written.fill_null(
+        value=False
+    )
+    return hosts.with_columns(*plateaus, cpu=cpu, io=io).drop("sample_count", "cpu_count")
+
+
+def _plateau(rate: pl.Expr) -> pl.Expr:
+    """Hours near the host's own 99th percentile, where there are many of them and it is no mere trickle."""
+    top = rate.quantile(0.99).over("host")
+    near = (rate >= PLATEAU * top) & (top >= RATE_MIN_BYTES_PER_S)
+    return near.fill_null(value=False) & (near.sum().over("host") >= PLATEAU_HOURS_MIN)
+
+
+def _process_limits(context: Context) -> pl.DataFrame:
+    """Per host, GPU and day: whether the processes ran at a whole number of CPUs all day, and whether they look like offload."""
+    mean, most = pl.col("cpu_util_mean_pct"), pl.col("cpu_util_max_pct")
+    cores = (mean / 100).round()
+    at_limit = (
+        (cores >= CORES_MIN) & ((mean - 100 * cores).abs() <= CORES_NEAR_PCT) & (most <= 100 * cores + CORES_NEAR_PCT)
+    )
+    # optimizer states that were moved to the host: as much memory there as on the card, and the CPU computes on them
+    offload = (mean >= OFFLOAD_CPU_FROM_PCT) & (
+        pl.col("host_mem_max_bytes") >= OFFLOAD_HOST_MEM_MIN * pl.col("mem_used_max_bytes")
+    )
+    processes = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    return processes.group_by("host", "gpu", day=pl.col("time") // DAY_MS).agg(
+        process=at_limit.fill_null(value=False).any(),
+        offload=offload.fill_null(value=False).any(),
+        process_cpu_pct=mean.max(),
+    )
+
+
+def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None]]:
+    """Work with the resource that explains most of its middling hours, and what the GPU gains without that limit.
+
+    None for the gain: there are no hours without the limit.
+    """
+    util = pl.col("gpu_util_mean_pct").cast(pl.Float64)
+    sums = hours.group_by("work", maintain_order=True).agg(
+        pl.col("middling").sum(),
+        *((pl.col("middling") & pl.col(each.name)).sum().alias(each.name) for each in RESOURCES),
+        *(
+            (util.filter(~pl.col(each.name)).mean() - util.filter(pl.col(each.name)).mean()).alias(
+                f"{each.name}_gain_pct"
+            )
+            for each in RESOURCES
+        ),
+    )
+    for row in sums.iter_rows(named=True):
+        found = [each for each in RESOURCES if _explains(each, row)]
+        if found:
+            most = max(found, key=lambda each: row[each.name])
+            yield row["work"], most, row[f"{most.name}_gain_pct"]
+
+
+def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
+    """Whether the limit coincides with most of the middling hours, and the GPU does better without it."""
+    count, gain_pct = row[resource.name] or 0, row[f"{resource.name}_gain_pct"]
+    if count <= GPU_HOURS_MIN or count < SHARE_MIN * (row["middling"] or 0):
+        return False
+    return not resource.plateau if gain_pct is None else gain_pct >= GAIN_MIN_PCT
+
+
+def _doubts(context: Context, starved: pl.DataFrame, resource: Resource, gain_pct: float | None) -> list[str]:
+    failed: list[str] = []
+    if gain_pct is None:
+        failed.append(
+            say(
+                "there is no hour in which {resource} were not at the limit, to compare with",
+                resource=say(TOLD[resource.words]),
+            )
+        )
+    host = str(starved["host"][0])
+    there = context.inside.stretches.filter(pl.col("host") == host)
+    others = there.select(
+        pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(("low", "active"))).n_unique()
+    )
+    if others.item() > 1:
+        failed.append(say("other work runs on the same host: the load may be its"))
+    cpu_pct = _known_max(starved, "process_cpu_pct")
+    if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
+        failed.append(
+            say(
+                "the GPU's own process uses {cpu_pct} % CPU: it may generate its data, not load it",
+                cpu_pct=Number(cpu_pct),
+            )
+        )
+    return failed
+
+
+def _known_max(rows: pl.DataFrame, column: str) -> float | None:
+    value = rows.select(pl.col(column).max()).item()
+    return None if value is None else float(value)
+
+
+def _numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Value]:
+    def mean(name: str) -> Value:
+        return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
+
+    clear = rows.filter(~pl.col(resource.name))
+    zero = starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item()
+    return {
+        "waits_for": resource.words,
+        "gpu_util_mean_pct": mean("gpu_util_mean_pct"),
+        "gpu_util_mean_otherwise_pct": clear.select(pl.col("gpu_util_mean_pct").cast(pl.Float64).mean()).item(),
+        "zero_share": zero,
+        "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
+        **{
+            name: mean(name)
+            for name in (
+                "process_cpu_pct", "cpu_util_mean_pct", "cpu_pressure_mean_pct", "io_pressure_mean_pct",
+                "disk_read_mean_bytes_per_s", "net_receive_mean_bytes_per_s", "pcie_mean_bytes_per_s",
+            )
+        },
+        "starved_gpu_hours": float(starved.height),
+        "jobs": joined(starved, "job"),
+    }  # fmt: skip

@@ -1,0 +1,190 @@
+"""An inference server holds a GPU and nobody asks it anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.ending_commands import ending_command, listed_now, ties
+from analytics.workloads.finding_parts import finding_of, joined, whole_number
+from analytics.workloads.ledger_by_job import AT_WORK, cut
+from analytics.workloads.live_processes import alive, is_service, last_rows, processes_of
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.process_holders import look_command
+from analytics.workloads.traffic import ANSWERED_MIN, QUIET_MS, SERVER, traffic
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.ending_commands import Ties
+    from analytics.workloads.model import Context, Finding
+
+_STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
+_COMES_BACK = say(
+    "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
+)
+
+
+class LoadedNoTraffic:
+    """Servers without a request for a day; one finding per host and model, or per host and holder where none is named."""
+
+    name = "loaded_no_traffic"
+    category = "reclaim"
+    sentence = of_gpus("loaded with a server that nobody asks anything")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
+        "night; ours)",
+        "answered": f"metrics in at least {ANSWERED_MIN:.0%} of those hours (what was not asked is unknown)",
+        "without metrics": f"a server by its command, and zero utilization for {QUIET_MS // HOUR_MS} h: less sure",
+        "standby": "never where command, arguments, pod or labels speak of standby, failover, backup, canary or warm (meant to wait)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        # of a list that is no longer good nobody knows who is still there
+        listed = pl.col("gpu").is_in(list(listed_now(context)))
+        there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_serves())
+        waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
+        asked = traffic(context)
+        found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
+        for server in found:
+            yield self._finding(context, server)
+
+    def _finding(self, context: Context, server: _Server) -> Finding:
+        rows, processes = server.rows, server.processes
+        last = rows.sort("time").row(-1, named=True)
+        gpus = rows["gpu"].unique().sort().to_list()
+        bound = ties(context, gpus)
+        safe = server.answered is not None and not server.replica and not server.shared
+        holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
+        return finding_of(
+            context,
+            self,
+            rows,
+            subject=server.subject,
+            numbers={
+                "holder_source": last["holder_source"],
+                "models": server.models,
+                "endpoints": server.endpoints,
+                "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
+                "answered_share": server.answered,
+                "commands": joined(processes, "command"),
+                "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
+                "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            },
+            failed=[known_holder(last["holder_source"], holder), _doubts(server), bound.failed],
+            next_command=_command(context, server, holder, bound, safe=safe),
+            reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
+            holder=holder,
+            since_ms=server.since_ms,
+            notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
+        )
+
+
+@dataclass(frozen=True)
+class _Server:
+    """One server that nobody asks: its ledger rows since then and its processes; metrics are None where there are none."""
+
+    host: str
+    subject: str
+    rows: pl.DataFrame
+    processes: pl.DataFrame
+    since_ms: int
+    models: str | None = None
+    endpoints: str | None = None
+    answered: float | None = None
+    replica: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is more on its GPUs than this one server: somebody else's work, or several users' servers."""
+        return not self.processes["serves"].all() or self.processes["user"].n_unique() > 1
+
+
+def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame) -> Iterator[_Server]:
+    busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
+    quiet = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
+    for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
+        in_use = _rows(context, servers.select("gpu", since="quiet_since"))
+        # without a request the server does little more than answer health checks: whoever works shares the GPU with it
+        alone = pl.col("gpu").is_in(_alone(there).implode())
+        works = (pl.col("state") == "active") | ((pl.col("state") == "low") & ~alone)
+        rows = in_use.filter(~works.any().over("gpu"))
+        if rows.is_empty():
+            continue
+        own = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
+        yield _Server(
+            host=str(host),
+            subject=str(models or ""),
+            rows=rows,
+            processes=there.filter(pl.col("gpu").is_in(own["gpu"].implode())),
+            since_ms=whole_number(own, pl.col("quiet_since").max()),
+            models=joined(own, "models"),
+            endpoints=joined(own, "endpoints"),
+            answered=float(own.select(pl.col("answered").min()).item()),
+            replica=models in busy_models,
+        )
+
+
+def _by_utilization(
+    context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame
+) -> Iterator[_Server]:
+    serving = pl.col("text").str.contains(SERVER).all().over("gpu")
+    silent = there.filter(
+        serving & (pl.col("state") == "held") & (pl.col("stretch_start") <= context.until_ms - QUIET_MS)
+    ).filter(~pl.col("gpu").is_in(asked["gpu"].implode()) & ~pl.col("gpu").is_in(waiting.implode()))
+    named = silent.with_columns(whom=pl.coalesce("holder", "gpu"))
+    for (host, whom), processes in named.group_by("host", "whom", maintain_order=True):
+        rows = _rows(context, processes.select("gpu", since="stretch_start").unique())
+        since_ms = whole_number(processes, pl.col("stretch_start").max())
+        if not rows.is_empty():
+            yield _Server(str(host), f"by utilization: {whom}", rows, processes, since_ms)
+
+
+def _doubts(server: _Server) -> list[str]:
+    """What speaks against it."""
+    if server.answered is None:
+        return [say("no metrics of the server itself: that nobody asked is concluded from utilization alone")]
+    if server.replica:
+        return [say("the same model has traffic elsewhere: this may be a replica that waits for more")]
+    if server.shared:
+        return [say("other processes share the GPUs with the server")]
+    return []
+
+
+def _command(context: Context, server: _Server, holder: str | None, bound: Ties, *, safe: bool) -> str:
+    """What ends the server, where that ends nothing else."""
+    gpus = server.rows["gpu"].unique().sort().to_list()
+    if not safe and not bound:
+        return look_command(server.host)
+    ended = processes_of(context, server.processes)
+    return ending_command(context, server.host, gpus, holder, ended, bound=bound)
+
+
+def _alone(there: pl.DataFrame) -> pl.Series:
+    """The GPUs on which servers are listed and nothing else."""
+    return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
+
+
+def _serves() -> pl.Expr:
+    """Whether a process is a server by what was started, whatever its pod is called."""
+    return pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ").str.contains(SERVER)
+
+
+def _text() -> pl.Expr:
+    """All that is known of what a process is."""
+    return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
+
+
+def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows of GPUs in use, from `since` on, where they are in use at the end of the window."""
+    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK)).select("gpu")
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)).join(since.join(now, on="gpu"), on="gpu")
+    late = rows.filter(pl.col("end") > pl.col("since"))
+    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")

@@ -1,0 +1,252 @@
+"""A job got several GPUs and never ran a kernel on some of them while others worked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.ending_commands import ending_command, ties
+from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined, still_going
+from analytics.workloads.ledger_by_job import by_job, cut, newest_source
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.process_holders import look_command, quote
+from analytics.workloads.programs import program_stretches
+from analytics.workloads.unseen_gpus import KNOWN_MIN, unseen_gpus
+from fallow.clock import HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from analytics.language.sentences import Sentence
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.model import Number as Value
+
+UNUSED_BELOW_PCT = 0.5
+USED_FROM_PCT = 5.0
+MIN_MS = 61 * MINUTE_MS
+
+_COUNTED = say(
+    "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
+)
+
+
+class PartialUse:
+    """GPUs of a job or program that never worked in all of its time; one finding per job."""
+
+    name = "partial_use"
+    category = "reclaim"
+    sentence = of_gpus("never worked while other GPUs of the same job did")
+    per_host = False
+    thresholds: Mapping[str, str] = {
+        "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
+        "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
+        "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
+        "counted": "GPUs that the job's claim counts and does not name, less those that it was seen on and those of its host with work of no "
+        f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
+        "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        # over the job's whole time: a GPU that worked before the window has been of use to it
+        unseen = unseen_gpus(context, MIN_MS)
+        owned = _owned(context, context.whole.stretches)
+        counted = pl.col("work").is_in(unseen["work"].implode())
+        per_gpu = _per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
+        yield from self._never_seen(context, unseen, per_gpu)
+        several = per_gpu.filter(pl.len().over("work") > 1)
+        judged = several.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
+        if judged.is_empty():
+            return
+        candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
+        inside = _owned(context, candidates).join(judged.select("work").unique(), on="work", how="semi")
+        for (work,), gpus in judged.group_by("work", maintain_order=True):
+            idle = gpus.filter("unused")["gpu"].to_list()
+            rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
+            if not rows.is_empty():
+                yield self._finding(context, str(work), gpus, rows)
+
+    def _never_seen(self, context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
+        """GPUs that the job's claim only counts, and that it was never seen on."""
+        worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
+        for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
+            met = context.inside.stretches.filter(
+                pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
+            )
+            if not met.is_empty():
+                rows = cut(met, pl.max_horizontal("time", claim["start"]), pl.min_horizontal("end", claim["end"]))
+                yield self._counted(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
+
+    def _counted(self, context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+        unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
+        work = str(claim["work"])
+        own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
+        own = own.filter(pl.col("work") == work)
+        holder, source = joined(own, "holder"), newest_source(own)
+        found = finding_of(
+            context,
+            self,
+            rows,
+            subject=f"{work}: counted on {claim['host']}",
+            numbers={
+                "holder_source": source,
+                "gpus_claimed": claim["claimed"],
+                "gpus_seen_of_the_claim": claim["seen"],
+                "gpus_never_seen_of_the_claim": unseen,
+                "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
+            },
+            failed=[
+                known_holder(source, holder),
+                [_counted(unseen, candidates)],
+            ],
+            next_command=_command(context, work, own, seen.filter(~pl.col("unused")), ()),
+            holder=holder,
+            since_ms=claim["start"],
+            notes=_notes(work, seen.filter(~pl.col("unused")), bound=True),
+        )
+        share = unseen / candidates
+        alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
+        return replace(
+            found,
+            sentence=found.sentence
+            if share == 1
+            else say_many(
+                "of which {number} never worked while other GPUs of the same job did",
+                "of which {number} never worked while other GPUs of the same job did",
+                unseen,
+            ),
+            job=work,
+            team=context.owners.team(holder, joined(own, "account")),
+            gpu_ms=share * found.gpu_ms,
+            # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
+            energy_kwh=found.energy_kwh if share == 1 else None,
+            cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
+        )
+
+    def _finding(self, context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+        source = newest_source(rows)
+        holder = joined(rows, "holder")
+        kept = gpus.filter(~pl.col("unused"))
+        now = still_going(context, rows)
+        bound = _bound(context, work, now, kept["gpu"].to_list())
+        free = () if bound else now
+        return finding_of(
+            context,
+            self,
+            rows.drop("work"),
+            subject=work,
+            numbers=_numbers(gpus, rows, source),
+            failed=[known_holder(source, holder)],
+            next_command=_command(context, work, rows, kept, free),
+            reclaimable_gpus=free,
+            holder=holder,
+            notes=_notes(work, kept, bound=bool(now) and bound),
+        )
+
+
+def _counted(unseen: int, candidates: int) -> Sentence:
+    if unseen >= candidates:
+        return _COUNTED
+    return say("{counted}, {part} of these {all}", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
+
+
+def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows of jobs and programs, once for each, with `work`."""
+    return pl.concat([by_job(stretches), program_stretches(context, stretches)])
+
+
+def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per work and GPU: host, busy_ms, mean_pct over all its time, and whether it counts as unused or used."""
+    busy = pl.col("state").is_in(("low", "active"))
+    return (
+        rows.group_by("work", "gpu")
+        .agg(
+            pl.col("host").last(),
+            span_ms=SPAN.sum(),
+            busy_ms=SPAN.filter(busy).sum(),
+            known_ms=pl.col("util_ms").sum(),
+            mean_pct=(pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum(),
+        )
+        .with_columns(
+            # beside GPUs that have worked for an hour: before that, the job may still be loading
+            worked_ms=pl.col("busy_ms").max().over("work"),
+            known=pl.col("known_ms") >= KNOWN_MIN * pl.col("span_ms"),
+        )
+        .with_columns(
+            unused=pl.col("known")
+            & (pl.col("mean_pct") < UNUSED_BELOW_PCT)
+            & (pl.min_horizontal("span_ms", "worked_ms") >= MIN_MS),
+            used=pl.col("known") & (pl.col("mean_pct") >= USED_FROM_PCT),
+        )
+        .sort("work", "host", "gpu")
+    )
+
+
+def _numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, Value]:
+    busy = gpus.filter("used")
+    reserved = rows.filter(pl.col("state") == "reserved")
+    return {
+        "holder_source": source,
+        "gpus_of_the_job": gpus.height,
+        "gpus_used": gpus.filter(~pl.col("unused")).height,
+        "gpus_never_used": gpus.filter("unused").height,
+        "used_gpu_util_mean_pct": busy.select(pl.col("mean_pct").mean()).item(),
+        "unused_gpu_util_mean_pct": gpus.filter("unused").select(pl.col("mean_pct").max()).item(),
+        "reserved_gpu_hours": float(reserved.select(GPU_MS.sum()).item()) / HOUR_MS,
+        "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
+    }
+
+
+def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]) -> bool:
+    """Whether the idle GPUs cannot be freed without ending what works on the others."""
+    if not work.startswith("claim:"):
+        return True  # one job, or one program: its scheduler, launcher or collective operations end it as a whole
+    processes = context.holders.of(idle)
+    if not processes or any(gpu not in {process.gpu for process in processes} for gpu in idle):
+        return True
+    return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
+
+
+def _command(context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]) -> str:
+    """The directive for the next submission; for a claim with processes of their own, what ends them."""
+    kind, _, name = work.partition(":")
+    hosts = kept.group_by("host", maintain_order=True).len()
+    if kind == "slurm":
+        return f"#SBATCH {_request(hosts)}"
+    if kind == "pod":
+        space, _, pod = name.partition("/")
+        return f"kubectl get pod -n {quote(space)} {'-- ' if pod.startswith('-') else ''}{quote(pod)} -o yaml"
+    if kind == "claim":
+        host = str(rows["host"][0])
+        return ending_command(context, host, free, joined(rows, "holder")) if free else look_command(host)
+    if kind == "ray":
+        return look_command(str(rows["host"][0]))
+    return f"export CUDA_VISIBLE_DEVICES={quote(','.join(kept['gpu']))}"
+
+
+def _request(hosts: pl.DataFrame) -> str:
+    """Slurm's directive for as many GPUs as were used, on as many hosts."""
+    counts = hosts["len"]
+    if counts.n_unique() > 1:
+        return f"--gpus={counts.sum()}"
+    nodes = f"--nodes={hosts.height} " if hosts.height > 1 else ""
+    return f"{nodes}--gres=gpu:{counts[0]}"
+
+
+def _notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
+    wanted = kept.height
+    notes: list[str] = (
+        [say("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []
+    )
+    if work.startswith("ray:"):
+        notes.append(say("start it again with num_gpus={number}", number=wanted))
+    if bound:
+        notes.append(
+            say("the unused GPUs cannot be taken without ending the work on the others: it is for the next submission")
+        )
+    return notes

@@ -1,0 +1,181 @@
+"""Memory that was reserved in advance: what is needed is not known, or only from the server's own metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.language.quantities import Bytes, Number, Share
+from analytics.language.sentences import say
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.kv_cache import CacheUse, cache_use
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.memory_need import NEED_MARGIN, NEED_THRESHOLDS
+from analytics.workloads.phrases import gpus_of, of_gpus
+from analytics.workloads.runs import stretches_of
+from analytics.workloads.smaller_card_findings import demand_of
+from analytics.workloads.smaller_cards import shelf
+from analytics.workloads.workloads import WORK_THRESHOLDS, runs_of, seen_long_enough, with_demand, works, worth_telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.language.sentences import Sentence
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.model import Number as Value
+    from analytics.workloads.smaller_cards import Offer
+
+FULL_CACHE_RATIO = 0.9
+"""A KV cache that has been used so far is no reserve: the server needs what it holds."""
+
+
+class Preallocated:
+    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+
+    name = "preallocated"
+    category = "right_size"
+    sentence = of_gpus("whose memory is reserved in advance, so that what the work needs is not known")
+    per_host = False
+    thresholds: Mapping[str, str] = {
+        "preallocated": NEED_THRESHOLDS["preallocated"],
+        "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "
+        f"a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve",
+        **WORK_THRESHOLDS,
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        reserved = worth_telling(works(context).filter(pl.col("by_default")))
+        if reserved.is_empty():
+            return
+        by = ("holder", "account", "model")
+        for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
+            runs = runs_of(context, group)
+            use = cache_use(context, runs)
+            if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
+                yield self._finding(context, group, runs, use)
+
+    def _finding(self, context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
+        rows = stretches_of(context, runs)
+        holder, model = group["holder"][0], group["model"][0]
+        host = runs["host"][0]
+        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        share = float(runs["mem_share"].top_k(1)[0])
+        offer = _lesser(context, group, use)
+        return finding_of(
+            context,
+            self,
+            rows,
+            subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
+            numbers=_numbers(group, runs, use, offer),
+            failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _unsure(use)],
+            next_command=_command(share, host, gpus, runs),
+            holder=holder,
+            notes=_notes(share, use, runs, offer),
+        )
+
+
+def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
+    """A smaller card that holds the need, where that is known."""
+    if use is None or use.need_bytes is None:
+        return None
+    row: dict[str, Any] = group.select(pl.col("util_pct", "sm_pct", "dram_pct").max()).row(0, named=True)
+    demand = demand_of(row | {"peak_bytes": use.need_bytes}, less_memory=True)
+    return None if demand is None else shelf(context).choose(group["model"][0], demand)
+
+
+def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None) -> dict[str, Value]:
+    numbers: dict[str, Value] = {
+        "holder_source": group["holder_source"][0],
+        "works": group.height,
+        "model": group["model"][0],
+        "mem_used_max_bytes": group["peak_bytes"].top_k(1)[0],
+        "reserved_share_of_card": runs["mem_share"].top_k(1)[0],
+        "mem_variation": runs.select(pl.col("variation").max()).item(),
+        "gpu_util_mean_pct": group["util_mean_pct"].top_k(1)[0],
+        "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
+        "weights_bytes": None if use is None else use.weights_bytes,
+        "mem_need_bytes": None if use is None else use.need_bytes,
+    }
+    if offer is not None:
+        numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
+    return numbers
+
+
+def _unsure(use: CacheUse | None) -> list[str]:
+    if use is None:
+        return [say("the need is not known: no server says how much of its cache it uses")]
+    if use.need_bytes is None:
+        return [say("the need is not known: the name {model} does not say how large the weights are", model=use.model)]
+    return [say("the weights are known from the model's name only")]
+
+
+def _framework(share: float) -> tuple[str, str]:
+    """Whose default the share is, and what turns it off."""
+    if share < 0.8:
+        return "JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    return "TensorFlow", "export TF_FORCE_GPU_ALLOW_GROWTH=true"
+
+
+def _serves(runs: pl.DataFrame) -> bool:
+    return bool(runs["reserving"].any())
+
+
+def _command(share: float, host: str, gpus: list[str], runs: pl.DataFrame) -> str:
+    """What makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs."""
+    if _serves(runs) or 0.88 <= share < 0.95:
+        return monitor_command(host, gpus)
+    return _framework(share)[1]
+
+
+def _notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer | None) -> list[str]:
+    if use is None:
+        if _serves(runs) or 0.88 <= share < 0.95:
+            return [
+                say(
+                    "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                )
+            ]
+        framework, _ = _framework(share)
+        return [
+            say(
+                "{framework} takes so much by default; start it once with that variable set and read what it really needs",
+                framework=framework,
+            )
+        ]
+    used = say(
+        "{share} of the KV cache at most was in use in {hours} hours",
+        share=Share(use.used_max_ratio),
+        hours=Number(use.hours),
+    )
+    if use.need_bytes is None or use.weights_bytes is None:
+        return [used]
+    share_needed = use.need_bytes / (use.reserved_bytes / share)
+    notes: list[str] = [
+        _arithmetic(used, use, use.weights_bytes, use.need_bytes),
+        say("vLLM takes less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
+    ]
+    if offer is not None:
+        card = offer.model or offer.card.name
+        held = say("{card} would hold that", card=card)
+        notes.append(held if offer.model else say("{card} would hold that; this fleet has none", card=card))
+    return notes
+
+
+def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
+    """How the need follows from weights and cache."""
+    width = say("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
+    if use.gpus > 1:
+        width = say("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))
+    return say(
+        "{used}; need = (weights {weights} ({width}) + {share} of the other {rest}) x {margin} = {need}",
+        used=used,
+        weights=Bytes(weights_bytes),
+        width=width,
+        share=Share(use.used_max_ratio),
+        rest=Bytes(use.reserved_bytes - weights_bytes),
+        margin=Number(NEED_MARGIN, 2),
+        need=Bytes(need_bytes),
+    )

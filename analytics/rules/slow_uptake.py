@@ -1,0 +1,146 @@
+"""GPUs that were added and are slow to be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.workloads.finding_parts import SPAN, finding_of, still_going, whole_number
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.process_holders import watch_command
+from analytics.workloads.unseen_work import claimed_by_count, counted_gpus
+from fallow.clock import DAY_MS, HOUR_MS, utc_day
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding
+
+FIRST_USE_MAX_DAYS = 7
+RAMP_MAX_DAYS = 14
+RAMP_SHARE = 0.5
+FLEET_MEAN_MIN = 0.1
+START_MS = DAY_MS
+KNOWN_MIN = 0.5
+
+_USED = ("held", "low", "active")
+_WORKING = ("low", "active")
+_IDLE = ("free", "reserved", "held")
+
+
+class SlowUptake:
+    """GPUs first seen inside the lake's history; one finding per host and the day on which they came."""
+
+    name = "slow_uptake"
+    category = "demand"
+    sentence = of_gpus("slow to be used since it was added", "slow to be used since they were added")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
+        "ramp": f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two weeks are ours)",
+        "fleet": f"the ramp is judged where the GPUs that were there before were active for at least {FLEET_MEAN_MIN:.0%} of the time (ours)",
+        "added": f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is not new)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        added = _added(context)
+        if added.is_empty():
+            return
+        slow = _slow(context, added)
+        inside = context.inside.stretches.filter(pl.col("state").is_in(_IDLE))
+        for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
+            rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+            if not rows.is_empty():
+                yield self._finding(context, str(host), int(str(day)) * DAY_MS, gpus, rows)
+
+    def _finding(self, context: Context, host: str, day_ms: int, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+        unused = gpus.filter(pl.col("first_use").is_null())
+        # which of a host's free GPUs a claim counts nobody can say
+        nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
+        free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
+        fleet = gpus["fleet_mean"][0]
+        return finding_of(
+            context,
+            self,
+            rows,
+            subject=f"added {utc_day(day_ms)}",
+            numbers={
+                "gpus_added": gpus["added"][0],
+                "gpus_slow": gpus.height,
+                "gpus_without_any_use": unused.height,
+                "first_use_after_h": gpus.select(((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()).item(),
+                "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
+                "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
+                "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
+                "active_share_of_the_fleet": fleet,
+            },
+            failed=[
+                [say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
+                claimed_by_count(context, [host]),
+            ],
+            next_command=watch_command(host),
+            reclaimable_gpus=free,
+            since_ms=whole_number(gpus, pl.col("first_seen").min()),
+            gpus=gpus["gpu"].to_list(),
+            host=host,
+        )
+
+
+def _added(context: Context) -> pl.DataFrame:
+    """The GPUs that came after the lake's start, wherever they were seen: gpu, host (the last one), first_seen, day, added."""
+    whole = context.whole.stretches
+    start_ms = whole_number(whole, pl.col("time").min())
+    gpus = (
+        # MIG instances come with every new layout of a card that is old
+        whole.filter(~pl.col("gpu").str.starts_with("MIG-"))
+        .sort("end")
+        .group_by("gpu")
+        .agg(
+            pl.col("host").last(),
+            first_seen=pl.col("time").min(),
+            first_use=pl.col("time").filter(pl.col("state").is_in(_USED)).min(),
+        )
+        .filter(pl.col("first_seen") > start_ms + START_MS)
+    )
+    day = pl.col("first_seen") // DAY_MS
+    return gpus.with_columns(day=day).with_columns(added=pl.len().over("host", "day")).sort("host", "day", "gpu")
+
+
+def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
+    """Those that were slow and, at the start of the window, still were; with `ramp_day`, `active_share` and `fleet_mean`."""
+    per_day = _activity(context.whole.stretches)
+    old = per_day.join(added.select("gpu"), on="gpu", how="anti")
+    new = per_day.join(added.select("gpu", "day", "host"), on="gpu").filter(pl.col("date") > pl.col("day"))
+    fleet = _fleet_means(old, added)
+    known = new.join(fleet, on="day", how="left").filter(pl.col("seen_ms") >= KNOWN_MIN * DAY_MS)
+    share = pl.col("active_ms") / pl.col("seen_ms")
+    ramp = known.filter(share >= RAMP_SHARE * pl.col("fleet_mean")).group_by("gpu").agg(ramp_day=pl.col("date").min())
+    shares = new.group_by("gpu").agg(active_share=pl.col("active_ms").sum() / pl.col("seen_ms").sum())
+    judged = added.join(ramp, on="gpu", how="left").join(shares, on="gpu", how="left").join(fleet, on="day", how="left")
+    since_ms, until_ms = context.since_ms, context.until_ms
+    used = pl.col("first_use").fill_null(until_ms)
+    late = (used - pl.col("first_seen") >= FIRST_USE_MAX_DAYS * DAY_MS) & (used >= since_ms)
+    # the day on which half of the fleet's mean was reached has to be over to be judged
+    ramped_ms = ((pl.col("ramp_day") + 1) * DAY_MS).fill_null(until_ms)
+    judgeable = (pl.col("fleet_mean") >= FLEET_MEAN_MIN).fill_null(value=False)
+    crawling = judgeable & (ramped_ms - pl.col("first_seen") > RAMP_MAX_DAYS * DAY_MS) & (ramped_ms > since_ms)
+    return judged.filter(late | crawling)
+
+
+def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Per GPU and UTC day (`date`, a number): observed and active time; the ledger's rows are cut at midnight."""
+    known = stretches.filter(~pl.col("state").is_in(("unknown", "unavailable")))
+    active = pl.col("state").is_in(_WORKING)
+    return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
+        seen_ms=SPAN.sum(), active_ms=SPAN.filter(active).sum()
+    )
+
+
+def _fleet_means(old: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
+    """Per day of arrival the active share, since then, of the GPUs that were there from the start: day, fleet_mean."""
+    days = added.select("day").unique()
+    since = old.join(days, how="cross").filter(pl.col("date") > pl.col("day"))
+    return since.group_by("day").agg(fleet_mean=pl.col("active_ms").sum() / pl.col("seen_ms").sum())

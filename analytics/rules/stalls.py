@@ -1,0 +1,211 @@
+"""All GPUs of a job stop together, again and again, for checkpoints or for one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined
+from analytics.workloads.ledger_by_job import cut, newest_source, one_job, stays
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.phrases import of_gpus
+from analytics.workloads.programs import program_stretches, serving_gpus
+from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.model import Number as Value
+
+STALL_MIN_MS = 20 * SECOND_MS
+STALL_MAX_MS = 10 * MINUTE_MS
+PERIOD_CV_MAX = 0.35
+BREAK_PERIODS = 2.5
+REGULAR_MIN = 0.8
+COUNT_MIN = 10
+SHARE_MIN = 0.10
+SHARE_MAX = 0.50
+WORK_FROM_PCT = 50.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """The moments at which all GPUs of a job stood still, and how regular they are."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @property
+    def total_ms(self) -> int:
+        """Time of all of them."""
+        return int((self.end - self.start).sum())
+
+    @property
+    def periods_ms(self) -> NDArray[np.int64]:
+        """From one to the next, without the breaks of a job that was not running in between."""
+        every = np.diff(self.start)
+        return every[every <= BREAK_PERIODS * np.median(every)] if len(every) else every
+
+    @property
+    def regular(self) -> bool:
+        """Whether they come at about equal intervals."""
+        periods = self.periods_ms
+        if len(self.start) < COUNT_MIN or len(periods) < REGULAR_MIN * (len(self.start) - 1):
+            return False
+        return self.period_cv < PERIOD_CV_MAX
+
+    @property
+    def period_cv(self) -> float:
+        """Standard deviation over mean of the intervals."""
+        return float(self.periods_ms.std() / self.periods_ms.mean())
+
+
+class Stalls:
+    """Short stops of whole jobs at equal intervals that take a tenth of their time and more; one finding per job."""
+
+    name = "stalls"
+    category = "efficiency"
+    sentence = of_gpus(
+        "stood still at regular intervals inside its job", "stood still together at regular intervals inside their job"
+    )
+    per_host = False
+    thresholds: Mapping[str, str] = {
+        "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
+        "(shorter ones come from input, longer ones are idle spells)",
+        "period": f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop does not)",
+        "count": f"at least {COUNT_MIN} of them",
+        "share": f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned; more than half "
+        "is a job that waits for a clock)",
+        "work": f"mean utilization of {WORK_FROM_PCT:g} % or more in between (training, not requests)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        rows, spells = _jobs_and_spells(context)
+        gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
+        for (work,), own in spells.group_by("work", maintain_order=True):
+            series = _together(own, gpus[work])
+            if not series.regular:
+                continue
+            stretches = rows.filter(pl.col("work") == work)
+            if _costly(series, stretches):
+                yield self._finding(context, str(work), stretches, series)
+
+    def _finding(self, context: Context, work: str, stretches: pl.DataFrame, series: Series) -> Finding:
+        stalled = _stalled(stretches, series)
+        host = str(stretches["host"].mode().sort()[0])
+        return finding_of(
+            context,
+            self,
+            stalled.drop("work"),
+            subject=work,
+            numbers=_numbers(stretches, stalled, series),
+            failed=[_assumed(stretches, series)],
+            next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+            holder=joined(stretches, "holder"),
+            since_ms=int(series.start[0]),
+            notes=[
+                say(
+                    "asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job"
+                )
+            ],
+        )
+
+
+def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Ledger rows of jobs and programs with `work`, and the short spells at zero inside them: work, gpu, time, end."""
+    spells = context.inside.spells.filter(
+        (pl.col("spell_end") - pl.col("spell_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
+    )
+    stretches = context.inside.stretches
+    at_work = pl.col("state").is_in(("held", "low", "active"))
+    jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
+    bare = program_stretches(context, stretches)
+    # of what runs on one GPU alone nothing but the holder need be told apart
+    alone = stretches.filter(pl.col("job").is_null() & at_work).join(
+        bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
+    )
+    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("holder").fill_null(""), "gpu"))
+    # pauses of a server are its callers'
+    rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    inside = _inside(spells, rows)
+    shares = inside.group_by("work").agg(stopped_ms=SPAN.sum()).join(
+        rows.group_by("work").agg(all_ms=SPAN.sum()), on="work"
+    )  # fmt: skip
+    kept = shares.filter(pl.col("stopped_ms") >= SHARE_MIN * pl.col("all_ms")).select("work")
+    return rows.join(kept, on="work", how="semi"), inside.join(kept, on="work", how="semi").sort("work", "time")
+
+
+def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The spells, each with the work on whose time it lies wholly."""
+    whole = stays(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
+    # both come with the times of each GPU in order
+    found = spells.join_asof(
+        whole.select("host", "gpu", "work", "since", "until"),
+        left_on="time", right_on="since", by=("host", "gpu"), strategy="backward", check_sortedness=False,
+    )  # fmt: skip
+    return found.filter(pl.col("end") <= pl.col("until")).select("work", "gpu", "time", "end")
+
+
+def _together(spells: pl.DataFrame, gpus: int) -> Series:
+    """When all of the GPUs stood still at once, for long enough: the parts that every GPU's spells have in common."""
+    times = np.concatenate([spells["time"].to_numpy(), spells["end"].to_numpy()])
+    steps = np.concatenate([np.ones(len(spells), np.int64), -np.ones(len(spells), np.int64)])
+    order = np.lexsort((steps, times))
+    still = np.cumsum(steps[order]) >= gpus
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], still, [False])).astype(np.int8)))
+    start, end = times[order][edges[::2]], times[order][edges[1::2]]
+    long = end - start >= STALL_MIN_MS
+    return Series(start[long], end[long])
+
+
+def _costly(series: Series, stretches: pl.DataFrame) -> bool:
+    """Whether they take enough of the job's time, and the job works in between."""
+    gpus = stretches["gpu"].n_unique()
+    all_ms = int(stretches.select(SPAN.sum()).item())
+    util = stretches.select((pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum()).item()
+    working_ms = int(stretches.select((pl.col("util_ms") - pl.col("zero_ms")).sum()).item())
+    share = series.total_ms * gpus / all_ms
+    return SHARE_MIN <= share <= SHARE_MAX and working_ms > 0 and util / working_ms >= WORK_FROM_PCT
+
+
+def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
+    """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
+    stops = pl.DataFrame({"stop": series.start, "go": series.end})
+    pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
+    parts = cut(pieces, pl.max_horizontal("time", "stop"), pl.min_horizontal("end", "go")).drop("stop", "go")
+    return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
+
+
+def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
+    rows = int(stretches["sample_count"].sum())
+    row_ms = stretches["util_ms"].sum() / rows if rows else STALL_MAX_MS
+    length_ms = series.total_ms / len(series.start)
+    if row_ms * 2 > length_ms:
+        rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
+        return [say("rows of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
+    return []
+
+
+def _numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, Value]:
+    stalled_ms = float(stalled.select(GPU_MS.sum()).item())
+    all_ms = float(stretches.select(GPU_MS.sum()).item())
+    return {
+        "holder_source": newest_source(stretches),
+        "gpus_of_the_job": stretches["gpu"].n_unique(),
+        "stall_count": len(series.start),
+        "stall_mean_s": series.total_ms / len(series.start) / SECOND_MS,
+        "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
+        "period_cv": series.period_cv,
+        "stalled_share": stalled_ms / all_ms,
+        "stalled_gpu_hours": stalled_ms / HOUR_MS,
+        "job_gpu_hours": all_ms / HOUR_MS,
+    }

@@ -1,0 +1,170 @@
+"""GPUs whose clocks are held down by heat, power or another GPU while they work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say
+from analytics.workloads.confidence import measured_enough
+from analytics.workloads.finding_parts import finding_of, joined
+from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
+from analytics.workloads.look_commands import throttle_command
+from analytics.workloads.phrases import of_gpus
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding, Number
+
+ACTIVE_FROM_PCT = 10.0
+ACTIVE_HOURS_MIN = 6
+SHARE_MIN = 0.10
+CAP_SHARE_MIN = 0.50
+CAP_CLOCK_LOST_MIN = 0.25
+CAP_POWER_FROM = 0.85
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason, in words, and the share of active time from which it counts."""
+
+    name: str
+    words: str
+    column: str
+    share_min: float
+    remedy: str
+
+
+CAUSES = (
+    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("look at fans, air flow and inlet temperature of the host")),
+    Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
+          say("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
+    Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
+          say("a power cap at full load is normal; this one costs more than a quarter of the clock")),
+    Cause("sync", "another GPU of the boost group", "throttled_sync_ms", SHARE_MIN,
+          say("the slowest GPU of the group sets the clock of all")),
+)  # fmt: skip
+
+
+class Throttled:
+    """Active time with clocks held down; one finding per host and cause."""
+
+    name = "throttled"
+    category = "efficiency"
+    sentence = of_gpus("slowed down while it worked", "slowed down while they worked")
+    per_host = True
+    thresholds: Mapping[str, str] = {
+        "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
+        "brake": f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%} of the limit",
+        "cap": f"more than {CAP_SHARE_MIN:.0%} of the active time at the limit, and clocks {CAP_CLOCK_LOST_MIN:.0%} below those of the "
+        "model's fastest GPU (a cap at full load is normal on many cards)",
+        "sync": f"more than {SHARE_MIN:.0%} of the active time by another GPU of the boost group",
+        "active": f"hours of at least {ACTIVE_FROM_PCT:g} % utilization, {ACTIVE_HOURS_MIN} of them on a GPU (no verdict from a short test)",
+    }
+
+    def find(self, context: Context) -> Iterator[Finding]:
+        """The findings, in no order."""
+        known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
+        active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
+        hours = active.filter(known)
+        per_gpu = _per_gpu(context, hours)
+        for cause in CAUSES:
+            fired = per_gpu.filter(_fires(cause))
+            for (host,), gpus in fired.group_by("host", maintain_order=True):
+                own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
+                yield self._finding(context, str(host), cause, gpus, own)
+
+    def _finding(self, context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
+        slowed = active.filter(pl.col(cause.column) > 0)
+        stretches = within_hours(context, slowed)
+        return finding_of(
+            context,
+            self,
+            stretches,
+            subject=cause.name,
+            numbers={"holder_source": newest_source(stretches), **_numbers(cause, gpus)},
+            failed=[_counted(active), _guesses(cause)],
+            next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
+            holder=joined(stretches, "holder"),
+            since_ms=int(slowed.select(pl.col("time").min()).item()),
+            notes=[cause.remedy],
+        )
+
+
+def _per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
+    """Per host and GPU: the share of active time that each cause takes, mean power over its limit, and lost clock."""
+    devices = pl.DataFrame(
+        [(gpu, device.model, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
+        schema={"gpu": pl.String, "model": pl.String, "limit_w": pl.Float64},
+        orient="row",
+    )
+    busy_share = 1 - pl.col("zero_ms") / pl.col("observed_ms")
+    active_ms = (pl.col("throttled_known_ms") * busy_share).sum()
+    power_slowed = pl.col("throttled_power_ms") > 0
+    slowed = power_slowed | (pl.col("throttled_thermal_ms") > 0) | (pl.col("throttled_sync_ms") > 0)
+    clock = pl.col("sm_clock_mean_mhz").cast(pl.Float64)
+    joined_hours = hours.join(devices, on="gpu", how="left").with_columns(fastest_mhz=clock.max().over("model"))
+    return (
+        joined_hours.group_by("host", "gpu")
+        .agg(
+            active_ms=active_ms,
+            heat=pl.col("throttled_thermal_ms").sum() / active_ms,
+            power=pl.col("throttled_power_ms").sum() / active_ms,
+            sync=pl.col("throttled_sync_ms").sum() / active_ms,
+            power_mean_w=pl.col("power_mean_w").cast(pl.Float64).filter(power_slowed).mean(),
+            limit_w=pl.col("limit_w").last(),
+            temperature_max_c=pl.col("temperature_max_c").max(),
+            clock_mhz=clock.filter(slowed).mean(),
+            fastest_mhz=pl.col("fastest_mhz").first(),
+        )
+        .filter(pl.col("active_ms") >= ACTIVE_HOURS_MIN * HOUR_MS)
+        .with_columns(
+            # NVML counts cap and brake apart, the hour keeps their sum: the draw tells them from each other
+            at_limit=pl.col("power_mean_w") >= CAP_POWER_FROM * pl.col("limit_w"),
+            clock_lost=1 - pl.col("clock_mhz") / pl.col("fastest_mhz"),
+        )
+        .with_columns(
+            brake=pl.when(~pl.col("at_limit")).then("power"),
+            cap=pl.when(pl.col("at_limit") & (pl.col("clock_lost") > CAP_CLOCK_LOST_MIN)).then("power"),
+        )
+        .sort("host", "gpu")
+    )
+
+
+def _fires(cause: Cause) -> pl.Expr:
+    return (pl.col(cause.name) > cause.share_min).fill_null(value=False)
+
+
+def _counted(active: pl.DataFrame) -> list[str]:
+    """Failure of the counters to have been read in nearly all of the active hours."""
+    known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
+    return measured_enough(known_ms, observed_ms, say("why clocks were held down"))
+
+
+def _guesses(cause: Cause) -> list[str]:
+    if cause.name == "brake":
+        return [say("cap and brake are not kept apart: that it is no cap follows from the low draw")]
+    if cause.name == "cap":
+        return [say("a power cap at full load is normal on many cards, and the site may have set it")]
+    return []
+
+
+def _numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, Number]:
+    weight = pl.col("active_ms")
+    share = float(gpus.select((pl.col(cause.name) * weight).sum() / weight.sum()).item())
+    active_h = float(gpus.select(weight.sum()).item()) / HOUR_MS
+    return {
+        "cause": cause.words,
+        "throttled_share_of_active_time": min(share, 1.0),
+        "throttled_gpu_hours": min(share, 1.0) * active_h,
+        "active_gpu_hours": active_h,
+        "temperature_max_c": gpus["temperature_max_c"].max(),
+        "power_mean_w": gpus.select(pl.col("power_mean_w").mean()).item(),
+        "power_limit_w": gpus.select(pl.col("limit_w").mean()).item(),
+        "sm_clock_mean_mhz": gpus.select(pl.col("clock_mhz").mean()).item(),
+        "sm_clock_fastest_mhz": gpus.select(pl.col("fastest_mhz").max()).item(),
+    }

@@ -1,0 +1,217 @@
+"""How sure a finding is: conditions for high confidence, each failure in words that a holder can check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import say, say_many
+from analytics.render.ledger_text import percent
+from analytics.workloads.memo import once
+from analytics.workloads.model import Confidence
+from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
+from analytics.workloads.phrases import at_most_below, floored, gpus_of
+from fallow.clock import DAY_MS, HOUR_MS, format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.language.sentences import Sentence
+    from analytics.workloads.model import Context
+
+COVERAGE_MIN = 0.90
+HISTORY_MIN_DAYS = 14
+_HISTORY_SLACK_MS = HOUR_MS
+"""A fleet of 14 days has no GPU that was first seen at the very first millisecond."""
+HIDDEN_AT_MOST = 3
+"""Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley and Lippman-Hand, JAMA 1983, 249:1743)."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition for high confidence: what it is called, what is wanted, and where that comes from."""
+
+    name: str
+    wanted: str
+    source: str
+
+
+def conditions() -> tuple[Condition, ...]:
+    """Every condition, in the order in which failures are listed; a finding that fails none is of high confidence."""
+    horizon, history = format_duration(HORIZON_MS), format_duration(HISTORY_MS)
+    return (
+        Condition("coverage", f"at least {percent(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
+                  "unknown time may hide work"),
+        Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
+        Condition("metric", "utilization was measured on these GPUs; and what else a rule rests on (SM activity, memory in use, "
+                  f"counters of throttling) for at least {percent(COVERAGE_MIN, 0)} of the time that it judges",
+                  "what was not measured is unknown, not 0"),
+        Condition("sampling", f"utilization was watched for at least {percent(COVERAGE_MIN, 0)} of the time; point samples fail, "
+                  "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
+                  "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+        Condition("clock", "no host has rows of a time to come", "what its clock calls now is not now"),
+        Condition("attribution", "who holds it is known by name, by processes or a claim", "nobody can be asked otherwise"),
+        Condition("persistence", f"S = P(spell >= age + {horizon} | spell >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
+                  f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
+                  "of the holder's lasted as long",
+                  "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
+        Condition("alone", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of how some GPUs were watched."""
+
+    coverage: float | None  # observed share of their time inside the window
+    history_ms: int  # first to last sample, up to the end of the window
+    util_coverage: float | None  # share in which utilization was watched, where rows state it; None: point samples
+    sample_count: int  # rows that do not state it
+    point_ratio: float = 0.0  # share of the measured time of rows that do not state it
+    measured: bool = True  # whether there is any utilization
+    all_zero: bool = True  # whether those rows that do not state it are all at 0
+
+
+def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
+    """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
+    times = [_times(context)[gpu] for gpu in set(gpus) if gpu in _times(context)]
+    total_ms, unknown_ms = (sum(each[at] for each in times) for at in (2, 3))
+    history_ms = max(each[1] for each in times) - min(each[0] for each in times) if times else 0
+    # arrays: a frame's own expressions take ten times as long, and a thousand findings are looked at
+    time, end, util, zero, watched, samples = (stretches[name].to_numpy() for name in _WATCHED)
+    span = end - time
+    measured, point = util > 0, (util > 0) & np.isnan(watched)
+    measured_ms, point_ms = int(span[measured].sum()), int(span[point].sum())
+    watched_ms = float((span * watched)[measured & ~point].sum())
+    return Observation(
+        coverage=(total_ms - unknown_ms) / total_ms if total_ms else None,
+        history_ms=history_ms,
+        util_coverage=watched_ms / (measured_ms - point_ms) if measured_ms > point_ms else None,
+        sample_count=int(samples[point].sum()),
+        point_ratio=point_ms / measured_ms if measured_ms else 0.0,
+        measured=measured_ms > 0,
+        all_zero=not bool((zero < util)[point].any()),
+    )
+
+
+_WATCHED = ("time", "end", "util_ms", "zero_ms", "coverage_ratio", "sample_count")
+
+
+@once
+def _times(context: Context) -> dict[str, tuple[int, int, int, int]]:
+    """Per GPU the first and the last moment of all that is known of it, and its time in the window: all, and unknown."""
+    span = pl.col("end") - pl.col("time")
+    unknown = span.filter(pl.col("state") == "unknown")
+    seen = context.whole.stretches.group_by("gpu").agg(first=pl.col("time").min(), last=pl.col("end").max())
+    inside = context.inside.stretches.group_by("gpu").agg(total_ms=span.sum(), unknown_ms=unknown.sum())
+    rows = seen.join(inside, on="gpu", how="left").with_columns(pl.col("total_ms", "unknown_ms").fill_null(0))
+    return {gpu: tuple(times) for gpu, *times in rows.iter_rows()}
+
+
+def watched_enough(seen: Observation) -> list[str]:
+    """Failures that any rule can have: coverage, history, and how utilization was measured."""
+    failed = []
+    if seen.coverage is None or seen.coverage < COVERAGE_MIN:
+        failed.append(
+            say(
+                "only {share} of the time was observed, {wanted} are wanted",
+                share=_below(seen.coverage),
+                wanted=Share(COVERAGE_MIN, 0),
+            )
+        )
+    if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
+        failed.append(
+            say(
+                "{days} days of history, {wanted} are wanted",
+                days=floored(seen.history_ms / DAY_MS),
+                wanted=Number(HISTORY_MIN_DAYS),
+            )
+        )
+    return [*failed, *_sampled_enough(seen)]
+
+
+def _sampled_enough(seen: Observation) -> list[str]:
+    if not seen.measured:
+        return [say("utilization was not measured")]
+    if seen.util_coverage is None or 1 - seen.point_ratio < COVERAGE_MIN:
+        bound = _sampling_bound(seen.sample_count, all_zero=seen.all_zero)
+        if seen.util_coverage is None:
+            return [say("point samples only: {bound}", bound=bound)]
+        share = Share(seen.point_ratio)
+        return [say("point samples for {share} of the time: {bound}", share=share, bound=bound)]
+    if seen.util_coverage < COVERAGE_MIN:
+        watched, wanted = _below(seen.util_coverage), Share(COVERAGE_MIN, 0)
+        return [say("utilization was watched {share} of the time, {wanted} are wanted", share=watched, wanted=wanted)]
+    return []
+
+
+def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
+    """What so many point samples leave open, with 95 %."""
+    if all_zero:
+        return say_many(
+            "a duty cycle of up to {bound} can hide behind {number} zero (95 %)",
+            "a duty cycle of up to {bound} can hide behind {number} zeros (95 %)",
+            number,
+            bound=Share(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2),
+        )
+    # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
+    return say_many(
+        "a share of time measured by {number} sample is off by up to {bound} (95 %)",
+        "a share of time measured by {number} samples is off by up to {bound} (95 %)",
+        number,
+        bound=Share(min(1.0, 0.98 / math.sqrt(max(number, 1))), 2),
+    )
+
+
+def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
+    """Failure of a metric that a rule needs beyond utilization, such as `SM activity`, to have been there."""
+    share = known_ms / total_ms if total_ms else None
+    if share is not None and share >= COVERAGE_MIN:
+        return []
+    return [
+        say(
+            "{what} was measured for {share} of the time, {wanted} are wanted",
+            what=what,
+            share=_below(share),
+            wanted=Share(COVERAGE_MIN, 0),
+        )
+    ]
+
+
+def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
+    """Failure of the clocks of these rows' hosts to say when it was."""
+    ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
+    hosts = ", ".join(ahead)
+    return [say("the clock of {hosts} is ahead: nobody knows how it stands now", hosts=hosts)] if ahead else []
+
+
+def known_holder(source: str | None, holder: str | None) -> list[str]:
+    """Failure to say who it is."""
+    if source == "memory":
+        return [say("no process list: memory in use stands for a holder")]
+    return [] if holder is not None else [say("the holder is not known")]
+
+
+def watched_holders(*, unwatched: bool) -> list[str]:
+    """Failure to know that nobody held it."""
+    return [say("neither processes nor memory were read: somebody may hold it")] if unwatched else []
+
+
+def alone(others: int) -> list[str]:
+    """Failure to be free to end: the same process, pod or job also has GPUs that are not idle."""
+    return [say("the same processes also hold {gpus} with work on them", gpus=gpus_of(others))] if others else []
+
+
+def _below(share: float | None) -> Sentence | Share:
+    """The share, never rounded up to what it fell short of."""
+    return say("nothing") if share is None else at_most_below(share)
+
+
+def grade(*failures: list[str]) -> Confidence:
+    """The confidence that these failures leave."""
+    return Confidence(tuple(failure for each in failures for failure in each))

@@ -1,0 +1,101 @@
+"""What the rules are given: the ledger as it was known at the end of a window, and everything beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.inventory import Inventory, load_inventory
+from analytics.ledger.summary import SILENT_AFTER_MS, clip
+from analytics.money.costs import Costs
+from analytics.money.owners import Owners
+from analytics.money.prices import PriceBook
+from analytics.quality.host_clocks import seen_until
+from analytics.workloads.finding_parts import whole_number
+from analytics.workloads.model import Context, FindingSettings
+from analytics.workloads.process_holders import holders_at
+from fallow.clock import WEEK_MS, SystemClock, Window
+
+if TYPE_CHECKING:
+    from analytics.ledger.build import Ledger
+    from analytics.quality.host_clocks import SeenUntil
+    from analytics.window import Inputs, WindowLedger
+
+
+def open_context(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> Context:
+    """The context of a window; `now_ms` is the wall clock's time, the machine's own by default."""
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+    seen = seen_until(ledger, now_ms)
+    until_ms = seen.until_ms
+    inventory = inventory or ledger.whole.inventory or load_inventory(inputs.lake)
+    settings = inputs.settings
+    rollups = ledger.whole.rollups.until(until_ms)
+    owners, prices = settings.text("money.owners"), settings.text("money.prices")
+    return Context(
+        whole=_known_at(ledger.whole, Window(None, until_ms)),
+        inside=_known_at(ledger.inside, Window(None, until_ms)),
+        rollups=rollups,
+        window=inputs.window,
+        since_ms=ledger.summary.since_ms,
+        until_ms=until_ms,
+        inventory=inventory,
+        holders=holders_at(rollups, until_ms),
+        owners=Owners.load(owners) if owners else Owners.none(),
+        costs=Costs(PriceBook.load(prices or None, settings.text("money.currency")), inventory),
+        settings=FindingSettings(settings.integer("findings.held_min"), settings.integer("findings.never_used_min")),
+        latest=_latest(inputs.window, ledger, seen, now_ms),
+        lake=inputs.lake,
+        ahead=frozenset(seen.ahead),
+    )
+
+
+def _latest(window: Window, ledger: WindowLedger, seen: SeenUntil, now_ms: int) -> bool:
+    """Whether the processes that the window ends with may still be there.
+
+    The lake knows nothing newer, its newest row is less than an hour away from the wall clock, and the window has no end
+    in the past: findings of such a window are the same whenever they are asked for.
+    """
+    right = ledger.whole.stretches.filter(~pl.col("host").is_in(list(seen.ahead)))
+    newest_ms = whole_number(right, pl.col("end").max())
+    still_open = window.until_ms is None or window.until_ms > now_ms
+    return still_open and newest_ms <= seen.until_ms and abs(now_ms - newest_ms) <= SILENT_AFTER_MS
+
+
+def week_before(context: Context) -> Context | None:
+    """The context of the window one week earlier, as the ledger was known then; None where nothing was."""
+    until_ms = context.until_ms - WEEK_MS
+    since_ms = None if context.window.since_ms is None else context.window.since_ms - WEEK_MS
+    window = Window(since_ms, until_ms)
+    inside = _known_at(context.whole, window)
+    if inside.stretches.is_empty():
+        return None
+    first_ms, last_ms = inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
+    return replace(
+        context,
+        whole=_known_at(context.whole, Window(None, until_ms)),
+        inside=inside,
+        rollups=context.rollups.until(until_ms),
+        window=window,
+        since_ms=int(first_ms),
+        until_ms=int(last_ms),
+        holders=holders_at(context.rollups, until_ms),
+        latest=False,
+    )
+
+
+def _known_at(ledger: Ledger, window: Window) -> Ledger:
+    """The ledger inside the window, its stretches and spells no longer than they were known to be at its end."""
+    known = clip(ledger, window)
+
+    def cut(name: str) -> pl.Expr:
+        return pl.min_horizontal(pl.col(name), pl.lit(window.until_ms, pl.Int64))
+
+    return replace(
+        known,
+        stretches=known.stretches.with_columns(cut("stretch_end")),
+        spells=known.spells.with_columns(cut("spell_end")),
+    )

@@ -1,0 +1,205 @@
+"""May what is on some GPUs be ended: only where a fresh list names it, all of it is the finding's own, and no other work ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.sentences import say, say_many
+from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.workloads.confidence import alone
+from analytics.workloads.job_arrays import tied_jobs
+from analytics.workloads.live_processes import last_rows, serves_only
+from analytics.workloads.memo import once
+from analytics.workloads.process_holders import array_command, look_command, release_command
+from analytics.workloads.programs import launched_together
+from analytics.workloads.unseen_work import unseen_places
+from analytics.workloads.window_end import AT_REST, newest_rows, now
+from fallow.clock import MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.workloads.model import Context
+    from analytics.workloads.process_holders import Process
+
+LIST_INTERVALS = 3
+"""A process list is good for so many of its intervals, in the ledger as here."""
+
+FRESH_MS = 15 * MINUTE_MS
+"""A pid is named for so long after its host was last seen: what it is by then may be somebody else's."""
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What else would end with what is on some GPUs, or may: true where there is anything."""
+
+    gpus: tuple[str, ...] = ()
+    """Other GPUs that lose work."""
+    unseen: tuple[str, ...] = ()
+    """GPUs and hosts that the same jobs claim and nobody sees."""
+    tied: tuple[str, ...] = ()
+    """Slurm jobs at work that may be of one array, or one heterogeneous job, with these."""
+    slurm: tuple[str, ...] = ()
+    """The Slurm jobs that would be ended."""
+
+    def __bool__(self) -> bool:
+        return bool(self.gpus or self.unseen or self.tied)
+
+    @property
+    def failed(self) -> list[str]:
+        """Failure to be free to end, in words."""
+        return [*alone(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
+
+    def look(self, host: str) -> str:
+        """What shows how the jobs stand, where the scheduler can tell."""
+        if self.gpus or not self.slurm:
+            return look_command(host)
+        return array_command(self.slurm)
+
+    def _unseen_in_words(self) -> list[str]:
+        if not self.unseen:
+            return []
+        return [
+            say_many(
+                "{number} GPU or host of the same job is seen by nobody (such as {place}): it may be at work there",
+                "{number} GPUs or hosts of the same job are seen by nobody (such as {place}): it may be at work there",
+                len(self.unseen),
+                place=self.unseen[0],
+            )
+        ]
+
+    def _tied_in_words(self) -> list[str]:
+        if not self.tied:
+            return []
+        return [
+            say(
+                "Slurm job {other} of the same user is at work or not seen: both may be of one array or heterogeneous job, "
+                "which `scancel` would end as a whole",
+                other=self.tied[0],
+            )
+        ]
+
+
+def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
+    """Other GPUs that lose work if what is on these is ended: of the same processes, or of the same Slurm job, pod or Ray job.
+
+    By process lists, and by the ledger's own rows: of a GPU whose processes nobody lists, a claim may know the job.
+    """
+    standing = now(context)
+    jobs = _jobs_on(context, gpus)
+    together = launched_together(context)
+    pods = (job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:"))
+    listed = {
+        *context.holders.beyond(gpus),
+        *(other for gpu in gpus for other in together.get(gpu, ())),
+        *(gpu for space, _, pod in pods for gpu in context.holders.with_pod(space, pod)),
+    }
+    at_work = (gpu for gpu in listed if standing.state.get(gpu) not in AT_REST)
+    by_ledger = (gpu for job in jobs for gpu in standing.at_work.get(job, ()))
+    return tuple(sorted({*at_work, *by_ledger}.difference(gpus)))
+
+
+def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties:
+    """All that speaks against ending what is on these GPUs.
+
+    Args:
+        context: the window.
+        gpus: the GPUs whose work would be ended.
+        as_jobs: whether it is ended by its jobs; without, by process alone, and no other task of an array is touched.
+    """
+    if not gpus:
+        return Ties()
+    jobs = _jobs_on(context, gpus)
+    slurm = tuple(sorted(job.removeprefix("slurm:") for job in jobs if job.startswith("slurm:"))) if as_jobs else ()
+    tied = tied_jobs(context, jobs) if as_jobs else ()
+    unseen = tuple(place for place in unseen_places(context, jobs) if place not in gpus)
+    return Ties(works_elsewhere(context, gpus), unseen, tied, slurm)
+
+
+def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
+    """The Slurm jobs, pods and Ray jobs on these GPUs, by the ledger and by process lists."""
+    on = now(context).jobs_on
+    return {job for gpu in gpus for job in on.get(gpu, ())} | {
+        job for process in context.holders.of(gpus) for job in _jobs_of(process)
+    }
+
+
+def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> tuple[Process, ...]:
+    """The processes on these GPUs, if they may be ended as the holder's; none if any of it is unsure.
+
+    Every GPU must be known by processes at the end of the window, by a list that is still good, and every process must be
+    that of a user whom the holder's name names. Display servers, MPS daemons and monitors are left alone.
+    """
+    if not context.latest or not set(gpus) <= listed_now(context):
+        return ()  # what ran then may be somebody else's by now
+    processes = tuple(each for each in context.holders.of(gpus) if not serves_only(each.command))
+    return processes if all(_is_of(each.user, holder) for each in processes) else ()
+
+
+def ending_command(
+    context: Context,
+    host: str,
+    gpus: Sequence[str],
+    holder: str | None,
+    processes: Sequence[Process] | None = None,
+    *,
+    bound: Ties | None = None,
+) -> str:
+    """What ends the holder's work on these GPUs; only a look where that is not sure to end nothing else.
+
+    Args:
+        context: the window.
+        host: the GPUs' host.
+        gpus: the GPUs.
+        holder: whose processes may be ended.
+        processes: those to end; all of the holder's by default.
+        bound: what else would end, where the caller knows it already.
+    """
+    bound = ties(context, gpus) if bound is None else bound
+    own = own_processes(context, gpus, holder)
+    if bound or not own:
+        return bound.look(host) if bound else look_command(host)
+    ended = own if processes is None else processes
+    by_pid = not any(each.slurm_job_id or each.pod for each in ended)
+    return look_command(host) if by_pid and host not in _fresh_hosts(context) else release_command(host, ended)
+
+
+@once
+def _fresh_hosts(context: Context) -> frozenset[str]:
+    """The hosts that were seen so lately that a pid of theirs is still the same process."""
+    return frozenset(newest_rows(context).filter(pl.col("end") >= context.until_ms - FRESH_MS)["host"])
+
+
+@once
+def listed_now(context: Context) -> frozenset[str]:
+    """The GPUs whose holder the ledger knows by processes at the end of the window, by a list that is still good.
+
+    Beside the GPU's own last row, for hosts publish at different times; no list is good for longer than SILENT_AFTER_MS.
+    """
+    last = last_rows(context).filter(pl.col("holder_source") == "process").select("host", "gpu", seen="end")
+    recent = context.rollups.processes().filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
+    lists = (
+        recent.join(last, on=("host", "gpu"))
+        .sort("end", "list_count")
+        .group_by("gpu")
+        .agg(pl.col("time", "end", "list_count", "seen").last())
+        .with_columns(interval_ms=(pl.col("end") - pl.col("time")) / pl.col("list_count"))
+    )
+    listed_ms = pl.col("end") - pl.col("interval_ms")
+    good = lists.filter(pl.col("seen") - listed_ms <= LIST_INTERVALS * pl.col("interval_ms"))
+    return frozenset(good["gpu"])
+
+
+def _jobs_of(process: Process) -> tuple[str, ...]:
+    """The ledger's names for what a process belongs to."""
+    slurm = (f"slurm:{process.slurm_job_id}",) if process.slurm_job_id else ()
+    pod = (f"pod:{process.namespace or 'default'}/{process.pod}",) if process.pod else ()
+    return (*slurm, *pod)
+
+
+def _is_of(user: str | None, holder: str | None) -> bool:
+    """Whether the user is the holder, or one of those who share a GPU as `ann+bob`."""
+    return user is not None and holder is not None and (user == holder or user in holder.split("+"))

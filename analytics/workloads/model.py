@@ -1,0 +1,199 @@
+"""What a finding is, and what a rule is given and gives back."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from fallow.clock import HOUR_MS, format_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import polars as pl
+
+    from analytics.inventory import Inventory
+    from analytics.ledger.build import Ledger
+    from analytics.ledger.rollups import Rollups
+    from analytics.money.costs import Costs
+    from analytics.money.owners import Owners
+    from analytics.workloads.process_holders import Holders
+    from fallow.clock import Window
+    from fallow.lake import Lake
+
+Number = int | float | str | bool | None
+"""A value in the evidence; None is unknown."""
+
+CATEGORIES = ("reclaim", "right_size", "efficiency", "demand", "coverage")
+"""What a finding is for: GPUs to take back, a smaller or older card, work that could use its GPU better (never
+reclaimable), how GPUs are asked for, and what nobody saw."""
+
+
+@dataclass(frozen=True)
+class FindingSettings:
+    """The rules' thresholds that a site sets; see docs/configuration.md. Others stand in the rules, with their sources."""
+
+    held_min_ms: int
+    never_used_min_ms: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may look at: nothing that came after the window, so that a report on last month stays the same.
+
+    `inside` is the ledger cut to the window, `whole` all that was known at its end; `rollups` are the hourly tables up to
+    the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
+    `until_ms` is the end of what was seen, `since_ms` its start inside the window. `ahead` are hosts whose clock is ahead: what
+    they said of that moment is not what was the case then.
+    """
+
+    whole: Ledger
+    inside: Ledger
+    rollups: Rollups
+    window: Window
+    since_ms: int
+    until_ms: int
+    inventory: Inventory
+    holders: Holders
+    owners: Owners
+    costs: Costs
+    settings: FindingSettings
+    latest: bool
+    lake: Lake
+    ahead: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words."""
+
+    failed: tuple[str, ...]
+
+    @property
+    def grade(self) -> str:
+        """high, medium or low."""
+        return ("high", "medium", "low")[min(len(self.failed), 2)]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Numbers (names carry units) and the interval that they cover."""
+
+    since_ms: int
+    until_ms: int
+    numbers: Mapping[str, Number]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
+
+    `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
+    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
+    """
+
+    rule: str
+    category: str
+    sentence: str
+    subject: str
+    gpus: tuple[str, ...]
+    host: str
+    id_host: str
+    holder: str | None
+    since_ms: int
+    gpu_ms: float
+    energy_kwh: float | None
+    confidence: Confidence
+    reclaimable_gpus: tuple[str, ...]
+    evidence: Evidence
+    next_command: str
+    simulated: bool
+    team: str | None = None
+    job: str | None = None
+    cost: float | None = None
+    currency: str | None = None
+    status: str = "standing"
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def finding_id(self) -> str:
+        """Stable over weeks: from rule and subject, and the host where the rule looks at each host for itself."""
+        return "F-" + hashlib.sha256(f"{self.rule}\0{self.id_host}\0{self.subject}".encode()).hexdigest()[:10]
+
+    @property
+    def without_holder(self) -> str:
+        """What stands for the holder where there is no name: nobody at all, or somebody unknown."""
+        return "nobody" if self.evidence.numbers.get("holder_source", "") == "" else "not known"
+
+    @property
+    def reclaimable(self) -> bool:
+        """Whether anything of it can be taken back at the end of the window."""
+        return bool(self.reclaimable_gpus)
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU time in hours."""
+        return self.gpu_ms / HOUR_MS
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as JSON values, with the columns of the `finding` table; cost is null while no price is known."""
+        return {
+            "finding_id": self.finding_id,
+            "rule": self.rule,
+            "category": self.category,
+            "sentence": self.sentence,
+            "status": self.status,
+            "gpus": list(self.gpus),
+            "host": self.host,
+            "holder": self.holder,
+            "team": self.team,
+            "job": self.job,
+            "since": format_ms(self.since_ms),
+            "gpu_hours": self.gpu_hours,
+            "energy_kwh": self.energy_kwh,
+            "cost": self.cost,
+            "currency": self.currency,
+            "confidence": self.confidence.grade,
+            "failed_conditions": list(self.confidence.failed),
+            "reclaimable": self.reclaimable,
+            "reclaimable_gpus": list(self.reclaimable_gpus),
+            "evidence": {
+                "since": format_ms(self.evidence.since_ms),
+                "until": format_ms(self.evidence.until_ms),
+                **self.evidence.numbers,
+            },
+            "next_command": self.next_command,
+            "simulated": self.simulated,
+            "notes": list(self.notes),
+        }
+
+
+class Rule(Protocol):
+    """One rule, one file: a name like the sentence that it says, and a pure function to findings.
+
+    `per_host` says that it looks at each host for itself, so that a subject may come up on several, in a finding for each.
+    `thresholds` are the numbers that it depends on, each with its source, for people to read.
+    """
+
+    name: str
+    category: str
+    sentence: str
+    per_host: bool
+    thresholds: Mapping[str, str]
+
+    def find(self, context: Context) -> Iterable[Finding]:
+        """The findings, in no order."""
+        ...
+
+
+ENERGY_KNOWN_MIN = 0.9
+"""Below it the sum would be a part that looks like the whole."""
+
+
+def energy_kwh(stretches: pl.DataFrame) -> float | None:
+    """Energy of some ledger stretches in kWh; None where it was known for less than 90 % of their time."""
+    total_ms = int((stretches["end"] - stretches["time"]).sum())
+    if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
+        return None
+    return float(stretches["energy_mj"].sum()) / 3.6e9

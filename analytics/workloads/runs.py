@@ -1,0 +1,162 @@
+"""What ran on each GPU: one row per GPU, holder, account and job, with the time and the activity of it.
+
+A run is all that one workload did on one GPU inside the window; a job on four GPUs is four runs that know of one another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.ledger.rollups import percentiles
+from analytics.money.cards import card
+from analytics.workloads.finding_parts import GPU_MS, SPAN
+from analytics.workloads.ledger_by_job import AT_WORK, one_job, whole_hours
+from analytics.workloads.live_processes import is_service
+from analytics.workloads.memo import once
+from analytics.workloads.programs import program_runs
+from analytics.workloads.row_index import Places
+from fallow.clock import DAY_MS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from analytics.workloads.model import Context
+
+RUN = ("host", "gpu", "holder", "account", "job")
+"""What tells one run from another."""
+
+
+@once
+def runs(context: Context) -> pl.DataFrame:
+    """One row per run: RUN and what follows.
+
+    `holder_source`, `gpu_ms`, `began` and `ended` (first and last moment, the start of the whole stretch included), `days`
+    (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`, `model`,
+    `card_bytes`, `whole_card` (no MIG instance and no split GPU), `single` (one holder, at most one job), `gpu_count`
+    (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
+    number).
+    """
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    several = pl.col("job").is_not_null() & ~one_job()
+    weight = pl.col("util_ms")
+    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
+    found = (
+        rows.with_columns(several=several | pl.col("holder_shares").is_not_null())
+        .group_by(RUN)
+        .agg(
+            holder_source=pl.col("holder_source").sort_by("time").last(),
+            gpu_ms=GPU_MS.sum(),
+            began=pl.col("stretch_start").min(),
+            ended=pl.col("end").max(),
+            days=(pl.col("time") // DAY_MS).n_unique(),
+            peak_bytes=pl.col("mem_used_max_bytes").max(),
+            util_mean_pct=(pl.col("gpu_util_mean_pct") * weight).sum() / weight.sum(),
+            util_max_pct=pl.col("gpu_util_max_pct").max(),
+            sm_mean_pct=(pl.col("sm_active_mean_pct") * sm_weight).sum() / sm_weight.sum(),
+            whole_card=(pl.col("gpu_share") == 1).all(),
+            single=~pl.col("several").any(),
+        )
+        .with_columns(pl.col("util_mean_pct", "sm_mean_pct").fill_nan(None))
+        .sort(*RUN, nulls_last=True)
+        .with_row_index("run")
+    )
+    found = found.join(_devices(context), on="gpu", how="left")
+    whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
+    found = found.join(_services(context), on=("host", "gpu", "holder"), how="left")
+    found = found.with_columns(pl.col("service").fill_null(value=False), whole_card=whole)
+    return _part_of(context, found.drop("split"))
+
+
+def _services(context: Context) -> pl.DataFrame:
+    """Who has nothing but services on which GPU."""
+    listed = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
+
+
+def _devices(context: Context) -> pl.DataFrame:
+    """Model and memory per GPU by the inventory, the memory by the catalog where it is not stated; and whether it is split."""
+    devices = list(context.inventory.devices.values())
+    models = {each.model: card(each.model) for each in devices}
+    catalog = {model: known.memory_bytes for model, known in models.items() if known is not None}
+    return pl.DataFrame(
+        {
+            "gpu": [each.gpu for each in devices],
+            "model": [each.model for each in devices],
+            "card_bytes": [each.mem_total_bytes or catalog.get(each.model) for each in devices],
+            "split": [bool(each.mig_enabled or each.parent_gpu) for each in devices],
+        },
+        schema={"gpu": pl.String, "model": pl.String, "card_bytes": pl.Int64, "split": pl.Boolean},
+    )
+
+
+def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The runs with `gpu_count`: a job's GPUs anywhere, a program's on its host; claimed ones count although nobody came."""
+    owned = context.inside.stretches.filter(pl.col("job").is_not_null())
+    jobs = owned.group_by("job").agg(job_gpus=pl.col("gpu").n_unique())
+    there = program_runs(context).filter(pl.col("ended") > context.since_ms)
+    widest = there.group_by("host", "gpu").agg(program_gpus=pl.col("gpu_count").max())
+    bare = pl.col("job").is_null()
+    return (
+        found.join(jobs, on="job", how="left")
+        .join(widest, on=("host", "gpu"), how="left")
+        .with_columns(gpu_count=pl.when(bare).then("program_gpus").otherwise("job_gpus").fill_null(1))
+        .drop("job_gpus", "program_gpus")
+    )
+
+
+@once
+def run_hours(context: Context) -> pl.DataFrame:
+    """Rows of `hourly` that lie wholly inside one run, with `run`."""
+    numbers = runs(context).select(*RUN, "run")
+    return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
+
+
+@once
+def _stretches(context: Context) -> pl.DataFrame:
+    """The window's ledger rows with work on them, with `run`."""
+    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
+
+
+def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The window's ledger rows of some runs."""
+    return _places(context).of(found["run"].to_list()).drop("run")
+
+
+@once
+def _places(context: Context) -> Places:
+    return Places(_stretches(context), "run")
+
+
+def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
+    """The runs with `util_pct` and `sm_pct`: the percents that utilization and SM activity stay within for `share` of the time.
+
+    And with `util_known_ms` and `sm_known_ms`, for how long they were measured. From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
+    point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
+    """
+    for name, column in (("util", "gpu_util_ms"), ("sm", "sm_active_ms")):
+        sums = _histograms(context)[column]
+        own = found["run"].unique().to_list()
+        above = [None if each is None else min(each + (each > 0), 100.0) for each in percentiles(sums[own], share)]
+        frame = pl.DataFrame(
+            {"run": own, f"{name}_pct": above, f"{name}_known_ms": sums[own].sum(axis=1)},
+            schema={"run": pl.UInt32, f"{name}_pct": pl.Float64, f"{name}_known_ms": pl.Int64},
+        )
+        found = found.join(frame, on="run", how="left")
+    return found
+
+
+def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[int, NDArray[np.int64]]:
+    """Milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, by run, over its whole hours."""
+    sums = _histograms(context)[column]
+    return {run: sums[run] for run in found["run"].to_list() if sums[run].any()}
+
+
+@once
+def _histograms(context: Context) -> dict[str, NDArray[np.int64]]:
+    """`gpu_util_ms` and `sm_active_ms` over the whole hours of each run, a row per run."""
+    hours = run_hours(context).select("host", "gpu", "time", group="run")
+    return context.rollups.histograms(("gpu_util_ms", "sm_active_ms"), hours, runs(context).height)

@@ -1,0 +1,159 @@
+"""Findings that name a card which would do: what the rules on too large and too powerful cards have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.finding_parts import finding_of, gpu_ms_of
+from analytics.workloads.look_commands import monitor_command
+from analytics.workloads.phrases import joined_by_and
+from analytics.workloads.resubmit_hints import ask_for
+from analytics.workloads.runs import stretches_of
+from analytics.workloads.smaller_cards import BFLOAT16_SINCE, Demand, Offer, shelf, slowdown
+from analytics.workloads.workloads import TOLD_FROM_GPU_MS, linked, runs_of, seen_long_enough, sm_activity_measured
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from analytics.workloads.model import Context, Finding, Rule
+    from analytics.workloads.model import Number as Value
+
+UNMEASURED_BANDWIDTH = 0.75
+"""Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
+
+_TARGET = ("holder", "account", "model", "target")
+
+
+def resized(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
+    """A finding per holder, account, model and card that would do for some works (columns of `works` and `with_demand`)."""
+    offers: dict[tuple[str, str], Offer] = {}
+    targets: list[str | None] = []
+    for row in found.iter_rows(named=True):
+        demand = demand_of(row, less_memory=less_memory)
+        offer = None if demand is None else shelf(context).choose(row["model"], demand)
+        targets.append(None if offer is None else offer.card.name)
+        if offer is not None:
+            offers[row["model"], offer.card.name] = offer
+    moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
+    for works in moved.partition_by(_TARGET, maintain_order=True):
+        if works["gpu_ms"].sum() > TOLD_FROM_GPU_MS:
+            yield _finding(context, rule, works, offers[works["model"][0], works["target"][0]])
+
+
+def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
+    """What a work asks of a card; None where it is not known.
+
+    By SM activity where it was measured: a GPU counts as busy while any kernel runs, however few of its SMs that takes.
+    """
+    busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
+    if busy_pct is None or row["peak_bytes"] is None:
+        return None
+    flow_pct = UNMEASURED_BANDWIDTH * busy_pct if row["dram_pct"] is None else row["dram_pct"]
+    return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
+
+
+def _finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) -> Finding:
+    runs = runs_of(context, works)
+    rows = stretches_of(context, runs)
+    first = runs.row(0, named=True)
+    holder, model = works["holder"][0], works["model"][0]
+    command, note = _next(context, works, runs, offer)
+    present = shelf(context).fleet[model]
+    saving = saving_of(context, rows, offer)
+    return finding_of(
+        context,
+        rule,
+        rows,
+        subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
+        numbers=_numbers(works, present, offer) | {"saving": saving},
+        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, offer)],
+        next_command=command,
+        holder=holder,
+        notes=[note, *_notes(present, offer, saving)],
+    )
+
+
+def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
+    """What the time of some ledger rows would have cost less on another card; None where the prices cannot be compared."""
+    cost = context.costs.of(rows)
+    origins = {None if price is None else price.origin for price in map(context.costs.price_of, rows["gpu"].unique())}
+    if cost is None or offer.hourly is None or origins != {offer.origin}:
+        return None
+    return cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
+
+
+def _next(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
+    if offer.model is None:
+        host = runs["host"][0]
+        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
+        return monitor_command(host, gpus), said
+    on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
+    model = works["model"][0]
+    return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
+
+
+def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Value]:
+    highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
+    most = highest.row(0, named=True)
+    unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
+    return {
+        "holder_source": works["holder_source"][0],
+        "works": works.height,
+        "model": works["model"][0],
+        "card_memory_bytes": works["card_bytes"].bottom_k(1)[0],
+        "mem_used_max_bytes": most["peak_bytes"],
+        "mem_need_bytes": most["need_bytes"],
+        "gpu_util_p95_pct": most["util_pct"],
+        "sm_active_p95_pct": None if "sm_pct" in unmeasured else most["sm_pct"],
+        "dram_active_p95_pct": None if "dram_pct" in unmeasured else most["dram_pct"],
+        "recommended_card": offer.model or offer.card.name,
+        "recommended_memory_bytes": offer.card.memory_bytes,
+        "recommended_in_fleet": offer.gpus,
+        "hourly": present.hourly,
+        "recommended_hourly": offer.hourly,
+    }
+
+
+def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
+    failed = [*seen_long_enough(works), *sm_activity_measured(works)]
+    if not works.join(linked(context), on="work", how="semi").is_empty():
+        failed.append(
+            say("its GPUs talk over NVLink, and whether {card} would be linked is not known", card=offer.card.name)
+        )
+    if works["sm_pct"].null_count():
+        failed.append(
+            say("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+        )
+    if offer.card.year < BFLOAT16_SINCE:
+        failed.append(
+            say("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name)
+        )
+    return failed
+
+
+def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
+    notes: list[str] = []
+    slower = slowdown(present.card, offer.card)
+    if slower is not None and slower > 1:
+        notes.append(
+            say(
+                "it has room for the work; a step that fills the present card would take {factor} times as long",
+                factor=Number(slower, 1),
+            )
+        )
+    if saving is None:
+        unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
+        why = (
+            say("no price for {cards}", cards=joined_by_and(unpriced))
+            if unpriced
+            else say("one price is the site's, the other a list price")
+        )
+        notes.append(say("what it would save is not known: {why}", why=why))
+    return notes

@@ -1,0 +1,163 @@
+"""What would be moved to another card as one: all runs of a job, or what bare processes do on one GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
+from analytics.workloads.confidence import measured_enough
+from analytics.workloads.memo import once
+from analytics.workloads.memory_need import memory
+from analytics.workloads.row_index import Places
+from analytics.workloads.runs import busy_percentiles, run_hours
+from fallow.clock import HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from analytics.workloads.model import Context
+
+RUN_MIN_MS = 61 * MINUTE_MS
+"""Princeton's Job Defense Shield: shorter ones are tests."""
+TOLD_FROM_GPU_MS = 24 * HOUR_MS
+"""Princeton's Job Defense Shield: up to a GPU-day nobody need be written to."""
+
+WORK_THRESHOLDS = {
+    "run": "at least 61 min (Princeton Job Defense Shield)",
+    "GPU-hours": "more than 24 in the window, of one holder, account and model (Princeton Job Defense Shield)",
+}
+
+IDLE_MAX_PCT = 20.0
+"""Princeton's Job Defense Shield: utilization up to which a card is too powerful for what it does."""
+
+NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT + 1
+"""Of `with_demand`, which rounds up to the next whole percent."""
+
+PEAK_MIN_DAYS = 7
+"""Days of memory peaks that are wanted: a week holds what is done once a week."""
+
+LINKED_BYTES_PER_S = 10e6
+"""NVLink traffic in the mean of an hour from which a GPU counts as working with others; an idle link carries next to none."""
+
+BUSY_SHARE = 0.95
+"""Demand is what utilization and SM activity stay within for this share of the time."""
+
+_WORK = ("holder", "account", "job", "place", "model")
+
+
+@once
+def work_of_runs(context: Context) -> pl.DataFrame:
+    """The columns of `memory` and `work`, the number of the work that each run belongs to.
+
+    A job is one work on each model of card. Bare processes are one on each GPU; those that spread over several are one on
+    each host.
+    """
+    place = pl.when(pl.col("job").is_null()).then(
+        pl.when(pl.col("gpu_count") > 1).then("host").otherwise(pl.concat_str("host", pl.lit("/"), "gpu"))
+    )
+    found = memory(context).with_columns(place=place).sort(*_WORK, "run", nulls_last=True)
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in _WORK)
+    return found.with_columns(work=(~same).fill_null(value=True).cum_sum()).drop("place")
+
+
+@once
+def works(context: Context) -> pl.DataFrame:
+    """One row per work on whole cards of known model, of one holder and at most one job, that lasted RUN_MIN_MS and ran a kernel.
+
+    Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
+    `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those in which memory was read), and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes` and
+    `util_mean_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
+    """
+    return (
+        work_of_runs(context)
+        .group_by("work", maintain_order=True)
+        .agg(
+            pl.col("holder", "account", "job", "model", "holder_source").first(),
+            pl.col("gpu_ms").sum(),
+            pl.col("began").min(),
+            pl.col("peak_bytes", "q98_bytes", "need_bytes", "util_mean_pct", "ended", "days", "gpu_count").max(),
+            pl.col("card_bytes").min(),
+            pl.col("preallocated").any(ignore_nulls=False),
+            pl.col("whole_card", "single").all(),
+            by_default=pl.col("by_default").fill_null(value=False).all(),
+            service=pl.col("service").any(),
+            gpus=pl.col("gpu").n_unique(),
+            hosts=pl.col("host").n_unique(),
+            known=pl.col("peak_bytes").is_not_null().all(),
+            mem_hours=pl.col("hours").sum(),
+            hours=pl.col("whole_hours").sum(),
+        )
+        .filter(
+            pl.col("whole_card") & pl.col("single") & ~pl.col("service"),
+            pl.col("model").is_not_null() & (pl.col("util_mean_pct") > 0),
+            pl.col("ended") - pl.col("began") >= RUN_MIN_MS,
+        )
+        .with_columns(need_bytes=pl.when(pl.col("known") & ~pl.col("preallocated")).then("need_bytes"))
+        .drop("whole_card", "single", "service", "known")
+    )
+
+
+def worth_telling(found: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The works of holders for whom they come to more than TOLD_FROM_GPU_MS on one model, and within each value of `by`."""
+    return found.filter(pl.col("gpu_ms").sum().over("holder", "account", "model", *by) > TOLD_FROM_GPU_MS)
+
+
+def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
+    """The works with `util_pct`, `sm_pct` and `dram_pct`: the highest, over their GPUs, of what is not exceeded for `share` of the time.
+
+    Null where it was not measured on every GPU: utilization and SM activity by sample, memory bandwidth by hourly mean.
+    And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were measured.
+    """
+    own = work_of_runs(context).join(found.select("work"), on="work", how="semi")
+    flows = (
+        run_hours(context)
+        .group_by("run")
+        .agg(dram_pct=pl.col("dram_active_mean_pct").quantile(share, "higher").cast(pl.Float64))
+    )
+    measured = busy_percentiles(context, own, share).join(flows, on="run", how="left")
+    highest = [
+        pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
+        for name in ("util_pct", "sm_pct", "dram_pct")
+    ]
+    known = pl.col("util_known_ms", "sm_known_ms").sum()
+    return found.join(measured.group_by("work").agg(*highest, known), on="work", how="left")
+
+
+def sm_activity_measured(found: pl.DataFrame) -> list[str]:
+    """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
+    known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
+    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, say("SM activity"))
+
+
+def seen_long_enough(found: pl.DataFrame) -> list[str]:
+    """Failures to have seen the memory of any of these works for a week, and in nearly all of their hours."""
+    days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
+    failed = measured_enough(read, hours, say("memory in use")) if hours else []
+    if (days or 0) < PEAK_MIN_DAYS:
+        failed.append(
+            say_many(
+                "memory was seen on {number} day, {wanted} are wanted: a rare step may need more",
+                "memory was seen on {number} days, {wanted} are wanted: a rare step may need more",
+                days or 0,
+                wanted=Number(PEAK_MIN_DAYS),
+            )
+        )
+    return failed
+
+
+def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """The runs of some works, by host and GPU."""
+    return _places(context).of(found["work"].to_list()).sort("host", "gpu", "run")
+
+
+@once
+def _places(context: Context) -> Places:
+    return Places(work_of_runs(context), "work")
+
+
+@once
+def linked(context: Context) -> pl.DataFrame:
+    """The works with traffic to other GPUs, in `work`: of one program on several GPUs, whatever the process lists say."""
+    hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
+    return work_of_runs(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()

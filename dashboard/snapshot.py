@@ -1,0 +1,173 @@
+"""All that is made of one version of the lake, for every reader and every window."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.decide.actions import load_actions
+from analytics.language.languages import language
+from analytics.money.window_money import open_owners, open_prices
+from analytics.report.model import Asked, Whole, after_actions, edition_of
+from analytics.scope import Scope
+from analytics.window import load_whole, load_window_ledger
+from dashboard.cache import Kept
+from dashboard.people import VIEWER, Person
+from dashboard.view import View
+from fallow.clock import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+    from concurrent.futures import Executor, Future
+
+    from analytics.ledger.build import Ledger
+    from analytics.window import Inputs
+    from dashboard.query import Query
+
+_WINDOWS, _VIEWS, _PAGES = 6, 48, 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """What all views of a window share. It fills itself as it is asked, which one thread does at a time."""
+
+    whole: Whole
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Generation:
+    """One version of the lake: the ledger and what was made of it. Safe to ask from many threads."""
+
+    def __init__(self, inputs: Inputs, ledger: Ledger, version: str) -> None:
+        self.inputs = inputs
+        self.version = version
+        self._ledger = ledger
+        self._windows: Kept[_Window] = Kept(_WINDOWS)
+        self._before: Mapping[Hashable, View] = {}
+        self._views: Kept[View] = Kept(_VIEWS)
+        self._asked: Kept[View] = Kept(2 * _VIEWS)
+        self._pages: Kept[Any] = Kept(_PAGES)
+
+    @classmethod
+    def read(cls, inputs: Inputs, version: str) -> Generation:
+        """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices or owners."""
+        # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
+        load_actions(inputs.lake)
+        open_owners(inputs.settings)
+        open_prices(inputs.settings)
+        return cls(inputs, load_whole(inputs), version)
+
+    def after_actions(self, version: str) -> Generation:
+        """The same data after somebody acted on a finding: the ledger and what the rules found stay; raises LakeError."""
+        load_actions(self.inputs.lake)
+        after = Generation(self.inputs, self._ledger, version)
+        for key, window in self._windows.items().items():
+            after._windows.of(key, partial(_Window, window.whole.after_actions(), window.turn))
+        after._before = dict(list({**self._before, **self._views.items()}.items())[-_VIEWS:])
+        return after
+
+    def begin(self, query: Query, reader: Person, executor: Executor) -> Future[View]:
+        """What the query asks for, as far as the reader may see it, made by the executor; raises LakeError and its kinds.
+
+        Its reader is `nobody`: it is the same for all of a team.
+        """
+        seen = query if reader.team is None else query.but(team=reader.team)
+        somebody = nobody(reader)
+        return self._asked.begin((seen, somebody), lambda: self._view(seen, somebody), executor)
+
+    def _view(self, query: Query, reader: Person) -> View:
+        # what a page is about, and how it is sorted, changes nothing of the view itself
+        shared = query.on_every_page
+        view = self._views.of((shared, reader), lambda: self._again(shared, reader) or self._make(shared, reader))
+        return view if query == shared else replace(view, query=query)
+
+    def _again(self, query: Query, reader: Person) -> View | None:
+        """The view of before somebody acted, with the findings as they stand now: the rest of it has not changed."""
+        before = self._before.get((query, reader))
+        if before is None:
+            return None
+        window = self._window(self._named(query))
+        if not window.whole.is_of(before.whole):  # made anew since: its findings are others
+            return None
+        with window.turn:
+            report = after_actions(before.report, window.whole, before.part)
+        return replace(
+            before,
+            report=report,
+            whole=window.whole,
+            version=self.version,
+            made=self._pages,
+            whole_of=self._whole_of,
+        )
+
+    def _whole_of(self, window: Window) -> Whole:
+        return self._window(window, or_empty=True).whole
+
+    def _make(self, query: Query, reader: Person) -> View:
+        window = self._window(self._named(query))
+        settings = self.inputs.settings
+        speaks = language(
+            query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone")
+        )
+        whole = window.whole
+        with window.turn:
+            part = whole.part(query.scope)
+            report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
+        return View(
+            query=query,
+            report=report,
+            part=part,
+            whole=whole,
+            language=speaks,
+            zone=speaks.zone,
+            as_of_ms=self._newest_ms,
+            version=self.version,
+            names=self._pages.of(("names", reader.team), lambda: _names(whole, reader)),
+            reader=reader,
+            made=self._pages,
+            has_own_window=self.has_own_window,
+            whole_of=self._whole_of,
+        )
+
+    def _named(self, query: Query) -> Window:
+        if self.has_own_window and not (query.span or query.since or query.until):
+            return self.inputs.window
+        return query.window(self._newest_ms)
+
+    def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
+        def make() -> _Window:
+            own = replace(self.inputs, window=window)
+            return _Window(Whole(own, load_window_ledger(own, or_empty=or_empty, whole=self._ledger)))
+
+        return self._windows.of((window, or_empty), make)
+
+    @property
+    def has_own_window(self) -> bool:
+        """Whether whoever started the pages has named a window for addresses that name none."""
+        return self.inputs.window != Window(None, None)
+
+    @cached_property
+    def _newest_ms(self) -> int:
+        return int(self._ledger.stretches.select(pl.col("end").max()).item() or 0)
+
+
+def nobody(reader: Person) -> Person:
+    """Whoever sees the same as the reader: what a role may do changes nothing of the figures."""
+    return Person("", VIEWER, reader.team)
+
+
+def _names(whole: Whole, reader: Person) -> dict[str, tuple[str, ...]]:
+    """What can be chosen; somebody who may see one team has no other to choose, and no pool or model that it never had."""
+    seen = whole.narrowed(whole.ledger.whole, Scope(team=reader.team))
+    gpus = seen.stretches["gpu"].unique().sort().to_list()
+    inventory = whole.inventory
+    teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())
+    return {
+        "pool": tuple(sorted({inventory.pool(gpu) for gpu in gpus})),
+        "model": tuple(sorted({inventory.model(gpu) for gpu in gpus})),
+        "team": tuple(teams),
+    }
