@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.render.ledger_text import plain
+from analytics.rules.standing_surplus import surplus_words
 from analytics.workloads.evidence_labels import COUNTS, IN_WORDS, TOLD, WHOLE, WORDS
-from analytics.workloads.phrases import gpus_of
-from analytics.workloads.sensitivity import in_words as in_stretches
-from analytics.workloads.surplus_words import surplus_words, whole_gpus
+from analytics.workloads.wording import gpus_of, whole_gpus
+from analytics.workloads.wording import hours_by_threshold as in_stretches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

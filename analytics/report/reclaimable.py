@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.report.figures import BackTest, Reclaimable
-from analytics.rules.standing_surplus import BLOCKS, StandingSurplus
+from analytics.rules.standing_surplus import BLOCKS, STANDING_SURPLUS
 from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def reclaimable(findings: Iterable[Finding]) -> tuple[Reclaimable, ...]:
     """One per pool and model with a surplus, the largest first."""
-    found = [_of(each.evidence) for each in findings if each.rule == StandingSurplus.name]
+    found = [_of(each.evidence) for each in findings if each.rule == STANDING_SURPLUS.name]
     return tuple(sorted(found, key=lambda each: (-each.point, each.pool, each.model)))
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.workloads.finding_parts import SPAN, finding_of, whole_number
-from analytics.workloads.live_processes import last_rows
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import watch_command
+from analytics.render.ledger_text import plain
+from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
+from analytics.workloads.commands import watch_command
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import SPAN, whole_number
 from analytics.workloads.surplus import (
     HISTORY_MAX_DAYS,
     HISTORY_MIN_DAYS,
@@ -25,16 +27,19 @@ from analytics.workloads.surplus import (
     demand,
     estimate,
 )
-from analytics.workloads.unseen_work import claimed_by_count, counted_gpus
+from analytics.workloads.window_end import last_rows
+from analytics.workloads.wording import of_gpus, whole_gpus
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from analytics.language.sentences import Sentence
     from analytics.workloads.model import Context, Finding
     from analytics.workloads.model import Number as Value
     from analytics.workloads.surplus import Backtest, Surplus
+
+from analytics.workloads.model import Rule
 
 POOL_MIN_GPUS = 8
 BLOCKS = (8, 4, 2, 1)
@@ -43,14 +48,32 @@ _WORKING = ("low", "active")
 _IDLE = ("free", "reserved", "held")
 
 
-class StandingSurplus:
-    """GPUs of one model in one pool beyond what was needed at once; one finding per pool and model."""
+_BLOCKS = re.compile(r"surplus_gpus_in_blocks_of_(\d+)")
 
-    name = "standing_surplus"
-    category = "reclaim"
-    sentence = of_gpus("beyond what the pool needed at once")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+def standing_surplus_findings(context: Context) -> Iterator[Finding]:
+    """GPUs of one model in one pool beyond what was needed at once; one finding per pool and model."""
+    now = _in_order(context)
+    large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
+    if large.is_empty():
+        return
+    history_ms = whole_number(context.whole.stretches, pl.col("time").min())
+    since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
+    needed = demand(context, large)
+    for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
+        hours = needed.filter((pl.col("pool") == pool) & (pl.col("model") == model))
+        surplus = estimate(str(pool), float(gpus["gpu_share"].sum()), hours, context.until_ms)
+        if surplus is not None and surplus.left("point") >= 1:
+            tested = backtest(str(pool), _there_a_week_ago(context, gpus), hours, context.until_ms)
+            yield from _standing_surplus_finding(context, (str(pool), str(model)), gpus, (surplus, tested), since_ms)
+
+
+STANDING_SURPLUS = Rule(
+    name="standing_surplus",
+    category="reclaim",
+    sentence=of_gpus("beyond what the pool needed at once"),
+    per_host=False,
+    thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",
         "quantile": f"{QUANTILES['point']:g}, {QUANTILES_PROD['point']:g} for pools with `prod` in their name; the interval is that of "
@@ -59,92 +82,74 @@ class StandingSurplus:
         "back-test": "the estimate of one week earlier against each hour since: it held where more was needed at once no more often than "
         "its quantile allows (facts of the field); it takes a week of hours before as well",
         "pool": f"at least {POOL_MIN_GPUS} GPUs (one whole host; of fewer, rules on single GPUs say it all; ours)",
+    },
+    find=standing_surplus_findings,
+)
+
+
+def _standing_surplus_finding(
+    context: Context,
+    of: tuple[str, str],
+    gpus: pl.DataFrame,
+    found: tuple[Surplus, Backtest | None],
+    since_ms: int,
+) -> Iterator[Finding]:
+    surplus, tested = found
+    low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
+    named = _least_used(context, gpus, since_ms).head(point)
+    rows = context.inside.stretches.filter(pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode()))
+    if rows.is_empty():
+        return
+    watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    # which of a host's free GPUs a claim counts nobody can say
+    counted = pl.col("host").is_in(list(counted_gpus(context)))
+    free = named.filter((pl.col("state") == "free") & watched & ~counted)
+    doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
+    per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
+    hosts = dict(per_host.iter_rows())
+    whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
+    numbers: dict[str, Value] = {
+        "pool": of[0],
+        "model": of[1],
+        "pool_gpus": surplus.gpus,
+        "needed_at_once_gpus": surplus.need["point"],
+        "needed_at_once_max_gpus": surplus.largest,
+        "needed_quantile": surplus.quantile,
+        "needed_with_reserve_gpus": surplus.wanted("point"),
+        "surplus_low_gpus": low,
+        "surplus_gpus": point,
+        "surplus_high_gpus": high,
+        "surplus_free_now_gpus": free.height,
+        "history_days": surplus.days,
+        **(tested.numbers if tested else {"backtest_hours": None}),
     }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        now = _in_order(context)
-        large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
-        if large.is_empty():
-            return
-        history_ms = whole_number(context.whole.stretches, pl.col("time").min())
-        since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
-        needed = demand(context, large)
-        for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
-            hours = needed.filter((pl.col("pool") == pool) & (pl.col("model") == model))
-            surplus = estimate(str(pool), float(gpus["gpu_share"].sum()), hours, context.until_ms)
-            if surplus is not None and surplus.left("point") >= 1:
-                tested = backtest(str(pool), _there_a_week_ago(context, gpus), hours, context.until_ms)
-                yield from self._finding(context, (str(pool), str(model)), gpus, (surplus, tested), since_ms)
-
-    def _finding(
-        self,
-        context: Context,
-        of: tuple[str, str],
-        gpus: pl.DataFrame,
-        found: tuple[Surplus, Backtest | None],
-        since_ms: int,
-    ) -> Iterator[Finding]:
-        surplus, tested = found
-        low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
-        named = _least_used(context, gpus, since_ms).head(point)
-        rows = context.inside.stretches.filter(
-            pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode())
-        )
-        if rows.is_empty():
-            return
-        watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
-        # which of a host's free GPUs a claim counts nobody can say
-        counted = pl.col("host").is_in(list(counted_gpus(context)))
-        free = named.filter((pl.col("state") == "free") & watched & ~counted)
-        doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
-        per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
-        hosts = dict(per_host.iter_rows())
-        whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
-        numbers: dict[str, Value] = {
-            "pool": of[0],
-            "model": of[1],
-            "pool_gpus": surplus.gpus,
-            "needed_at_once_gpus": surplus.need["point"],
-            "needed_at_once_max_gpus": surplus.largest,
-            "needed_quantile": surplus.quantile,
-            "needed_with_reserve_gpus": surplus.wanted("point"),
-            "surplus_low_gpus": low,
-            "surplus_gpus": point,
-            "surplus_high_gpus": high,
-            "surplus_free_now_gpus": free.height,
-            "history_days": surplus.days,
-            **(tested.numbers if tested else {"backtest_hours": None}),
-        }
-        numbers |= {
-            f"surplus_gpus_in_blocks_of_{size}": sum(n // size * size for n in hosts.values()) for size in BLOCKS
-        }
-        yield finding_of(
-            context,
-            self,
-            rows,
-            subject=": ".join(of),
-            numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
-            failed=[
-                [
-                    say(
-                        "counting what was not seen as needed, only {low} of {point} remain",
-                        low=Number(low),
-                        point=Number(point),
-                    )
-                ]
-                if low < (point + 1) // 2
-                else [],
-                tested.failed if tested else [],
-                claimed_by_count(context, doubtful),
-            ],
-            next_command=watch_command(next(iter(hosts))),
-            reclaimable_gpus=free["gpu"].sort().to_list(),
-            since_ms=since_ms,
-            gpus=named["gpu"].sort().to_list(),
-            host="",
-            notes=[_whole_hosts(whole)] if whole else [],
-        )
+    numbers |= {f"surplus_gpus_in_blocks_of_{size}": sum(n // size * size for n in hosts.values()) for size in BLOCKS}
+    yield finding_of(
+        context,
+        STANDING_SURPLUS,
+        rows,
+        subject=": ".join(of),
+        numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
+        failed=[
+            [
+                say(
+                    "counting what was not seen as needed, only {low} of {point} remain",
+                    low=Number(low),
+                    point=Number(point),
+                )
+            ]
+            if low < (point + 1) // 2
+            else [],
+            tested.failed if tested else [],
+            claimed_by_count(context, doubtful),
+        ],
+        next_command=watch_command(next(iter(hosts))),
+        reclaimable_gpus=free["gpu"].sort().to_list(),
+        since_ms=since_ms,
+        gpus=named["gpu"].sort().to_list(),
+        host="",
+        notes=[_whole_hosts(whole)] if whole else [],
+    )
 
 
 def _whole_hosts(hosts: Sequence[str]) -> Sentence:
@@ -204,3 +209,68 @@ def _blocks(number: int) -> str:
         parts += [str(size)] * (number // size)
         number %= size
     return "+".join(parts)
+
+
+def surplus_words(known: dict[str, float | str]) -> list[str]:
+    """Takes a pool's reserve out of `known`: what there is, what was needed, and what that leaves."""
+    if "surplus_gpus" not in known:
+        return []
+    names = ("pool_gpus", "needed_at_once_gpus", "needed_at_once_max_gpus", "needed_with_reserve_gpus",
+             "surplus_low_gpus", "surplus_gpus", "surplus_high_gpus", "surplus_free_now_gpus")  # fmt: skip
+    there, need, most, reserve, low, point, high, free = (whole_gpus(known.pop(name, None)) for name in names)
+    quantile = known.pop("needed_quantile", None)
+    needed = say("at most {number} needed at once", number=most)
+    if need != most and quantile is not None:
+        share = Share(float(quantile), 0)
+        needed = say("{needed} ({number} for {share} of the hours)", needed=needed, number=need, share=share)
+    return [
+        say(
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: {point} to spare ({low} to {high})",
+            pool=plain(str(known.pop("pool", ""))),
+            model=plain(str(known.pop("model", ""))),
+            there=there,
+            needed=needed,
+            reserve=reserve,
+            point=point,
+            low=low,
+            high=high,
+        ),
+        say("{number} of these free now", number=free) if free.value else say("none of these free now"),
+        _backtest(known),
+        *_in_blocks(known),
+    ]
+
+
+def _backtest(known: dict[str, float | str]) -> Sentence:
+    """Takes out of `known` what became of last week's estimate."""
+    names = ("surplus_gpus", "enough_gpus", "hours", "exceeded_hours", "needed_max_gpus")
+    spare, enough, hours, exceeded, most = (whole_gpus(known.pop(f"backtest_{name}", None)) for name in names)
+    if hours.value is None:
+        return say("no back-test: it takes 14 days of hours in which the pool was seen")
+    said = say("none was to spare")
+    if spare.value:
+        said = say("{enough} were to be enough and {spare} to spare", enough=enough, spare=spare)
+    return say(
+        "back-test: a week earlier {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, "
+        "at most {most}",
+        said=said,
+        enough=enough,
+        exceeded=exceeded,
+        hours=hours,
+        most=most,
+    )
+
+
+def _in_blocks(known: dict[str, float | str]) -> list[str]:
+    """Takes the sums by block out of `known`; blocks of one are all there are, and none says nothing."""
+    found = {match[1]: known.pop(name) for name in list(known) if (match := _BLOCKS.fullmatch(name))}
+    told = [
+        say("{number} in blocks of {size}", number=Number(float(number)), size=size)
+        for size, number in found.items()
+        if number and size != "1"
+    ]
+    hosts = str(known.pop("surplus_blocks", "") or "").replace("; ", ", ")
+    return [
+        *([Listed(told, ", ")] if told else []),
+        *([say("by host: {hosts}", hosts=plain(hosts, 400))] if hosts else []),
+    ]

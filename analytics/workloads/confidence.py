@@ -12,10 +12,9 @@ import polars as pl
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.render.ledger_text import percent
-from analytics.workloads.memo import once
-from analytics.workloads.model import Confidence
+from analytics.workloads.model import Confidence, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
-from analytics.workloads.phrases import at_most_below, floored, gpus_of
+from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
 _WATCHED = ("time", "end", "util_ms", "zero_ms", "coverage_ratio", "sample_count")
 
 
-@once
+@once_per_context
 def _times(context: Context) -> dict[str, tuple[int, int, int, int]]:
     """Per GPU the first and the last moment of all that is known of it, and its time in the window: all, and unknown."""
     span = pl.col("end") - pl.col("time")

@@ -1,17 +1,97 @@
-"""The ledger by the work that its time was spent on: by job, by unbroken stay on a GPU, and by whole hour."""
+"""The ledger's rows as rules need them: sums, cuts, rows of jobs, unbroken occupancy, whole hours."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from analytics.workloads.memo import once
-from analytics.workloads.row_index import Places
-from fallow.clock import HOUR_MS
+from analytics.workloads.model import once_per_context
+from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
     from analytics.workloads.model import Context
+
+
+SPAN = pl.col("end") - pl.col("time")
+"""Milliseconds of a ledger row."""
+
+GPU_MS = SPAN * pl.col("gpu_share")
+"""GPU milliseconds of a ledger row: a MIG instance counts its share."""
+
+
+def joined(stretches: pl.DataFrame, column: str) -> str | None:
+    """The distinct values of a column, sorted and joined by `+`; None where there are none."""
+    return "+".join(sorted(set(stretches[column].to_list()) - {None})) or None
+
+
+def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
+    """One integer out of a frame; 0 for the sum or extreme of nothing."""
+    return int(frame.select(value).item() or 0)
+
+
+def gpu_ms_of(stretches: pl.DataFrame) -> float:
+    """GPU milliseconds of the rows."""
+    return float(((stretches["end"] - stretches["time"]) * stretches["gpu_share"]).sum())
+
+
+ENERGY_KNOWN_MIN = 0.9
+"""Below it the sum would be a part that looks like the whole."""
+
+
+def energy_kwh(stretches: pl.DataFrame) -> float | None:
+    """Energy of some ledger stretches in kWh; None where it was known for less than 90 % of their time."""
+    total_ms = int((stretches["end"] - stretches["time"]).sum())
+    if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
+        return None
+    return float(stretches["energy_mj"].sum()) / 3.6e9
+
+
+THRESHOLDS_MIN = (30, 60, 120)
+"""Printed beside every idle headline, because the choice of threshold moves it several times over."""
+
+
+def held_gpu_hours(stretches: pl.DataFrame) -> dict[int, float]:
+    """GPU-hours in the ledger's `held` stretches of at least each of THRESHOLDS_MIN, by minutes.
+
+    A stretch counts with its whole length, before cuts at midnight and at the window's start; its time is that inside.
+    """
+    held = stretches.filter(pl.col("state") == "held")
+    sums = held.select(held_gpu_ms(minutes).alias(str(minutes)) for minutes in THRESHOLDS_MIN).row(0)
+    return {minutes: float(total) / HOUR_MS for minutes, total in zip(THRESHOLDS_MIN, sums, strict=True)}
+
+
+def held_gpu_ms(minutes: int) -> pl.Expr:
+    """The same of `held` rows for one threshold, in GPU milliseconds."""
+    long = pl.col("stretch_end") - pl.col("stretch_start") >= minutes * MINUTE_MS
+    return ((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).filter(long).sum()
+
+
+class RowIndex:
+    """The rows of a frame by the values of one column."""
+
+    def __init__(self, frame: pl.DataFrame, column: str) -> None:
+        """Sorts the column once."""
+        self._frame = frame
+        values = frame[column].unique(maintain_order=True)
+        self._codes = {value: code for code, value in enumerate(values.to_list())}
+        codes = frame[column].replace_strict(values, range(len(values))).to_numpy() if len(values) else np.zeros(0)
+        self._order = np.argsort(codes, kind="stable")
+        self._starts = np.searchsorted(codes[self._order], np.arange(len(values) + 1))
+
+    def of(self, values: Iterable[object]) -> pl.DataFrame:
+        """The rows with any of these values, in the frame's order."""
+        return self._frame[self._rows({self._codes[value] for value in values if value in self._codes})]
+
+    def _rows(self, codes: Iterable[int]) -> NDArray[np.intp]:
+        parts = [self._order[self._starts[code] : self._starts[code + 1]] for code in codes]
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.intp)
+
 
 AT_WORK = ("held", "low", "active")
 """States in which processes hold a GPU."""
@@ -48,7 +128,7 @@ def cut(rows: pl.DataFrame, start: pl.Expr, end: pl.Expr) -> pl.DataFrame:
     return rows.with_columns(*shared, *energy, time=start, end=end)
 
 
-def stays(stretches: pl.DataFrame) -> pl.DataFrame:
+def occupancies(stretches: pl.DataFrame) -> pl.DataFrame:
     """One row per GPU and unbroken time with processes of the same holder, account and job: `time` to `end`."""
     names = ("host", "gpu", "holder", "account", "job")
     rows = stretches.filter(pl.col("state").is_in(AT_WORK)).select(*names, "time", "end").sort("gpu", "host", "time")
@@ -62,7 +142,7 @@ def stays(stretches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@once
+@once_per_context
 def whole_hours(context: Context) -> pl.DataFrame:
     """Rows of `hourly` in the window, each wholly inside one stay, with its holder, account and job.
 
@@ -71,14 +151,14 @@ def whole_hours(context: Context) -> pl.DataFrame:
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
     # both come sorted by GPU, host and time
     hours = context.rollups.hourly().filter(inside & (pl.col("observed_ms") > 0))
-    owned = stays(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end")
+    owned = occupancies(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end")
     found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 
 
-@once
-def _places(context: Context) -> Places:
-    return Places(context.inside.stretches, "gpu")
+@once_per_context
+def _rows_by_gpu(context: Context) -> RowIndex:
+    return RowIndex(context.inside.stretches, "gpu")
 
 
 def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
@@ -89,7 +169,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     wanted = hours.select(
         "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
     )
-    rows = _places(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(OWNED))
+    rows = _rows_by_gpu(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(OWNED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
         wanted, on=("host", "gpu", "hour")
