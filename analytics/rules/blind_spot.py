@@ -10,10 +10,11 @@ import polars as pl
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import AT_WORK, GPU_MS, SPAN, gpu_ms_of, whole_number
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, gpu_ms_of, whole_number
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
@@ -27,16 +28,14 @@ from analytics.workloads.model import Rule
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
 
-_OUT = ("unknown", "unavailable")
-
 
 def blind_spot_findings(context: Context) -> Iterator[Finding]:
     """Hosts whose numbers rest on too little; one finding per host and kind of blindness."""
     spans = context.inside.stretches
     silent = _silent(context)
     yield from _silent_hosts(context, silent)
-    seen = spans.filter(~pl.col("state").is_in(_OUT))
-    used = spans.filter(pl.col("state").is_in(AT_WORK))
+    seen = spans.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+    used = spans.filter(pl.col("state").is_in(OCCUPIED))
     unknown = spans.filter(pl.col("state") == "unknown")
     mute = _mute(context, unknown)
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)

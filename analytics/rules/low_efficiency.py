@@ -8,9 +8,10 @@ import polars as pl
 
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
+from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import AT_WORK, GPU_MS, SEVERAL, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
@@ -31,7 +32,7 @@ KNOWN_MIN = 0.9
 
 def low_efficiency_findings(context: Context) -> Iterator[Finding]:
     """The largest holders whose GPUs are busy for at most a quarter of the time that they have them; one finding per holder."""
-    held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(AT_WORK))
+    held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
     owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
     holders = _low_efficiency_holders(owned)
     low = holders.filter(

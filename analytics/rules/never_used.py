@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED, UNOCCUPIED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 from analytics.workloads.model import Rule
 
-_UNUSED = ("free", "reserved")
-_USED = ("held", "low", "active")
-
 
 def never_used_findings(context: Context) -> Iterator[Finding]:
     """GPUs without any process or kernel in all of the lake's history; one finding per host."""
@@ -33,7 +31,7 @@ def never_used_findings(context: Context) -> Iterator[Finding]:
     if never.is_empty():
         return
     unused = context.inside.stretches.filter(
-        pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"].implode())
+        pl.col("state").is_in(UNOCCUPIED) & pl.col("gpu").is_in(never["gpu"].implode())
     )
     whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
     there = _still_there(context, never["gpu"])
@@ -104,8 +102,8 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
     span = pl.col("end") - pl.col("time")
     gpus = history.group_by("gpu").agg(
         pl.col("host").sort_by("end", "host").last(),
-        used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
-        unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+        used_ms=span.filter(pl.col("state").is_in(OCCUPIED)).sum(),
+        unused_ms=span.filter(pl.col("state").is_in(UNOCCUPIED)).sum(),
         measured_ms=pl.col("util_ms").sum(),
     )
     return gpus.filter(
@@ -120,5 +118,5 @@ def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
     # which of a host's free GPUs a claim counts nobody can say
     counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
-    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context) & ~counted)
+    there = last.filter(pl.col("state").is_in(UNOCCUPIED) & seen_lately(context) & ~counted)
     return frozenset(there["gpu"])

@@ -11,6 +11,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.render.ledger_text import plain
+from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
@@ -43,9 +44,6 @@ from analytics.workloads.model import Rule
 
 POOL_MIN_GPUS = 8
 BLOCKS = (8, 4, 2, 1)
-
-_WORKING = ("low", "active")
-_IDLE = ("free", "reserved", "held")
 
 
 _BLOCKS = re.compile(r"surplus_gpus_in_blocks_of_(\d+)")
@@ -97,7 +95,7 @@ def _standing_surplus_finding(
     surplus, tested = found
     low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
     named = _least_used(context, gpus, since_ms).head(point)
-    rows = context.inside.stretches.filter(pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode()))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
     if rows.is_empty():
         return
     watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
@@ -193,7 +191,7 @@ def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
 
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """Whole GPUs that are not split, those with the least active time first."""
-    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(_WORKING))
+    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
     used = active.group_by("gpu").agg(used_ms=SPAN.sum())
     return (
         gpus.filter(pl.col("gpu_share") == 1)

@@ -9,10 +9,11 @@ import polars as pl
 
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, OWNED, cut, joined
+from analytics.workloads.ledger_rows import GPU_MS, cut, joined
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
@@ -27,8 +28,7 @@ from analytics.workloads.model import Rule
 
 PROJECT_END_DAYS = 14
 
-_IDLE = ("reserved", "held")
-_LITTLE = (*_IDLE, "low")
+_LITTLE = (*IDLE_ALLOCATED, "low")
 
 
 GAP_RATIO = 1.5
@@ -43,7 +43,6 @@ NO_START_MS = 2 * DAY_MS
 LULL_MAX = 0.5
 LULL_HOLDERS_MIN = 3
 
-WORKING = ("low", "active")
 _DAYS = RECENT_DAYS + PRIOR_DAYS + 6
 """Two weekends may have to be left out of the days before, and one of the last ones."""
 _SATURDAY, _EPOCH_WEEKDAY = 5, 3
@@ -51,7 +50,7 @@ _SATURDAY, _EPOCH_WEEKDAY = 5, 3
 
 def wind_down_findings(context: Context) -> Iterator[Finding]:
     """Holders whose work has faded or whose project ends while GPUs are theirs; one finding per holder or owner's line."""
-    now = last_rows(context).filter(pl.col("state").is_in(OWNED))
+    now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
     yield from _faded_findings(context, now)
     yield from _project_findings(context, now)
 
@@ -107,7 +106,7 @@ def _project_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
     if not ending:
         return
     lines = _lines(context, now)
-    owned = context.inside.stretches.filter(pl.col("state").is_in(OWNED)).join(
+    owned = context.inside.stretches.filter(pl.col("state").is_in(ALLOCATED)).join(
         lines, on=("holder", "account"), nulls_equal=True
     )
     theirs = now.join(lines, on=("holder", "account"), nulls_equal=True)
@@ -145,7 +144,7 @@ def _wind_down_finding(
     last = last_rows(context).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
     # whoever shares a GPU with them still needs it
     idle = last.filter(
-        pl.col("state").is_in(_IDLE) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
+        pl.col("state").is_in(IDLE_ALLOCATED) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
     )
     shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
     unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))
@@ -211,7 +210,7 @@ def fading(context: Context, names: pl.Series) -> pl.DataFrame:
     Columns: who, since (from when on), by_gap, gap_ms, gap_p95_ms, gap_count, recent_ms and prior_ms (active GPU time a
     day), no_start_ms (since a process of theirs began).
     """
-    work = split_holders(context.whole.stretches.filter(pl.col("state").is_in(WORKING)))
+    work = split_holders(context.whole.stretches.filter(pl.col("state").is_in(IN_USE)))
     own = work.filter(pl.col("who").is_in(names.implode()))
     until_ms = context.until_ms
     found = (

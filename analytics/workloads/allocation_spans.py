@@ -10,9 +10,10 @@ import polars as pl
 from analytics.allocations.spans import known_claims
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.workloads.ledger_rows import AT_WORK, SPAN, by_job, cut
+from analytics.states import IN_USE, OCCUPIED
+from analytics.workloads.ledger_rows import SPAN, by_job, cut
 from analytics.workloads.model import once_per_context
-from analytics.workloads.window_end import STANDING, WORKING, newest_rows, on_host_ahead, seen_lately, unlisted
+from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead, seen_lately, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,7 +129,7 @@ def _doubtful(context: Context) -> dict[str, tuple[str | None, ...]]:
 @once_per_context
 def _nameless(context: Context) -> pl.DataFrame:
     """GPUs that are at work, or may be, and that no job is known of: host, gpu, holder."""
-    working = pl.col("state").is_in(WORKING) | ((pl.col("state") == "held") & unlisted()) | on_host_ahead(context)
+    working = pl.col("state").is_in(IN_USE) | ((pl.col("state") == "held") & unlisted()) | on_host_ahead(context)
     rows = newest_rows(context).filter(pl.col("job").is_null() & working & seen_lately(context))
     return rows.select("host", "gpu", "holder")
 
@@ -204,7 +205,7 @@ def _unused_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
     watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
-    nameless = (pl.col("state").is_in(AT_WORK) & pl.col("job").is_null()).any()
+    nameless = (pl.col("state").is_in(OCCUPIED) & pl.col("job").is_null()).any()
     per_gpu = during.group_by("work", "host", "gpu").agg(
         nobody=((pl.col("state") == "free") | unwatched).all() & watched, doubtful=nameless | ~watched
     )

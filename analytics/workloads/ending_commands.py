@@ -10,6 +10,7 @@ import polars as pl
 
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import AT_REST
 from analytics.workloads.allocation_spans import allocations, unseen_by_job, unseen_places
 from analytics.workloads.commands import array_command, look_command, release_command
 from analytics.workloads.confidence import alone
@@ -17,7 +18,7 @@ from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import once_per_context
 from analytics.workloads.process_lists import serves_only
 from analytics.workloads.processes import launched_together
-from analytics.workloads.window_end import AT_REST, last_rows, newest_rows, window_end
+from analytics.workloads.window_end import last_rows, newest_rows, window_end
 from fallow.clock import MINUTE_MS
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.workloads.ledger_rows import AT_WORK, cut
+from analytics.states import OCCUPIED
+from analytics.workloads.ledger_rows import cut
 from analytics.workloads.model import once_per_context
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.window_end import last_rows
@@ -44,7 +45,7 @@ def alive(context: Context) -> pl.DataFrame:
     Further columns: `first_seen` and `first_parent_pid`, its first day's first list and last known parent; `state`, `holder` and
     `stretch_start`, those of the GPU's last ledger row.
     """
-    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK))
+    now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
     lists = context.holders.lists
     named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
     listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
@@ -129,7 +130,7 @@ def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
 def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows, cut to the time of each program on more than one GPU that ran in them, with `work`."""
     runs = program_runs(context).filter(pl.col("gpu_count") > 1).drop("gpu_count")
-    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(AT_WORK))
+    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
     return cut(rows, pl.max_horizontal("time", "began"), pl.min_horizontal("end", "ended")).drop("began", "ended")

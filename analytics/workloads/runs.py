@@ -8,7 +8,8 @@ import polars as pl
 
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
-from analytics.workloads.ledger_rows import AT_WORK, GPU_MS, SPAN, RowIndex, one_job, whole_hours
+from analytics.states import OCCUPIED
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, RowIndex, one_job, whole_hours
 from analytics.workloads.model import once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
@@ -35,7 +36,7 @@ def runs(context: Context) -> pl.DataFrame:
     (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
     number).
     """
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
@@ -113,7 +114,7 @@ def run_hours(context: Context) -> pl.DataFrame:
 @once_per_context
 def _rows_of_runs(context: Context) -> pl.DataFrame:
     """The window's ledger rows with work on them, with `run`."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
 
 
