@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
+from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SPAN, gpu_ms_of, whole_number
 from analytics.workloads.wording import of_gpus
@@ -21,12 +23,22 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
+
+
+KINDS = {
+    "silent": "the host fell silent",
+    "unknown time": "nobody looked",
+    "no utilization": "utilization was not measured",
+    "holder not known": "the holder is not known",
+    "use not watched": "nobody watched who was on it",
+}
+"""What nobody saw, by the word for it in the evidence."""
 
 
 def blind_spot_findings(context: Context) -> Iterator[Finding]:
@@ -58,6 +70,15 @@ BLIND_SPOT = Rule(
         "hours": f"at least {GPU_HOURS_MIN} GPU-hours in the window (from where Job Defense Shield sends a mail)",
         "silent": f"no GPU of the host seen in the last {SILENT_AFTER_MS // HOUR_MS} h of the window",
     },
+    labels=(
+        label("kind", "{value}", words_for(KINDS)),
+        label("silent_h", "silent for {value} h"),
+        label("gpus_of_the_host", "{value} GPUs in the host"),
+        label("blind_gpu_hours", "{value} such GPU-hours"),
+        label("share_of_the_host", "{value} of the host's time", Share),
+        label("pools", "pool {value}"),
+        label("gpu_hours_of_the_host", "{value} GPU-hours of the host in all"),
+    ),
     find=blind_spot_findings,
 )
 
@@ -67,7 +88,7 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
         last_seen_ms, host = int(row["last_seen"]), str(row["host"])
         rows = context.inside.stretches.filter(pl.col("host") == host)
         missing_ms = context.until_ms - last_seen_ms
-        numbers: dict[str, Number] = {
+        numbers: dict[str, EvidenceValue] = {
             "kind": "silent",
             "silent_h": missing_ms / HOUR_MS,
             "gpus_of_the_host": rows["gpu"].n_unique(),
@@ -96,7 +117,7 @@ def _unseen_shares(
     for row in fired.sort("host").iter_rows(named=True):
         host = str(row["host"])
         rows = blind.filter(pl.col("host") == host)
-        numbers: dict[str, Number] = {
+        numbers: dict[str, EvidenceValue] = {
             "kind": kind,
             "blind_gpu_hours": float(row["blind_ms"]) / HOUR_MS,
             "share_of_the_host": row["share"],
@@ -106,7 +127,7 @@ def _unseen_shares(
 
 
 def _blind_spot_finding(
-    context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, Number], command: str
+    context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue], command: str
 ) -> Finding:
     pools = {context.inventory.pool(gpu) for gpu in rows["gpu"].unique()}
     whole = context.inside.stretches.filter(pl.col("host") == host)

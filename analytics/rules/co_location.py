@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.language.quantities import Bytes
 from analytics.language.sentences import say
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.runs import NEED_THRESHOLDS, busy_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
@@ -115,6 +117,12 @@ CO_LOCATION = Rule(
         "preallocated": NEED_THRESHOLDS["preallocated"],
         **WORK_THRESHOLDS,
     },
+    labels=(
+        label("mem_together_bytes", "memory needed together {value}", Bytes),
+        label("aligned_hours", "seen side by side for {value} h"),
+        label("gpu_util_together_p95_pct", "together at most {value} % for 95 % of the hours"),
+        label("gpu_util_together_bursts_p95_pct", "together at most {value} % for 95 % of samples"),
+    ),
     find=co_location_findings,
 )
 

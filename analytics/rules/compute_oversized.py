@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.workloads.runs import NEED_THRESHOLDS
-from analytics.workloads.smaller_cards import smaller_card_findings
+from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
@@ -61,5 +61,6 @@ COMPUTE_OVERSIZED = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
+    labels=SMALLER_CARD_LABELS,
     find=compute_oversized_findings,
 )

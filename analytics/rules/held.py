@@ -22,7 +22,7 @@ from fallow.clock import HOUR_MS, format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -119,7 +119,7 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
     return {tuple(row[name] for name in _BY): row for row in judged.iter_rows(named=True)}
 
 
-def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, Number]:
+def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:
     processes = context.holders.of(current)
     return {
         **{

@@ -12,9 +12,10 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
+from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.wording import agreeing, of_gpus
+from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     from analytics.language.sentences import Sentence
     from analytics.money.owners import Owner, Team
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -36,6 +36,9 @@ GPU_HOURS_MIN = 50
 
 _QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
 _ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
+
+
+KINDS = {"quota": "the quota is far above what the team takes", "allocation": "the team takes far more than it uses"}
 
 
 def hoarding_findings(context: Context) -> Iterator[Finding]:
@@ -52,7 +55,7 @@ def hoarding_findings(context: Context) -> Iterator[Finding]:
     had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
     for name, team in teams.items():
         mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-        numbers: dict[str, Value] = {
+        numbers: dict[str, EvidenceValue] = {
             "quota_gpus": team.quota_gpus,
             "allocated_at_once_q95_gpus": had.get(name, 0.0),
             "used_at_once_q95_gpus": used.get(name, 0.0),
@@ -79,12 +82,21 @@ HOARDING = Rule(
         f"Q{QUANTILE * 100:.0f} of the active GPUs at once under {SHARE_MAX:.0%} of that of those it had (short peaks are no hoard; ours)",
         "history": f"at least {HISTORY_MIN_DAYS} days; under {HISTORY_DAYS} the finding says so",
     },
+    labels=(
+        label("kind", "{value}", words_for(KINDS)),
+        label("quota_gpus", "a quota of {value} GPUs", whole_gpus),
+        label("quota_unused_gpus", "{value} of the quota not taken", whole_gpus),
+        label("allocated_at_once_q95_gpus", "at most {value} GPUs taken at once for 95 % of the hours", whole_gpus),
+        label("used_at_once_q95_gpus", "at most {value} GPUs active at once for 95 % of the hours", whole_gpus),
+        label("allocated_gpu_hours", "{value} GPU-hours taken"),
+        counted("hosts", "on {number} host", "on {number} hosts"),
+    ),
     find=hoarding_findings,
 )
 
 
 def _hoarding_finding(
-    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, Value]
+    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue]
 ) -> Finding:
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
     # a team without a GPU of its own is judged by how well the fleet was watched
@@ -113,7 +125,7 @@ def _too_short(days: float) -> Sentence:
     return say("{days} days of demand, {wanted} are wanted", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
-def _takes_too_much(numbers: Mapping[str, Value]) -> bool:
+def _takes_too_much(numbers: Mapping[str, EvidenceValue]) -> bool:
     had, used = (float(numbers[f"{name}_gpu_hours"] or 0) for name in ("allocated", "used"))
     had_at_once, used_at_once = (float(numbers[f"{name}_at_once_q95_gpus"] or 0) for name in ("allocated", "used"))
     return had > GPU_HOURS_MIN and used <= EFFICIENCY_MAX * had and used_at_once < SHARE_MAX * had_at_once

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Sentence, say
 from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, one_job, whole_hours, within_hours
+from analytics.workloads.model import Label
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, Finding
 
-from analytics.workloads.model import Rule
+from analytics.workloads.model import EvidenceValue, Rule
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3
 SHARE_MIN = 0.25
 ACTIVE_FROM_PCT = 1.0
 BUSIEST_FROM_PCT = 20.0
+
+
+def _uneven_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    uneven, judged = (Number(float(known[name])) for name in ("uneven_h", "judged_h"))
+    return [say("uneven in {uneven} of the {judged} h in which all of its GPUs worked", uneven=uneven, judged=judged)]
 
 
 def imbalance_findings(context: Context) -> Iterator[Finding]:
@@ -55,6 +63,16 @@ IMBALANCE = Rule(
         "active": f"every GPU at {ACTIVE_FROM_PCT:g} % or more (an unused GPU is `partial_use`)",
         "busiest": f"the busiest GPU at {BUSIEST_FROM_PCT:g} % or more (small loads scatter by themselves)",
     },
+    labels=(
+        label("busiest_gpu_sm_active_mean_pct", "mean SM activity {value} % on the busiest GPU"),
+        label("idlest_gpu_sm_active_mean_pct", "{value} % on the idlest"),
+        label("busiest_gpu_util_mean_pct", "mean utilization {value} % on the busiest GPU"),
+        label("idlest_gpu_util_mean_pct", "{value} % on the idlest"),
+        label("spread", "a spread of {value}", Share),
+        Label(("uneven_h", "judged_h"), _uneven_words),
+        label("waiting_gpu_hours", "all of its GPUs together {value} GPU-hours behind the busiest"),
+        label("slower_gpu_hours", "{value} GPU-hours on its slower GPUs"),
+    ),
     find=imbalance_findings,
 )
 
@@ -138,7 +156,7 @@ def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
 
 def _imbalance_numbers(
     rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool
-) -> dict[str, Number]:
+) -> dict[str, EvidenceValue]:
     highest, lowest = (
         float(per_gpu.select(value).item()) for value in (pl.col("mean_pct").max(), pl.col("mean_pct").min())
     )

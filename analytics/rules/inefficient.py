@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, whole_hours, within_hours
 from analytics.workloads.processes import serving_gpus
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -61,6 +61,11 @@ INEFFICIENT = Rule(
         "dram_active": f"memory bandwidth below {DRAM_FROM_PCT:g} % (decoding that is bound by memory is efficient as it is)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },
+    labels=(
+        label("dram_active_mean_pct", "mean memory bandwidth {value} %"),
+        label("share_of_busy_hours", "{value} of the busy hours", Share),
+        label("inefficient_gpu_hours", "{value} such GPU-hours"),
+    ),
     find=inefficient_findings,
 )
 
@@ -151,7 +156,7 @@ def _gpus_with(hours: pl.DataFrame, column: str) -> int:
 
 def _inefficient_numbers(
     busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str
-) -> dict[str, Value]:
+) -> dict[str, EvidenceValue]:
     means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
     limits = poor["limit_w"].drop_nulls()
     return {

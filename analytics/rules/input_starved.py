@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import say
 from analytics.states import IN_USE
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import TOLD
+from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
 from analytics.workloads.processes import serving_gpus
@@ -22,8 +22,7 @@ from fallow.clock import DAY_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -68,6 +67,9 @@ RESOURCES = (
 )
 
 
+_WAITS_FOR = {each.words: each.words for each in RESOURCES}
+
+
 def input_starved_findings(context: Context) -> Iterator[Finding]:
     """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
     hours = _input_starved_hours(context)
@@ -92,6 +94,20 @@ INPUT_STARVED = Rule(
         "share": f"{SHARE_MIN:.0%} of the hours at middling utilization (what coincides less often is no cause)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },
+    labels=(
+        label("waits_for", "waits for {value}", words_for(_WAITS_FOR)),
+        label("gpu_util_mean_otherwise_pct", "mean utilization {value} % in its other hours"),
+        label("zero_share", "no kernel for {value} of that time", Share),
+        label("share_of_middling_hours", "{value} of the hours at middling utilization", Share),
+        label("process_cpu_pct", "its processes use {value} % of a CPU"),
+        label("cpu_util_mean_pct", "mean CPU use {value} %"),
+        label("cpu_pressure_mean_pct", "some task waits for a CPU for {value} % of the time"),
+        label("io_pressure_mean_pct", "some task waits for I/O for {value} % of the time"),
+        label("disk_read_mean_bytes_per_s", "{value}/s read from disks", Bytes),
+        label("net_receive_mean_bytes_per_s", "{value}/s received over the network", Bytes),
+        label("pcie_mean_bytes_per_s", "{value}/s over PCIe", Bytes),
+        label("starved_gpu_hours", "{value} such GPU-hours"),
+    ),
     find=input_starved_findings,
 )
 
@@ -221,7 +237,7 @@ def _input_starved_doubts(
         failed.append(
             say(
                 "there is no hour in which {resource} were not at the limit, to compare with",
-                resource=say(TOLD[resource.words]),
+                resource=say(_WAITS_FOR[resource.words]),
             )
         )
     host = str(starved["host"][0])
@@ -245,8 +261,8 @@ def _known_max(rows: pl.DataFrame, column: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _input_starved_numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Value]:
-    def mean(name: str) -> Value:
+def _input_starved_numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, EvidenceValue]:
+    def mean(name: str) -> EvidenceValue:
         return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
 
     clear = rows.filter(~pl.col(resource.name))

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, ties
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import cut, joined, whole_number
 from analytics.workloads.process_lists import SERVER, is_service
@@ -86,6 +88,12 @@ LOADED_NO_TRAFFIC = Rule(
         "without metrics": f"a server by its command, and zero utilization for {QUIET_MS // HOUR_MS} h: less sure",
         "standby": "never where command, arguments, pod or labels speak of standby, failover, backup, canary or warm (meant to wait)",
     },
+    labels=(
+        label("models", "models {value}"),
+        label("endpoints", "endpoints {value}"),
+        label("quiet_h", "no request for {value} h"),
+        label("answered_share", "its metrics were there for {value} of that time", Share),
+    ),
     find=loaded_no_traffic_findings,
 )
 

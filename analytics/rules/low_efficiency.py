@@ -10,6 +10,7 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
 from analytics.workloads.process_lists import is_service
@@ -57,6 +58,7 @@ LOW_EFFICIENCY = Rule(
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
     },
+    labels=(label("share_of_held_hours", "{value} of all GPU-hours that are held", Share),),
     find=low_efficiency_findings,
 )
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.quantities import Bytes, Number, Share
+from analytics.language.sentences import Sentence, say
 from analytics.money.cards import card
+from analytics.names import plain
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.model import Label
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
@@ -47,6 +51,17 @@ class Fit:
     profile: MigProfile
     sm_share: float
     memory_share: float
+
+
+def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    return [
+        say(
+            "profile {profile} with {share} of the card's SMs and {size}",
+            profile=plain(known["mig_profile"]),
+            share=Share(known["mig_sm_share"]),
+            size=Bytes(known["mig_memory_bytes"]),
+        )
+    ]
 
 
 def mig_fit_findings(context: Context) -> Iterator[Finding]:
@@ -85,6 +100,12 @@ MIG_FIT = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
+    labels=(
+        label("gpu_util_p98_pct", "utilization {value} % or less for 98 % of the time"),
+        label("sm_active_p98_pct", "SM activity {value} % or less for 98 % of the time"),
+        label("dram_active_p98_pct", "memory bandwidth {value} % or less for 98 % of the time"),
+        Label(("mig_profile", "mig_sm_share", "mig_memory_bytes"), _profile_words),
+    ),
     find=mig_fit_findings,
 )
 

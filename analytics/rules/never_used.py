@@ -12,6 +12,7 @@ from analytics.states import OCCUPIED, UNOCCUPIED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Evidence, Finding
@@ -48,8 +49,9 @@ NEVER_USED = Rule(
     sentence=of_gpus("never used since first seen"),
     per_host=True,
     thresholds={
-        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)",
+        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)"
     },
+    labels=(label("observed_gpu_hours", "{value} GPU-hours observed"),),
     find=never_used_findings,
 )
 

@@ -14,6 +14,7 @@ from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, cut, joined, newest_source
 from analytics.workloads.processes import program_stretches
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -73,6 +73,15 @@ PARTIAL_USE = Rule(
         f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },
+    labels=(
+        label("gpus_used", "{value} of them used"),
+        label("gpus_never_used", "{value} never used"),
+        label("gpus_claimed", "{value} GPUs claimed on the host"),
+        label("gpus_seen_of_the_claim", "seen on {value} of them"),
+        label("gpus_never_seen_of_the_claim", "never on {value}"),
+        label("used_gpu_util_mean_pct", "mean utilization of those that were used {value} %"),
+        label("unused_gpu_util_mean_pct", "of the others {value} % at most"),
+    ),
     find=partial_use_findings,
 )
 
@@ -107,10 +116,7 @@ def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFr
             "gpus_never_seen_of_the_claim": unseen,
             "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
         },
-        failed=[
-            known_holder(source, holder),
-            [_counted(unseen, candidates)],
-        ],
+        failed=[known_holder(source, holder), [_counted(unseen, candidates)]],
         next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
         holder=holder,
         since_ms=claim["start"],
@@ -195,7 +201,7 @@ def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _partial_use_numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, Value]:
+def _partial_use_numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, EvidenceValue]:
     busy = gpus.filter("used")
     reserved = rows.filter(pl.col("state") == "reserved")
     return {

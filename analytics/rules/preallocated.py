@@ -13,6 +13,7 @@ from analytics.language.sentences import say
 from analytics.workloads.cards import shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
     from analytics.language.sentences import Sentence
     from analytics.workloads.cards import Offer
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -97,6 +97,12 @@ PREALLOCATED = Rule(
         f"a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve",
         **WORK_THRESHOLDS,
     },
+    labels=(
+        label("reserved_share_of_card", "{value} of the card's memory reserved", Share),
+        varying("mem_variation", "memory varies by less than {share}", "memory varies by {share}"),
+        label("kv_cache_used_max_ratio", "at most {value} of the KV cache used", Share),
+        label("weights_bytes", "weights {value}", Bytes),
+    ),
     find=preallocated_findings,
 )
 
@@ -132,8 +138,8 @@ def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offe
 
 def _preallocated_numbers(
     group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None
-) -> dict[str, Value]:
-    numbers: dict[str, Value] = {
+) -> dict[str, EvidenceValue]:
+    numbers: dict[str, EvidenceValue] = {
         "holder_source": group["holder_source"][0],
         "works": group.height,
         "model": group["model"][0],

@@ -13,6 +13,7 @@ from analytics.states import OCCUPIED
 from analytics.workloads.commands import array_command, quote, watch_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ties
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import by_job, gpu_ms_of, joined, whole_number
 from analytics.workloads.window_end import still_going
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -57,6 +58,7 @@ RESERVED_UNUSED = Rule(
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
         "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
     },
+    labels=(label("accounts", "accounts {value}"),),
     find=reserved_unused_findings,
 )
 
@@ -66,7 +68,7 @@ def _reserved_unused_finding(context: Context, rows: pl.DataFrame, all_reserved:
     now = still_going(context, rows)
     current = rows.filter(pl.col("gpu").is_in(now))
     bound = _bound(context, current)
-    numbers: dict[str, Number] = {
+    numbers: dict[str, EvidenceValue] = {
         f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
             all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
         )

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
+from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import SPAN, whole_number
 from analytics.workloads.window_end import still_going
@@ -55,6 +57,20 @@ SLOW_UPTAKE = Rule(
         "fleet": f"the ramp is judged where the GPUs that were there before were active for at least {FLEET_MEAN_MIN:.0%} of the time (ours)",
         "added": f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is not new)",
     },
+    labels=(
+        counted("gpus_added", "{number} GPU added", "{number} GPUs added"),
+        label("gpus_slow", "{value} of them slow to be used"),
+        label("gpus_without_any_use", "{value} never used"),
+        label("first_use_after_h", "first used after up to {value} h"),
+        counted(
+            "ramp_after_days",
+            "half of the fleet's mean after up to {number} day",
+            "half of the fleet's mean after up to {number} days",
+        ),
+        label("days_since_added", "added {value} days ago"),
+        label("active_share_since", "active for {value} of the time since", Share),
+        label("active_share_of_the_fleet", "the rest of the fleet for {value}", Share),
+    ),
     find=slow_uptake_findings,
 )
 

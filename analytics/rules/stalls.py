@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SPAN, cut, joined, newest_source, occupancies, one_job
 from analytics.workloads.processes import program_stretches, serving_gpus
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -100,6 +100,15 @@ STALLS = Rule(
         "is a job that waits for a clock)",
         "work": f"mean utilization of {WORK_FROM_PCT:g} % or more in between (training, not requests)",
     },
+    labels=(
+        counted("stall_count", "{number} stall", "{number} stalls"),
+        label("stall_mean_s", "mean length {value} s"),
+        label("period_mean_min", "one every {value} min"),
+        varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),
+        label("stalled_share", "{value} of the job's time", Share),
+        label("stalled_gpu_hours", "{value} GPU-hours at a standstill"),
+        label("job_gpu_hours", "{value} GPU-hours of the job in all"),
+    ),
     find=stalls_findings,
 )
 
@@ -198,7 +207,7 @@ def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
     return []
 
 
-def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, Value]:
+def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, EvidenceValue]:
     stalled_ms = float(stalled.select(GPU_MS.sum()).item())
     all_ms = float(stretches.select(GPU_MS.sum()).item())
     return {

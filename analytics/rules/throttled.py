@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
+from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
 from analytics.workloads.wording import of_gpus
@@ -18,7 +20,7 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
 
 from analytics.workloads.model import Rule
 
@@ -52,6 +54,9 @@ CAUSES = (
 )  # fmt: skip
 
 
+_CAUSES = {each.words: each.words for each in CAUSES}
+
+
 def throttled_findings(context: Context) -> Iterator[Finding]:
     """Active time with clocks held down; one finding per host and cause."""
     known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
@@ -78,6 +83,15 @@ THROTTLED = Rule(
         "sync": f"more than {SHARE_MIN:.0%} of the active time by another GPU of the boost group",
         "active": f"hours of at least {ACTIVE_FROM_PCT:g} % utilization, {ACTIVE_HOURS_MIN} of them on a GPU (no verdict from a short test)",
     },
+    labels=(
+        label("cause", "slowed down by {value}", words_for(_CAUSES)),
+        label("throttled_share_of_active_time", "for {value} of the active time", Share),
+        label("throttled_gpu_hours", "{value} GPU-hours slowed down"),
+        label("active_gpu_hours", "{value} GPU-hours active"),
+        label("temperature_max_c", "temperature up to {value} °C"),
+        label("sm_clock_mean_mhz", "mean SM clock {value} MHz"),
+        label("sm_clock_fastest_mhz", "highest of the model {value} MHz"),
+    ),
     find=throttled_findings,
 )
 
@@ -157,7 +171,7 @@ def _guesses(cause: Cause) -> list[str]:
     return []
 
 
-def _throttled_numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, Number]:
+def _throttled_numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, EvidenceValue]:
     weight = pl.col("active_ms")
     share = float(gpus.select((pl.col(cause.name) * weight).sum() / weight.sum()).item())
     active_h = float(gpus.select(weight.sum()).item()) / HOUR_MS

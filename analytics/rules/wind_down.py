@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.quantities import Number
+from analytics.language.sentences import Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.names import plain
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
+from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, cut, joined
+from analytics.workloads.model import Label
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
@@ -22,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.money.owners import Owner
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, Finding
 
-from analytics.workloads.model import Rule
+from analytics.workloads.model import EvidenceValue, Rule
 
 PROJECT_END_DAYS = 14
 
@@ -48,6 +53,27 @@ _DAYS = RECENT_DAYS + PRIOR_DAYS + 6
 _SATURDAY, _EPOCH_WEEKDAY = 5, 3
 
 
+def _pause_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    number, days = int(known["past_gap_count"]), known.get("past_gaps_p95_days")
+    if days is None:
+        return [say_many("{number} past pause", "{number} past pauses", number)]
+    return [
+        say_many(
+            "{number} past pause, of {days} days",
+            "{number} past pauses, 95 % of them of {days} days at most",
+            number,
+            days=Number(days, 1),
+        )
+    ]
+
+
+def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    day, days = plain(known["project_end"]), float(known["days_until_project_end"])
+    if days <= 0:
+        return [say("the project ended on {day}, {days} days ago", day=day, days=Number(abs(days), 1))]
+    return [say("the project ends on {day}, in {days} days", day=day, days=Number(days, 1))]
+
+
 def wind_down_findings(context: Context) -> Iterator[Finding]:
     """Holders whose work has faded or whose project ends while GPUs are theirs; one finding per holder or owner's line."""
     now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
@@ -68,6 +94,16 @@ WIND_DOWN = Rule(
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },
+    labels=(
+        label("days_without_activity", "{value} days without activity"),
+        Label(("past_gaps_p95_days", "past_gap_count"), _pause_words),
+        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours a day lately"),
+        label("active_gpu_hours_a_day_before", "{value} a day before"),
+        label("days_since_a_process_began", "no process begun for {value} days"),
+        Label(("project_end", "days_until_project_end"), _project_words),
+        counted("gpus_still_theirs", "{number} GPU still theirs", "{number} GPUs still theirs"),
+        label("gpus_idle_now", "{value} of them idle now"),
+    ),
     find=wind_down_findings,
 )
 
@@ -84,7 +120,7 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
         late = rows.drop("who").filter(pl.col("end") > since_ms)
         if late.is_empty():
             continue
-        numbers: dict[str, Number] = {
+        numbers: dict[str, EvidenceValue] = {
             "days_without_activity": _days(row["gap_ms"]),
             "past_gaps_p95_days": _days(row["gap_p95_ms"]),
             "past_gap_count": row["gap_count"],
@@ -123,7 +159,7 @@ def _project_finding(context: Context, owner: Owner, rows: pl.DataFrame) -> Find
     over = end_ms <= context.until_ms
     after = rows.filter(pl.col("end") > end_ms) if over else rows
     about = cut(after, pl.max_horizontal("time", end_ms), pl.col("end")) if over and not after.is_empty() else rows
-    numbers: dict[str, Number] = {
+    numbers: dict[str, EvidenceValue] = {
         "project_end": str(owner.project_end),
         "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,
     }
@@ -136,7 +172,7 @@ def _wind_down_finding(
     subject: str,
     holder: str | None,
     rows: pl.DataFrame,
-    numbers: Mapping[str, Number],
+    numbers: Mapping[str, EvidenceValue],
     *,
     failed: Sequence[str] = (),
     over: bool = True,
@@ -245,9 +281,7 @@ def _gaps(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     gaps = ordered.with_columns(past=pl.when(same).then(gap))
     real = pl.col("past").filter(pl.col("past") >= PAUSE_MS)
     return gaps.group_by("who").agg(
-        gap_ms=until_ms - pl.col("end").max(),
-        gap_p95_ms=real.quantile(0.95, "higher"),
-        gap_count=real.len(),
+        gap_ms=until_ms - pl.col("end").max(), gap_p95_ms=real.quantile(0.95, "higher"), gap_count=real.len()
     )
 
 

@@ -11,6 +11,7 @@ from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
+from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import cut, joined, whole_number
 from analytics.workloads.persistence import lasting
@@ -38,6 +39,9 @@ _SERVICE_USER = r"^(?:root|nobody|daemon|www-data|ollama|vllm|triton.*|llm|nvidi
 
 ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
 """Why it is a zombie, the surest first."""
+
+
+_REASONS = {ENDED: "their job has ended", PARENT_GONE: "their parent process is gone", NOTEBOOK: "the notebook is idle"}
 
 
 def zombie_holder_findings(context: Context) -> Iterator[Finding]:
@@ -71,6 +75,13 @@ ZOMBIE_HOLDER = Rule(
         "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
     },
+    labels=(
+        label("why", "{value}", words_for(_REASONS)),
+        counted("process_count", "{number} process", "{number} processes"),
+        label("pids", "pids {value}"),
+        label("idle_h", "idle for {value} h"),
+        label("cpu_util_mean_pct", "mean CPU use {value} %"),
+    ),
     find=zombie_holder_findings,
 )
 

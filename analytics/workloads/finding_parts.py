@@ -10,7 +10,7 @@ from analytics.language.sentences import say
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
-from analytics.workloads.model import Context, Evidence, Finding, Number, Rule, once_per_context
+from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context
 from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
 
@@ -72,7 +72,7 @@ def finding_of(
     stretches: pl.DataFrame,
     *,
     subject: str,
-    numbers: Mapping[str, Number],
+    numbers: Mapping[str, EvidenceValue],
     failed: Sequence[Sequence[str]] = (),
     next_command: str = "",
     reclaimable_gpus: Sequence[str] = (),
@@ -111,11 +111,7 @@ def finding_of(
         evidence=Evidence(
             min(stretches["time"].to_list()),
             max(stretches["end"].to_list()),
-            {
-                **numbers,
-                "sample_count": int(stretches["sample_count"].sum()),
-                "coverage": seen.coverage,
-            },
+            {**numbers, "sample_count": int(stretches["sample_count"].sum()), "coverage": seen.coverage},
         ),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
     from analytics.workloads.process_lists import Holders
+    from analytics.workloads.surplus import PoolSurplus
     from fallow.clock import Window
     from fallow.lake import Lake
 
 
-Number = int | float | str | bool | None
+EvidenceValue = int | float | str | bool | None
 """A value in the evidence; None is unknown."""
 
 CATEGORIES = ("reclaim", "right_size", "efficiency", "demand", "coverage")
@@ -83,7 +84,7 @@ class Evidence:
 
     since_ms: int
     until_ms: int
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, EvidenceValue]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Finding:
     """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
 
     `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
-    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
+    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one. `surplus` is what the rule of that name found, typed.
     """
 
     rule: str
@@ -116,6 +117,7 @@ class Finding:
     currency: str | None = None
     status: str = "standing"
     notes: tuple[str, ...] = field(default=())
+    surplus: PoolSurplus | None = None
 
     @property
     def finding_id(self) -> str:

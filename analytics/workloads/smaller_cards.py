@@ -11,6 +11,7 @@ from analytics.language.sentences import say
 from analytics.workloads.cards import BFLOAT16_SINCE, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of
 from analytics.workloads.runs import stretches_of
@@ -27,14 +28,20 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding, Rule
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 
 
 UNMEASURED_BANDWIDTH = 0.75
 """Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
 
 _TARGET = ("holder", "account", "model", "target")
+
+
+SMALLER_CARD_LABELS = (
+    label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
+    label("sm_active_p95_pct", "SM activity {value} % or less for 95 % of the time"),
+    label("dram_active_p95_pct", "memory bandwidth {value} % or less for 95 % of the time"),
+)
 
 
 def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
@@ -106,7 +113,7 @@ def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offe
     return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
 
 
-def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Value]:
+def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
     highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
     most = highest.row(0, named=True)
     unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
