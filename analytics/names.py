@@ -11,12 +11,6 @@ _INSTEAD = "\\"
 """Where `+` stands in a name it parts a domain from a user (winbind), for which `\\` is the usual sign."""
 
 
-def plain(text: str, most: int = 80) -> str:
-    """A name on one line: names are other people's, so control and direction marks become `?` and long ones end in `…`."""
-    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
 def single_name(name: str) -> str:
     """One user's or account's name as it stands in everything that is derived."""
     return name.replace(JOINER, _INSTEAD)

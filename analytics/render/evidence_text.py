@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import Listed
-from analytics.names import plain
+from analytics.language.plain_text import plain
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
 

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import Sentence, say
 from analytics.money.cards import card
-from analytics.names import plain
+from analytics.language.plain_text import plain
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.language.quantities import Number
 from analytics.language.sentences import Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.names import plain
+from analytics.language.plain_text import plain
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties

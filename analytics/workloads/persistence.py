@@ -15,7 +15,7 @@ import polars as pl
 
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.names import plain
+from analytics.language.plain_text import plain
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.model import once_per_context
 from analytics.workloads.wording import floored
