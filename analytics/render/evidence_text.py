@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import Listed
 from analytics.language.plain_text import plain
+from analytics.language.sentences import Listed
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
@@ -15,7 +16,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import cut, joined, whole_number
+from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.window_end import last_rows
@@ -211,7 +212,7 @@ def _loaded_no_traffic_rows(context: Context, since: pl.DataFrame) -> pl.DataFra
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED)).select("gpu")
     rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)).join(since.join(now, on="gpu"), on="gpu")
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")
 
 
 def server_traffic(context: Context) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.states import IN_USE
@@ -16,7 +17,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, cut, joined, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, joined, newest_source
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -94,7 +95,7 @@ def _never_seen_findings(context: Context, unseen: pl.DataFrame, per_gpu: pl.Dat
             pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
         )
         if not met.is_empty():
-            rows = cut(met, pl.max_horizontal("time", claim["start"]), pl.min_horizontal("end", claim["end"]))
+            rows = clip(met, claim["start"], claim["end"])
             yield _counted_finding(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
 
 

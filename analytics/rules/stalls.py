@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, cut, joined, newest_source, occupancies, one_job
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, joined, newest_source, occupancies, one_job
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -193,7 +194,7 @@ def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
     """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
     stops = pl.DataFrame({"stop": series.start, "go": series.end})
     pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
-    parts = cut(pieces, pl.max_horizontal("time", "stop"), pl.min_horizontal("end", "go")).drop("stop", "go")
+    parts = clip(pieces, "stop", "go").drop("stop", "go")
     return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
 
 

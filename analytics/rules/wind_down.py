@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.intervals import clip
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.language.plain_text import plain
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, cut, joined
+from analytics.workloads.ledger_rows import GPU_MS, joined
 from analytics.workloads.model import Label
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
@@ -130,7 +131,7 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
         failed = [say("when processes began is not known")] if unknown else []
-        about = cut(late, pl.max_horizontal("time", since_ms), pl.col("end"))
+        about = clip(late, since_ms)
         yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 
 
@@ -158,7 +159,7 @@ def _project_finding(context: Context, owner: Owner, rows: pl.DataFrame) -> Find
     end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
     over = end_ms <= context.until_ms
     after = rows.filter(pl.col("end") > end_ms) if over else rows
-    about = cut(after, pl.max_horizontal("time", end_ms), pl.col("end")) if over and not after.is_empty() else rows
+    about = clip(after, end_ms) if over and not after.is_empty() else rows
     numbers: dict[str, EvidenceValue] = {
         "project_end": str(owner.project_end),
         "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,

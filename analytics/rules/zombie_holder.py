@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.sentences import say
 from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
@@ -13,7 +14,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import cut, joined, whole_number
+from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.persistence import lasting
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
@@ -190,4 +191,4 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
     rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import known_claims
+from analytics.intervals import clip
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED
-from analytics.workloads.ledger_rows import SPAN, by_job, cut
+from analytics.workloads.ledger_rows import SPAN, by_job
 from analytics.workloads.model import once_per_context
 from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead, seen_lately, unlisted
 
@@ -201,7 +202,7 @@ def _unused_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame
     met = there.join(counted.select("work", "host", "start", claim_end="end"), on="host")
     met = met.filter((pl.col("time") < pl.col("claim_end")) & (pl.col("end") > pl.col("start")))
     met = met.join(own, on=("work", "host", "gpu"), how="anti")
-    during = cut(met, pl.max_horizontal("time", "start"), pl.min_horizontal("end", "claim_end"))
+    during = clip(met, "start", "claim_end")
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
     watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -100,7 +101,6 @@ SEVERAL = "+"
 _JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|claim):"
 _NEXT_JOB = r"\+(slurm|pod|ray|claim):"
 _SPLIT = "\x1f"
-_SUMS = ("zero_ms", "util_ms", "sample_count")
 
 
 def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -113,14 +113,6 @@ def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
 def one_job() -> pl.Expr:
     """Whether a row belongs to exactly one job."""
     return (pl.col("job").str.count_matches(_JOB_NAMES) == 1).fill_null(value=False)
-
-
-def cut(rows: pl.DataFrame, start: pl.Expr, end: pl.Expr) -> pl.DataFrame:
-    """Ledger rows cut to shorter times; their sums are shared by time."""
-    share = (end - start) / (pl.col("end") - pl.col("time"))
-    shared = [(pl.col(name) * share).round().cast(pl.Int64) for name in _SUMS]
-    energy = [pl.col("energy_mj") * share, (pl.col("energy_ms") * share).round().cast(pl.Int64)]
-    return rows.with_columns(*shared, *energy, time=start, end=end)
 
 
 def occupancies(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -170,7 +162,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
         wanted, on=("host", "gpu", "hour")
     )  # fmt: skip
     hour_start = pl.col("hour") * HOUR_MS
-    parts = cut(pieces, pl.max_horizontal("time", hour_start), pl.min_horizontal("end", hour_start + HOUR_MS))
+    parts = clip(pieces, hour_start, hour_start + HOUR_MS)
     share = (pl.col("end") - pl.col("time")) / HOUR_MS
     return parts.with_columns(
         energy_mj=(pl.col("hour_mj") * share).fill_null(0.0),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.states import OCCUPIED
-from analytics.workloads.ledger_rows import cut
 from analytics.workloads.model import once_per_context
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.window_end import last_rows
@@ -133,7 +133,7 @@ def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame
     bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
-    return cut(rows, pl.max_horizontal("time", "began"), pl.min_horizontal("end", "ended")).drop("began", "ended")
+    return clip(rows, "began", "ended").drop("began", "ended")
 
 
 @once_per_context

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
 from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 from dashboard.charts.bars import NAME_MOST
