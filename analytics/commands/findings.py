@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
-from analytics.decide.finding_filters import Filters, choose
+from analytics.decide.filters import Filters, Selection, choose
 from analytics.decide.review import Review, review
 from analytics.decide.totals import totals
 from analytics.render.findings_table import COLUMNS, row_of
-from analytics.render.review_text import BLOCKS, Form, Selection, review_text
+from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.model import CATEGORIES
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     found = review(inputs, ledger)
-    chosen = choose(found, Filters.of(args), with_suppressed=args.all)
+    chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
     if args.json:
         print(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.review import Found, Review, look, stand
 from analytics.intervals import by_day
 from analytics.inventory import Inventory, load_inventory, simulated_text
@@ -236,10 +237,10 @@ def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, i
         return found, 0
 
     def apart(finding: Finding) -> bool:
-        return scope.is_personal and scope.names_others(finding, owners)
+        return scope.is_personal and names_others(finding, scope, owners)
 
-    part = found.about(lambda each: scope.touches(each, inventory) and not apart(each), spans)
-    return part, sum(scope.touches(each, inventory) and apart(each) for each in found.shown)
+    part = found.about(lambda each: is_in_scope(each, scope, inventory) and not apart(each), spans)
+    return part, sum(is_in_scope(each, scope, inventory) and apart(each) for each in found.shown)
 
 
 def _known(ledger: WindowLedger) -> Window:

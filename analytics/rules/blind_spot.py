@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
@@ -16,7 +17,7 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, gpu_ms_of, whole_number
+from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
@@ -151,7 +152,7 @@ def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
         (pl.col("time") >= context.since_ms) & (pl.col("observed_ms") == 0) & told
     )
     mute = hours.group_by("host", "gpu").agg(mute_ms=HOUR_MS * pl.len().cast(pl.Int64))
-    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN.sum()).join(mute, on=("host", "gpu"))
+    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN_MS.sum()).join(mute, on=("host", "gpu"))
     return gpus.filter(2 * pl.col("mute_ms") >= pl.col("unknown_ms")).select("host", "gpu")
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.ledger.summary import ratio
 from analytics.states import UNOCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, THRESHOLDS_MIN, held_gpu_ms
+from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
 from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
@@ -106,8 +107,8 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
         stretch_count=pl.struct("gpu", "stretch_start").n_unique(),
         longest_ms=pl.col("spell_ms").max(),
         mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
-        power_sum=(SPAN * pl.col("power_mean_w")).filter(powered).sum(),
-        power_ms=SPAN.filter(powered).sum(),
+        power_sum=(SPAN_MS * pl.col("power_mean_w")).filter(powered).sum(),
+        power_ms=SPAN_MS.filter(powered).sum(),
         gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
     )
     all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})

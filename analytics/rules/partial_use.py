@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.states import IN_USE
@@ -17,7 +17,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, joined, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -182,8 +182,8 @@ def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
         rows.group_by("work", "gpu")
         .agg(
             pl.col("host").last(),
-            span_ms=SPAN.sum(),
-            busy_ms=SPAN.filter(busy).sum(),
+            span_ms=SPAN_MS.sum(),
+            busy_ms=SPAN_MS.filter(busy).sum(),
             known_ms=pl.col("util_ms").sum(),
             mean_pct=(pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum(),
         )

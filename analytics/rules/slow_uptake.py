@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
@@ -13,7 +14,7 @@ from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, whole_number
+from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
@@ -154,7 +155,7 @@ def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
     known = stretches.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
     active = pl.col("state").is_in(IN_USE)
     return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
-        seen_ms=SPAN.sum(), active_ms=SPAN.filter(active).sum()
+        seen_ms=SPAN_MS.sum(), active_ms=SPAN_MS.filter(active).sum()
     )
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, joined, newest_source, occupancies, one_job
+from analytics.workloads.ledger_rows import GPU_MS, joined, newest_source, occupancies, one_job
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -150,8 +150,8 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     # pauses of a server are its callers'
     rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(spells, rows)
-    shares = inside.group_by("work").agg(stopped_ms=SPAN.sum()).join(
-        rows.group_by("work").agg(all_ms=SPAN.sum()), on="work"
+    shares = inside.group_by("work").agg(stopped_ms=SPAN_MS.sum()).join(
+        rows.group_by("work").agg(all_ms=SPAN_MS.sum()), on="work"
     )  # fmt: skip
     kept = shares.filter(pl.col("stopped_ms") >= SHARE_MIN * pl.col("all_ms")).select("work")
     return rows.join(kept, on="work", how="semi"), inside.join(kept, on="work", how="semi").sort("work", "time")
@@ -183,7 +183,7 @@ def _together(spells: pl.DataFrame, gpus: int) -> Series:
 def _costly(series: Series, stretches: pl.DataFrame) -> bool:
     """Whether they take enough of the job's time, and the job works in between."""
     gpus = stretches["gpu"].n_unique()
-    all_ms = int(stretches.select(SPAN.sum()).item())
+    all_ms = int(stretches.select(SPAN_MS.sum()).item())
     util = stretches.select((pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum()).item()
     working_ms = int(stretches.select((pl.col("util_ms") - pl.col("zero_ms")).sum()).item())
     share = series.total_ms * gpus / all_ms

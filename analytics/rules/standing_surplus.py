@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
@@ -15,7 +16,7 @@ from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, whole_number
+from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -281,7 +282,7 @@ def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """Whole GPUs that are not split, those with the least active time first."""
     active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
-    used = active.group_by("gpu").agg(used_ms=SPAN.sum())
+    used = active.group_by("gpu").agg(used_ms=SPAN_MS.sum())
     return (
         gpus.filter(pl.col("gpu_share") == 1)
         .join(used, on="gpu", how="left")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import known_claims
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED
-from analytics.workloads.ledger_rows import SPAN, by_job
+from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import once_per_context
 from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead, seen_lately, unlisted
 
@@ -205,7 +205,7 @@ def _unused_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame
     during = clip(met, "start", "claim_end")
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
-    watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
+    watched = SPAN_MS.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
     nameless = (pl.col("state").is_in(OCCUPIED) & pl.col("job").is_null()).any()
     per_gpu = during.group_by("work", "host", "gpu").agg(
         nobody=((pl.col("state") == "free") | unwatched).all() & watched, doubtful=nameless | ~watched

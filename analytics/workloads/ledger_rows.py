@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Context
 
 
-SPAN = pl.col("end") - pl.col("time")
-"""Milliseconds of a ledger row."""
-
-GPU_MS = SPAN * pl.col("gpu_share")
+GPU_MS = SPAN_MS * pl.col("gpu_share")
 """GPU milliseconds of a ledger row: a MIG instance counts its share."""
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
 from analytics.states import OCCUPIED
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, RowIndex, one_job, whole_hours
+from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
 from analytics.workloads.model import once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
@@ -39,7 +40,7 @@ def runs(context: Context) -> pl.DataFrame:
     rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
-    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
+    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN_MS)
     found = (
         rows.with_columns(several=several | pl.col("holder_shares").is_not_null())
         .group_by(RUN)

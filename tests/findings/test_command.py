@@ -180,8 +180,8 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--holder", "zed"], "none of the 2 findings has holder 'zed'; holders with findings: ann, bob, cy"),
-        (["--holder", "anne"], "none of the 2 findings has holder 'anne'; near it: ann"),
+        (["--holder", "zed"], "none of the 2 findings has user 'zed'; users with findings: ann, bob, cy"),
+        (["--holder", "anne"], "none of the 2 findings has user 'anne'; near it: ann"),
         (["--holder", "cy", "--team", "lang"], "the owners file has no team 'lang'; its teams: vision"),
         (["--holder", "ann", "--team", "vision"],
          "none of the 1 finding that the other filters leave has team 'vision'; teams with findings: none"),
