@@ -10,19 +10,14 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.frames import read_frame
 from fallow import parquet, schema
 from fallow.clock import format_ms, utc_day
 from fallow.errors import UsageError
-from fallow.lake import LakeFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from fallow.lake import Lake
+from fallow.lake import Lake, LakeFile
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 _RANDOM = 10**12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,10 @@ from analytics.language.sentences import Sentence, say
 from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
-
     from analytics.decide.actions import Action
     from analytics.decide.reversals import Reversal
     from analytics.workloads.model import Finding
+
 
 STATUSES = {
     "new": "not among last week's findings",

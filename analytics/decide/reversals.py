@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,8 @@ from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from analytics.workloads.model import Context, Finding
+
 
 GRADES = ("high", "medium", "low")
 _OF_A_POOL = ("standing_surplus",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from analytics.workloads.ledger_rows import held_gpu_hours
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from analytics.inventory import Inventory
     from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Context, Finding, Rule

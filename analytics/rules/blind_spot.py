@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -18,15 +18,9 @@ from analytics.workloads.confidence import grade
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.language.quantities import Bytes
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, busy_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -27,16 +29,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""

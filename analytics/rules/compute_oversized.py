@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
@@ -17,13 +18,6 @@ from analytics.workloads.workloads import (
     with_demand,
     workloads,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 OUT_OF_MEMORY_SHARE = 0.97
 """A peak beyond this share of the card: it may have run out of memory."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -14,18 +15,12 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 _BY = ("host", "holder", "whom")
 

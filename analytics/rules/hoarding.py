@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,21 +10,19 @@ import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.language.sentences import Sentence
     from analytics.money.owners import Owner, Team
-    from analytics.workloads.model import Context, EvidenceValue, Finding
+
 
 from analytics.workloads.model import Rule
 

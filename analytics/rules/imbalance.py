@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -12,17 +13,10 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, one_job, whole_hours, within_hours
-from analytics.workloads.model import Label
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import EvidenceValue, Rule
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,16 +15,10 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,23 +13,16 @@ from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, listed_now, ties
+from analytics.workloads.ending_commands import Ties, ending_command, listed_now, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = say(

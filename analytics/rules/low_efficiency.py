@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -13,16 +13,10 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import Sentence, say
-from analytics.money.cards import card
+from analytics.money.cards import MigProfile, card
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.model import Label
+from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
@@ -32,14 +32,6 @@ from analytics.workloads.workloads import (
     with_demand,
     workloads,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from analytics.money.cards import MigProfile
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 _GROUP = ("host", "holder", "account", "model", "profile")
 

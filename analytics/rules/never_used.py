@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,15 +15,10 @@ from analytics.workloads.confidence import watched_holders
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Evidence, Finding
+from analytics.workloads.model import Context, Evidence, Finding, Rule
 from analytics.workloads.window_end import seen_lately
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-from analytics.workloads.model import Rule
 
 
 def never_used_findings(context: Context) -> Iterator[Finding]:

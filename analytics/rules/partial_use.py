@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import Sentence, say, say_many
 from analytics.states import IN_USE
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
@@ -18,18 +19,11 @@ from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0

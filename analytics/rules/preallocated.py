@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import say
-from analytics.workloads.cards import shelf
+from analytics.language.sentences import Sentence, say
+from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
 from analytics.workloads.wording import gpus_of, of_gpus
@@ -27,15 +29,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.cards import Offer
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""

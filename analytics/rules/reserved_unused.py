@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,21 +12,14 @@ from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import array_command, quote, watch_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ties
+from analytics.workloads.ending_commands import Ties, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import by_job, gpu_ms_of, joined, whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 THRESHOLDS_MIN = (30, 60, 120)
 """Printed beside the headline, as with `held`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -15,16 +15,10 @@ from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 FIRST_USE_MAX_DAYS = 7
 RAMP_MAX_DAYS = 14

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
@@ -16,18 +17,10 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, joined, newest_source, occupancies, one_job
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 STALL_MIN_MS = 20 * SECOND_MS
 STALL_MAX_MS = 10 * MINUTE_MS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,6 +17,7 @@ from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, Value
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -26,7 +27,9 @@ from analytics.workloads.surplus import (
     QUANTILES_PROD,
     RECENT_MS,
     UNKNOWN_MAX,
+    Backtest,
     PoolSurplus,
+    Surplus,
     backtest,
     demand,
     estimate,
@@ -34,15 +37,6 @@ from analytics.workloads.surplus import (
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus, whole_gpus
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding, Value
-    from analytics.workloads.surplus import Backtest, Surplus
-
-from analytics.workloads.model import Label, Rule
 
 POOL_MIN_GPUS = 8
 _KEYS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,15 +14,9 @@ from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 ACTIVE_FROM_PCT = 10.0
 ACTIVE_HOURS_MIN = 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,14 @@ from analytics.workloads.ending_commands import ties
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, joined
-from analytics.workloads.model import Label
+from analytics.workloads.model import Context, Finding, Label
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from analytics.money.owners import Owner
-    from analytics.workloads.model import Context, Finding
+
 
 from analytics.workloads.model import EvidenceValue, Rule
 

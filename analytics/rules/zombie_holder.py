@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -11,23 +11,16 @@ from analytics.language.sentences import say
 from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
+from analytics.workloads.ending_commands import Ties, ending_command, listed_now, own_processes, ties
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.persistence import lasting
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 ORPHAN_IDLE_MS = DAY_MS
 NOTEBOOK_IDLE_MS = DAY_MS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -13,13 +13,8 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED
 from analytics.workloads.ledger_rows import by_job
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead, seen_lately, unlisted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.workloads.model import Context
 
 
 @once_per_context

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
 from analytics.money.cards import Card, card, cards
 from analytics.money.catalog import listed
 from analytics.workloads.commands import quote, watch_command
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.runs import PEAK_MAX_SHARE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from analytics.money.cards import Card
-    from analytics.workloads.model import Context
-
 
 BFLOAT16_SINCE = 2020
 """The year of Ampere: older cards have no bfloat16, in which most models are trained today."""

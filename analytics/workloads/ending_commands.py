@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,18 +15,11 @@ from analytics.workloads.allocation_spans import allocations, unseen_by_job, uns
 from analytics.workloads.commands import array_command, look_command, release_command
 from analytics.workloads.confidence import alone
 from analytics.workloads.ledger_rows import by_job
-from analytics.workloads.model import once_per_context
-from analytics.workloads.process_lists import serves_only
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.process_lists import Process, serves_only
 from analytics.workloads.processes import launched_together
 from analytics.workloads.window_end import last_rows, newest_rows, window_end
 from fallow.clock import MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from analytics.workloads.model import Context
-    from analytics.workloads.process_lists import Process
-
 
 _SLURM = "slurm:"
 _NUMBER = re.compile(r"\d+")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
-from analytics.workloads.model import Label
+from analytics.workloads.model import Finding, Label, Value
 from analytics.workloads.wording import gpus_of, hours_by_threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from analytics.workloads.model import Finding, Value
-
     Shown = str | Quantity
     Known = Mapping[str, Value]
+
 
 _LEAST_SHARE = 0.001
 """What is shown with one digit of a percent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -13,12 +13,6 @@ from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joi
 from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context
 from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from analytics.workloads.model import Context
-
 
 ESTIMATED = say(
     "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.states import ALLOCATED, OCCUPIED
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context
-
 
 GPU_MS = SPAN_MS * pl.col("gpu_share")
 """GPU milliseconds of a ledger row: a MIG instance counts its share."""

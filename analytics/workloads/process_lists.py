@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ import polars as pl
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from analytics.ledger.rollups import Rollups
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context
 
 
 RUN = ("host", "gpu", "holder", "account", "job")

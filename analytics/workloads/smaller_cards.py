@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,8 +27,6 @@ from analytics.workloads.workloads import (
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import IN_USE
 from analytics.workloads.ledger_rows import by_job
-from analytics.workloads.model import once_per_context
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.workloads.model import Context
-
+from analytics.workloads.model import Context, once_per_context
 
 STANDING = "claim:"
 """A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole."""

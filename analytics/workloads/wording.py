@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def of_gpus(one: str, many: str = "") -> str:

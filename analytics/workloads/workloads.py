@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -10,15 +10,9 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, Finding, once_per_context
 from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
 
 RUN_MIN_MS = 61 * MINUTE_MS
 """Princeton's Job Defense Shield: shorter ones are tests."""
