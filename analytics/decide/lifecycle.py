@@ -105,7 +105,7 @@ def reversed_by(reversal: Reversal) -> Finding:
 
 
 def _again(reversal: Reversal) -> Sentence:
-    return say("last week's was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
+    return say("last week's finding was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
 
 
 def in_words(action: Action) -> Sentence:

@@ -30,8 +30,8 @@ KINDS = {
     "silent": "the host fell silent",
     "unknown time": "nobody looked",
     "no utilization": "utilization was not measured",
-    "holder not known": "the holder is not known",
-    "use not watched": "nobody watched who was on it",
+    "holder not known": "the user is not known",
+    "use not watched": "nobody recorded who used it",
 }
 """What nobody saw, by the word for it in the evidence."""
 
@@ -58,7 +58,7 @@ def blind_spot_findings(context: Context) -> Iterator[Finding]:
 BLIND_SPOT = Rule(
     name="blind_spot",
     category="coverage",
-    sentence=of_gpus("not seen well enough"),
+    sentence=of_gpus("not observed well enough"),
     per_host=True,
     thresholds={
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
@@ -97,7 +97,7 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
             energy_kwh=None,
             cost=None,
             currency=None,
-            notes=(say("where the host has been retired on purpose, suppress this finding"),),
+            notes=(say("if the host was retired on purpose, suppress this finding"),),
         )
 
 

@@ -33,9 +33,7 @@ from fallow.clock import HOUR_MS
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""
 
-_INTERFERENCE = say(
-    "NVML cannot see how works get in each other's way: it is a hypothesis to try, and the time per step decides"
-)
+_INTERFERENCE = say("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
 
 
 MEMORY_MAX_SHARE = 0.9
@@ -99,7 +97,7 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
 CO_LOCATION = Rule(
     name="co_location",
     category="right_size",
-    sentence=of_gpus("might share one card, which has to be tried"),
+    sentence=of_gpus("with workloads that might share one card (try it first)"),
     per_host=True,
     thresholds={
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
@@ -110,7 +108,7 @@ CO_LOCATION = Rule(
         **WORK_THRESHOLDS,
     },
     labels=(
-        label("mem_together_bytes", "memory needed together {value}", Bytes),
+        label("mem_together_bytes", "memory needed together: {value}", Bytes),
         label("aligned_hours", "seen side by side for {value} h"),
         label("gpu_util_together_p95_pct", "together at most {value} % for 95 % of the hours"),
         label("gpu_util_together_bursts_p95_pct", "together at most {value} % for 95 % of samples"),
@@ -144,11 +142,11 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
             "saving": None if None in rates else spared * group.aligned_hours,
         },
         failed=[
-            [say("interference cannot be measured: try it and compare the time per step")],
+            [say("interference cannot be measured: try it, and compare the time per step")],
             _failed_holders(own),
             seen_long_enough(own),
             _failed_priority(context, own),
-            [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them still run")],
+            [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them are still running")],
         ],
         next_command=monitor_command(host, gpus),
         holder="+".join(holders) or None,
@@ -186,9 +184,11 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
 def _failed_holders(own: pl.DataFrame) -> list[str]:
     """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
     if own["holder"].null_count():
-        return [say("the holder of one of them is not known")]
+        return [say("the user of one of them is not known")]
     if own["holder"].n_unique() > 1:
-        return [say("they belong to different holders, whom a shared card does not shield from each other's faults")]
+        return [
+            say("they belong to different users, and a shared card does not isolate one user's faults from another's")
+        ]
     return []
 
 
@@ -198,7 +198,7 @@ def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
     classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
     if any(_BEST_EFFORT.search(name) for name in classes):
         return []
-    return [say("none of them is known to be best effort: each may slow the other down")]
+    return [say("none of them is known to be best effort, and each may slow the other down")]
 
 
 def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:

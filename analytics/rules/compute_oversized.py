@@ -44,8 +44,8 @@ COMPUTE_OVERSIZED = Rule(
     name="compute_oversized",
     category="right_size",
     sentence=of_gpus(
-        "uses a fifth of the card's time or less, and a lesser or older card would do",
-        "use a fifth of the card's time or less, and a lesser or older card would do",
+        "busy for at most a fifth of the time, where a slower or older card would do",
+        "busy for at most a fifth of the time, where a slower or older card would do",
     ),
     per_host=False,
     thresholds={

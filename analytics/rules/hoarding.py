@@ -33,11 +33,14 @@ SHARE_MAX = 0.5
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50
 
-_QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
-_ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
+_QUOTA = of_gpus("idle in a team whose quota far exceeds its allocations")
+_ALLOCATION = of_gpus("idle in a team that is allocated far more than it uses")
 
 
-KINDS = {"quota": "the quota is far above what the team takes", "allocation": "the team takes far more than it uses"}
+KINDS = {
+    "quota": "the quota far exceeds the team's allocations",
+    "allocation": "the team is allocated far more than it uses",
+}
 
 
 def hoarding_findings(context: Context) -> Iterator[Finding]:
@@ -72,7 +75,7 @@ def hoarding_findings(context: Context) -> Iterator[Finding]:
 HOARDING = Rule(
     name="hoarding",
     category="demand",
-    sentence=of_gpus("of a team whose quota, or what it takes of it, is far beyond what it uses"),
+    sentence=of_gpus("of a team whose quota or allocation far exceeds its use"),
     per_host=False,
     thresholds={
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
@@ -84,10 +87,10 @@ HOARDING = Rule(
     labels=(
         label("kind", "{value}", words_for(KINDS)),
         label("quota_gpus", "a quota of {value} GPUs", whole_gpus),
-        label("quota_unused_gpus", "{value} of the quota not taken", whole_gpus),
-        label("allocated_at_once_q95_gpus", "at most {value} GPUs taken at once for 95 % of the hours", whole_gpus),
-        label("used_at_once_q95_gpus", "at most {value} GPUs active at once for 95 % of the hours", whole_gpus),
-        label("allocated_gpu_hours", "{value} GPU-hours taken"),
+        label("quota_unused_gpus", "{value} of the quota not allocated", whole_gpus),
+        label("allocated_at_once_q95_gpus", "at most {value} GPUs allocated at once in 95 % of the hours", whole_gpus),
+        label("used_at_once_q95_gpus", "at most {value} GPUs active at once in 95 % of the hours", whole_gpus),
+        label("allocated_gpu_hours", "{value} GPU-hours allocated"),
         counted("hosts", "on {number} host", "on {number} hosts"),
     ),
     find=hoarding_findings,
@@ -112,7 +115,7 @@ def _hoarding_finding(
         holder=joined(idle, "holder"),
         next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
         host="",
-        notes=[say("GPU-hours are those that the team held or claimed without using them")],
+        notes=[say("the GPU-hours are those that the team held or was allocated and did not use")],
     )
     if idle.is_empty():
         finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
@@ -121,7 +124,7 @@ def _hoarding_finding(
 
 
 def _too_short(days: float) -> Sentence:
-    return say("{days} days of demand, {wanted} are wanted", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
+    return say("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
 def _takes_too_much(numbers: Mapping[str, EvidenceValue]) -> bool:

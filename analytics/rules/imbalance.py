@@ -48,7 +48,7 @@ def imbalance_findings(context: Context) -> Iterator[Finding]:
 IMBALANCE = Rule(
     name="imbalance",
     category="efficiency",
-    sentence=of_gpus("did less than half the work of the busiest GPU of the same job"),
+    sentence=of_gpus("that did less than half the work of the busiest GPU of the same job"),
     per_host=False,
     thresholds={
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
@@ -59,9 +59,9 @@ IMBALANCE = Rule(
     },
     labels=(
         label("busiest_gpu_sm_active_mean_pct", "mean SM activity {value} % on the busiest GPU"),
-        label("idlest_gpu_sm_active_mean_pct", "{value} % on the idlest"),
+        label("idlest_gpu_sm_active_mean_pct", "{value} % on the least busy"),
         label("busiest_gpu_util_mean_pct", "mean utilization {value} % on the busiest GPU"),
-        label("idlest_gpu_util_mean_pct", "{value} % on the idlest"),
+        label("idlest_gpu_util_mean_pct", "{value} % on the least busy"),
         label("spread", "a spread of {value}", Share),
         Label(("uneven_h", "judged_h"), _uneven_words),
         label("waiting_gpu_hours", "all of its GPUs together {value} GPU-hours behind the busiest"),
@@ -87,12 +87,12 @@ def _imbalance_finding(
         failed=[
             []
             if measured
-            else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
+            else [say("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
         ],
         next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
         holder=joined(stretches, "holder"),
         since_ms=int(rows.select(pl.col("time").min()).item()),
-        notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
+        notes=[say("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
     )
 
 

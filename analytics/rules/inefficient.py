@@ -45,7 +45,7 @@ def inefficient_findings(context: Context) -> Iterator[Finding]:
 INEFFICIENT = Rule(
     name="inefficient",
     category="efficiency",
-    sentence=of_gpus("busy, but with few SMs or little power"),
+    sentence=of_gpus("busy, but with few SMs active or at low power"),
     per_host=False,
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
@@ -80,7 +80,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
         since_ms=int(poor.select(pl.col("time").min()).item()),
         notes=[
             say(
-                "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+                "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
             )
         ],
     )
@@ -120,15 +120,13 @@ def _unmeasured(hours: pl.DataFrame) -> list[str]:
     if hours["sm_active_mean_pct"].null_count():
         failed.append(
             say(
-                "SM activity is {not_measured}: power alone says that little is done",
+                "SM activity is {not_measured}: only low power suggests that little work is done",
                 not_measured=_measured_on(hours, "sm_active_mean_pct"),
             )
         )
     if hours["dram_active_mean_pct"].null_count():
         on = _measured_on(hours, "dram_active_mean_pct")
-        failed.append(
-            say("memory bandwidth is {not_measured}: work that is bound by it looks the same", not_measured=on)
-        )
+        failed.append(say("memory bandwidth is {not_measured}: memory-bound work looks the same", not_measured=on))
     return failed
 
 
@@ -137,7 +135,7 @@ def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
     if not measured:
         return say("not measured on this card") if every == 1 else say("not measured on these cards")
     return say(
-        "not measured in all of the hours, on {measured} of {gpus} in some of them",
+        "not measured in every hour (in some hours on {measured} of {gpus})",
         measured=Number(measured),
         gpus=gpus_of(every),
     )

@@ -74,7 +74,7 @@ def input_starved_findings(context: Context) -> Iterator[Finding]:
 INPUT_STARVED = Rule(
     name="input_starved",
     category="efficiency",
-    sentence=of_gpus("waited for input"),
+    sentence=of_gpus("that waited for input"),
     per_host=True,
     thresholds={
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
@@ -95,8 +95,8 @@ INPUT_STARVED = Rule(
         label("share_of_middling_hours", "{value} of the hours at middling utilization", Share),
         label("process_cpu_pct", "its processes use {value} % of a CPU"),
         label("cpu_util_mean_pct", "mean CPU use {value} %"),
-        label("cpu_pressure_mean_pct", "some task waits for a CPU for {value} % of the time"),
-        label("io_pressure_mean_pct", "some task waits for I/O for {value} % of the time"),
+        label("cpu_pressure_mean_pct", "tasks wait for a CPU {value} % of the time"),
+        label("io_pressure_mean_pct", "tasks wait for I/O {value} % of the time"),
         label("disk_read_mean_bytes_per_s", "{value}/s read from disks", Bytes),
         label("net_receive_mean_bytes_per_s", "{value}/s received over the network", Bytes),
         label("pcie_mean_bytes_per_s", "{value}/s over PCIe", Bytes),
@@ -124,7 +124,7 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
         holder=holder,
         since_ms=int(starved.select(pl.col("time").min()).item()),
         notes=[
-            say("CPU offload and data generation look alike: look at what the CPU does before adding loader workers")
+            say("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
         ],
     )
 
@@ -230,7 +230,7 @@ def _input_starved_doubts(
     if gain_pct is None:
         failed.append(
             say(
-                "there is no hour in which {resource} were not at the limit, to compare with",
+                "{resource} were at the limit in every hour: there is no other hour to compare with",
                 resource=say(_WAITS_FOR[resource.words]),
             )
         )
@@ -238,12 +238,12 @@ def _input_starved_doubts(
     there = context.inside.stretches.filter(pl.col("host") == host)
     others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
-        failed.append(say("other work runs on the same host: the load may be its"))
+        failed.append(say("other workloads run on the same host and may cause the load"))
     cpu_pct = _known_max(starved, "process_cpu_pct")
     if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
         failed.append(
             say(
-                "the GPU's own process uses {cpu_pct} % CPU: it may generate its data, not load it",
+                "the process on the GPU uses {cpu_pct} % CPU: it may generate its data instead of loading it",
                 cpu_pct=Number(cpu_pct),
             )
         )

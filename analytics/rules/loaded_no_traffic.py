@@ -26,7 +26,7 @@ from fallow.clock import DAY_MS, HOUR_MS
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = say(
-    "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
+    "a pod of a Deployment restarts by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
 )
 
 
@@ -73,7 +73,7 @@ def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
 LOADED_NO_TRAFFIC = Rule(
     name="loaded_no_traffic",
     category="reclaim",
-    sentence=of_gpus("loaded with a server that nobody asks anything"),
+    sentence=of_gpus("loaded with a server that gets no requests"),
     per_host=True,
     thresholds={
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
@@ -86,7 +86,7 @@ LOADED_NO_TRAFFIC = Rule(
         label("models", "models {value}"),
         label("endpoints", "endpoints {value}"),
         label("quiet_h", "no request for {value} h"),
-        label("answered_share", "its metrics were there for {value} of that time", Share),
+        label("answered_share", "its metrics cover {value} of that time", Share),
     ),
     find=loaded_no_traffic_findings,
 )
@@ -166,9 +166,9 @@ def _by_utilization(
 def _loaded_no_traffic_doubts(server: _Server) -> list[str]:
     """What speaks against it."""
     if server.answered is None:
-        return [say("no metrics of the server itself: that nobody asked is concluded from utilization alone")]
+        return [say("no metrics of the server itself: only its utilization suggests that it got no requests")]
     if server.replica:
-        return [say("the same model has traffic elsewhere: this may be a replica that waits for more")]
+        return [say("the same model has traffic elsewhere: this may be a spare replica")]
     if server.shared:
         return [say("other processes share the GPUs with the server")]
     return []

@@ -43,7 +43,7 @@ def low_efficiency_findings(context: Context) -> Iterator[Finding]:
 LOW_EFFICIENCY = Rule(
     name="low_efficiency",
     category="efficiency",
-    sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest holders"),
+    sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
     per_host=False,
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
@@ -52,7 +52,7 @@ LOW_EFFICIENCY = Rule(
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
     },
-    labels=(label("share_of_held_hours", "{value} of all GPU-hours that are held", Share),),
+    labels=(label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),),
     find=low_efficiency_findings,
 )
 
@@ -65,7 +65,7 @@ def _low_efficiency_finding(
     failed = (
         [
             say(
-                "utilization is known for {share} of it, {wanted} are wanted",
+                "utilization is known for {share} of it, {wanted} are needed",
                 share=Share(known, 0),
                 wanted=Share(KNOWN_MIN, 0),
             )
@@ -92,7 +92,7 @@ def _low_efficiency_finding(
         holder=holder,
         notes=[
             say(
-                "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+                "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
             )
         ],
     )

@@ -39,8 +39,8 @@ MEMORY_OVERSIZED = Rule(
     name="memory_oversized",
     category="right_size",
     sentence=of_gpus(
-        "needs half of the card's memory or less, and a smaller card would do",
-        "need half of the card's memory or less, and a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
     ),
     per_host=False,
     thresholds={

@@ -82,7 +82,7 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
 MIG_FIT = Rule(
     name="mig_fit",
     category="right_size",
-    sentence=of_gpus("would fit into a MIG instance of the card"),
+    sentence=of_gpus("with work that would fit into a MIG instance of the card"),
     per_host=True,
     thresholds={
         "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
@@ -136,7 +136,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: Fit) -> Finding
         notes=[
             *split_notes(host, gpus, profile, group["job"]),
             say(
-                "it fits by what it took over time; a step that fills the card would take {factor} times as long",
+                "it fits by its use over time; a step that fills the card would take {factor} times as long",
                 factor=Number(1 / fit.sm_share, 1),
             ),
         ],
@@ -158,7 +158,7 @@ def _fit(row: Mapping[str, Any]) -> Fit | None:
 def _mig_fit_measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
         return sm_activity_measured(group)
-    return [say("SM activity was not measured, the time with any kernel stands for it: try it, then measure")]
+    return [say("SM activity was not measured; the time with any kernel stands in for it: try it, then measure")]
 
 
 def fits(model: str) -> tuple[Fit, ...]:
@@ -202,7 +202,7 @@ def split_notes(host: str, gpus: Sequence[str], profile: str, jobs: Iterable[str
     if kind == "slurm":
         notes.append(
             say(
-                "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf says how the site calls the type",
+                "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf has the site's name for the type",
                 profile=profile,
             )
         )

@@ -30,7 +30,7 @@ USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
 _COUNTED = say(
-    "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
+    "the allocation counts its GPUs and does not name them: they are inferred from where the job was never seen"
 )
 
 
@@ -58,7 +58,7 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
 PARTIAL_USE = Rule(
     name="partial_use",
     category="reclaim",
-    sentence=of_gpus("never worked while other GPUs of the same job did"),
+    sentence=of_gpus("that never worked while other GPUs of the same job did"),
     per_host=False,
     thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
@@ -71,7 +71,7 @@ PARTIAL_USE = Rule(
     labels=(
         label("gpus_used", "{value} of them used"),
         label("gpus_never_used", "{value} never used"),
-        label("gpus_claimed", "{value} GPUs claimed on the host"),
+        label("gpus_claimed", "{value} GPUs allocated on the host"),
         label("gpus_seen_of_the_claim", "seen on {value} of them"),
         label("gpus_never_seen_of_the_claim", "never on {value}"),
         label("used_gpu_util_mean_pct", "mean utilization of those that were used {value} %"),
@@ -161,7 +161,7 @@ def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: 
 def _counted(unseen: int, candidates: int) -> Sentence:
     if unseen >= candidates:
         return _COUNTED
-    return say("{counted}, {part} of these {all}", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
+    return say("{counted} ({part} of these {all} GPUs)", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
 
 
 def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -257,7 +257,5 @@ def _partial_use_notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[st
     if work.startswith("ray:"):
         notes.append(say("start it again with num_gpus={number}", number=wanted))
     if bound:
-        notes.append(
-            say("the unused GPUs cannot be taken without ending the work on the others: it is for the next submission")
-        )
+        notes.append(say("taking the unused GPUs would end the work on the others: change the next submission instead"))
     return notes

@@ -82,7 +82,7 @@ def preallocated_findings(context: Context) -> Iterator[Finding]:
 PREALLOCATED = Rule(
     name="preallocated",
     category="right_size",
-    sentence=of_gpus("whose memory is reserved in advance, so that what the work needs is not known"),
+    sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
     per_host=False,
     thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
@@ -180,18 +180,18 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
         if _preallocated_serves(runs) or 0.88 <= share < 0.95:
             return [
                 say(
-                    "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                    "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
                 )
             ]
         framework, _ = _framework(share)
         return [
             say(
-                "{framework} takes so much by default; start it once with that variable set and read what it really needs",
+                "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
                 framework=framework,
             )
         ]
     used = say(
-        "{share} of the KV cache at most was in use in {hours} hours",
+        "at most {share} of the KV cache was in use over {hours} hours",
         share=Share(use.used_max_ratio),
         hours=Number(use.hours),
     )
@@ -205,7 +205,7 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
     if offer is not None:
         card = offer.model or offer.card.name
         held = say("{card} would hold that", card=card)
-        notes.append(held if offer.model else say("{card} would hold that; this fleet has none", card=card))
+        notes.append(held if offer.model else say("{card} would hold that, but this fleet has none", card=card))
     return notes
 
 

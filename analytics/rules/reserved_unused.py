@@ -45,7 +45,7 @@ def reserved_unused_findings(context: Context) -> Iterator[Finding]:
 RESERVED_UNUSED = Rule(
     name="reserved_unused",
     category="reclaim",
-    sentence=of_gpus("claimed without a process on it", "claimed without a process on them"),
+    sentence=of_gpus("allocated without a process on it", "allocated without a process on them"),
     per_host=True,
     thresholds={
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
@@ -127,7 +127,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     )
     if by_them.is_empty():
         return []
-    return [say("the same holder had processes on them in the last 24 h: the claim may be between two pieces of work")]
+    return [say("the same user had processes on them in the last 24 h: the allocation may be between two workloads")]
 
 
 def _reserved_unused_command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
@@ -171,7 +171,7 @@ def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
     return (
         [
             say(
-                "release the reservation {claims} where it was made: fallow cannot name the command",
+                "release the reservation {claims} where it was made; fallow does not know the command",
                 claims=", ".join(claims),
             )
         ]

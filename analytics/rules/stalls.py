@@ -82,7 +82,8 @@ STALLS = Rule(
     name="stalls",
     category="efficiency",
     sentence=of_gpus(
-        "stood still at regular intervals inside its job", "stood still together at regular intervals inside their job"
+        "that stood still at regular intervals during its job",
+        "that stood still together at regular intervals during their job",
     ),
     per_host=False,
     thresholds={
@@ -100,7 +101,7 @@ STALLS = Rule(
         label("period_mean_min", "one every {value} min"),
         varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),
         label("stalled_share", "{value} of the job's time", Share),
-        label("stalled_gpu_hours", "{value} GPU-hours at a standstill"),
+        label("stalled_gpu_hours", "{value} GPU-hours stalled"),
         label("job_gpu_hours", "{value} GPU-hours of the job in all"),
     ),
     find=stalls_findings,
@@ -120,9 +121,7 @@ def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series
         next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
         holder=joined(stretches, "holder"),
         since_ms=int(series.start[0]),
-        notes=[
-            say("asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job")
-        ],
+        notes=[say("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
     )
 
 
@@ -197,7 +196,7 @@ def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
     length_ms = series.total_ms / len(series.start)
     if row_ms * 2 > length_ms:
         rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
-        return [say("rows of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
+        return [say("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
     return []
 
 

@@ -65,7 +65,7 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     ]
     return [
         say(
-            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: {point} to spare ({low} to {high})",
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} ({low} to {high})",
             pool=plain(surplus.pool),
             model=plain(surplus.model),
             there=whole_gpus(found.gpus),
@@ -84,14 +84,15 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
 
 def _backtest_words(tested: Backtest | None) -> Sentence:
     if tested is None:
-        return say("no back-test: it takes 14 days of hours in which the pool was seen")
+        return say("no back-test: it needs 14 days in which the pool was observed")
     enough = Number(tested.enough)
-    said = say("none was to spare")
+    said = say("it found no surplus")
     if tested.surplus:
-        said = say("{enough} were to be enough and {spare} to spare", enough=enough, spare=Number(tested.surplus))
+        said = say(
+            "it found {enough} GPUs enough and a surplus of {spare}", enough=enough, spare=Number(tested.surplus)
+        )
     return say(
-        "back-test: a week earlier {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, "
-        "at most {most}",
+        "back-test of the estimate of a week earlier: {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, at most {most}",
         said=said,
         enough=enough,
         exceeded=Number(tested.exceeded),
@@ -215,7 +216,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     if low < (point + 1) // 2:
         failed.append(
             say(
-                "counting what was not seen as needed, only {low} of {point} remain",
+                "if unobserved time counts as need, only {low} of {point} remain",
                 low=Number(low),
                 point=Number(point),
             )
@@ -224,8 +225,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     if tested is not None and not tested.held:
         failed.append(
             say(
-                "last week's estimate did not hold: {enough} GPUs were to be enough, and more were needed at once in "
-                "{exceeded} of {hours} hours since",
+                "last week's estimate did not hold: {enough} GPUs should have been enough, but more were needed at once in {exceeded} of {hours} hours since",
                 enough=Number(tested.enough),
                 exceeded=Number(tested.exceeded),
                 hours=Number(tested.hours),

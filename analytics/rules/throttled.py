@@ -38,7 +38,7 @@ class Cause:
 
 
 CAUSES = (
-    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("look at fans, air flow and inlet temperature of the host")),
+    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("check the host's fans, air flow and inlet temperature")),
     Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
           say("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
     Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
@@ -159,7 +159,7 @@ def _counted(active: pl.DataFrame) -> list[str]:
 
 def _guesses(cause: Cause) -> list[str]:
     if cause.name == "brake":
-        return [say("cap and brake are not kept apart: that it is no cap follows from the low draw")]
+        return [say("power cap and power brake are counted together: only the low draw suggests a brake")]
     if cause.name == "cap":
         return [say("a power cap at full load is normal on many cards, and the site may have set it")]
     return []

@@ -83,7 +83,7 @@ def wind_down_findings(context: Context) -> Iterator[Finding]:
 WIND_DOWN = Rule(
     name="wind_down",
     category="demand",
-    sentence=of_gpus("still with a holder whose work winds down"),
+    sentence=of_gpus("still with a user whose work is winding down"),
     per_host=False,
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
@@ -96,11 +96,11 @@ WIND_DOWN = Rule(
     labels=(
         label("days_without_activity", "{value} days without activity"),
         Label(("past_gaps_p95_days", "past_gap_count"), _pause_words),
-        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours a day lately"),
-        label("active_gpu_hours_a_day_before", "{value} a day before"),
-        label("days_since_a_process_began", "no process begun for {value} days"),
+        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours per day lately"),
+        label("active_gpu_hours_a_day_before", "{value} per day before"),
+        label("days_since_a_process_began", "no process started for {value} days"),
         Label(("project_end", "days_until_project_end"), _project_words),
-        counted("gpus_still_theirs", "{number} GPU still theirs", "{number} GPUs still theirs"),
+        counted("gpus_still_theirs", "still on {number} GPU", "still on {number} GPUs"),
         label("gpus_idle_now", "{value} of them idle now"),
     ),
     find=wind_down_findings,
@@ -128,7 +128,7 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
             "days_since_a_process_began": _days(row["no_start_ms"]),
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
-        failed = [say("when processes began is not known")] if unknown else []
+        failed = [say("the start of the processes is not known")] if unknown else []
         about = clip(late, since_ms)
         yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 

@@ -60,7 +60,7 @@ def zombie_holder_findings(context: Context) -> Iterator[Finding]:
 ZOMBIE_HOLDER = Rule(
     name="zombie_holder",
     category="reclaim",
-    sentence=of_gpus("held by processes that have outlived what they were started for"),
+    sentence=of_gpus("held by processes that outlived their purpose"),
     per_host=True,
     thresholds={
         ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
@@ -109,15 +109,17 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         failed=[
             known_holder(first["holder_source"], first["holder"]),
             lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
-            [say("no other parent was seen before: it may be a service of its own")] if born else [],
-            [say("when the processes began is not known: they may be of a later run of the job")] if ageless else [],
+            [say("no other parent process was ever seen: it may be a service")] if born else [],
+            [say("the start of the processes is not known: they may belong to a later run of the job")]
+            if ageless
+            else [],
             bound.failed,
         ],
         next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not (born or ageless)),
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-        notes=[say("unsaved results of a notebook end with its kernel: ask first")] if why == NOTEBOOK else [],
+        notes=[say("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
     )
 
 

@@ -80,10 +80,10 @@ def claimed_by_count(context: Context, hosts: Iterable[str]) -> list[str]:
 
 def _counted_failure(host: str, number: int | None) -> str:
     if number is None:
-        return say("GPUs of {host} are claimed, and nobody can say how many or which", host=host)
+        return say("GPUs of {host} are allocated: how many and which ones is not known", host=host)
     return say_many(
-        "{number} GPU of {host} is claimed by count alone: nobody can say which",
-        "{number} GPUs of {host} are claimed by count alone: nobody can say which",
+        "{number} GPU of {host} is allocated by count only: which one is not known",
+        "{number} GPUs of {host} are allocated by count only: which ones is not known",
         number,
         host=host,
     )

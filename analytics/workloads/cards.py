@@ -171,7 +171,7 @@ def ask_for(
         return (
             directive,
             say(
-                "submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+                "submit it with this directive instead of {present}; gres.conf has the site's name for the type",
                 present=present,
             ),
         )
@@ -185,7 +185,7 @@ def ask_for(
     if kind == "ray":
         kind_of_card = slurm_type(offer.card).upper()
         return _there(context, model), say('start it with accelerator_type="{card}"', card=kind_of_card)
-    return _there(context, model), say("start it on a host with that card; the command shows how busy one is")
+    return _there(context, model), say("start it on a host with that card; the command shows how busy such a host is")
 
 
 def _there(context: Context, model: str) -> str:

@@ -111,7 +111,7 @@ def watched_enough(seen: Observation) -> list[str]:
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
         failed.append(
             say(
-                "only {share} of the time was observed, {wanted} are wanted",
+                "only {share} of the time was observed, {wanted} are needed",
                 share=_below(seen.coverage),
                 wanted=Share(COVERAGE_MIN, 0),
             )
@@ -119,7 +119,7 @@ def watched_enough(seen: Observation) -> list[str]:
     if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
         failed.append(
             say(
-                "{days} days of history, {wanted} are wanted",
+                "{days} days of history, {wanted} are needed",
                 days=floored(seen.history_ms / DAY_MS),
                 wanted=Number(HISTORY_MIN_DAYS),
             )
@@ -138,7 +138,7 @@ def _sampled_enough(seen: Observation) -> list[str]:
         return [say("point samples for {share} of the time: {bound}", share=share, bound=bound)]
     if seen.util_coverage < COVERAGE_MIN:
         watched, wanted = _below(seen.util_coverage), Share(COVERAGE_MIN, 0)
-        return [say("utilization was watched {share} of the time, {wanted} are wanted", share=watched, wanted=wanted)]
+        return [say("utilization was watched {share} of the time, {wanted} are needed", share=watched, wanted=wanted)]
     return []
 
 
@@ -167,7 +167,7 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
         return []
     return [
         say(
-            "{what} was measured for {share} of the time, {wanted} are wanted",
+            "{what} was measured for {share} of the time, {wanted} are needed",
             what=what,
             share=_below(share),
             wanted=Share(COVERAGE_MIN, 0),
@@ -179,24 +179,28 @@ def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
     """Failure of the clocks of these rows' hosts to say when it was."""
     ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
     hosts = ", ".join(ahead)
-    return [say("the clock of {hosts} is ahead: nobody knows how it stands now", hosts=hosts)] if ahead else []
+    return (
+        [say("the clock of {hosts} is ahead: its state at the end of the window is not known", hosts=hosts)]
+        if ahead
+        else []
+    )
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:
     """Failure to say who it is."""
     if source == "memory":
-        return [say("no process list: memory in use stands for a holder")]
-    return [] if holder is not None else [say("the holder is not known")]
+        return [say("no process list: memory in use stands in for a user")]
+    return [] if holder is not None else [say("the user is not known")]
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Failure to know that nobody held it."""
-    return [say("neither processes nor memory were read: somebody may hold it")] if unwatched else []
+    return [say("neither processes nor memory were read: somebody may be using it")] if unwatched else []
 
 
 def alone(others: int) -> list[str]:
     """Failure to be free to end: the same process, pod or job also has GPUs that are not idle."""
-    return [say("the same processes also hold {gpus} with work on them", gpus=gpus_of(others))] if others else []
+    return [say("the same processes are also at work on {gpus}", gpus=gpus_of(others))] if others else []
 
 
 def _below(share: float | None) -> Sentence | Share:

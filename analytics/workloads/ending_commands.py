@@ -120,8 +120,8 @@ class Ties:
             return []
         return [
             say_many(
-                "{number} GPU or host of the same job is seen by nobody (such as {place}): it may be at work there",
-                "{number} GPUs or hosts of the same job are seen by nobody (such as {place}): it may be at work there",
+                "{number} GPU or host of the same job is not observed ({place}): the job may be at work there",
+                "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be at work there",
                 len(self.unseen),
                 place=self.unseen[0],
             )
@@ -132,8 +132,7 @@ class Ties:
             return []
         return [
             say(
-                "Slurm job {other} of the same user is at work or not seen: both may be of one array or heterogeneous job, "
-                "which `scancel` would end as a whole",
+                "Slurm job {other} of the same user is at work or not observed: both may belong to one array or heterogeneous job, which `scancel` would end as a whole",
                 other=self.tied[0],
             )
         ]

@@ -101,7 +101,7 @@ def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
 
 def _rank(known: Known, _: Finding) -> list[Sentence]:
     rank, holders = str(known["rank_among_holders"]).split(" of ")
-    return [say("rank {rank} of {holders} among the holders", rank=rank, holders=holders)]
+    return [say("rank {rank} of {holders} among the users", rank=rank, holders=holders)]
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
@@ -122,12 +122,12 @@ SOURCES = {"process": "process", "claim": "claim", "memory": "memory"}
 """How the ledger knows a holder."""
 
 SHARED_LABELS = (
-    label("holder_source", "holder known by {value}", words_for(SOURCES)),
+    label("holder_source", "user known by {value}", words_for(SOURCES)),
     counted("sample_count", "{number} sample", "{number} samples"),
     label("coverage", "observed {value}", Share),
     _by_threshold("held"),
     _by_threshold("reserved"),
-    counted("stretch_count", "in {number} stretch", "in {number} stretches"),
+    counted("stretch_count", "in {number} interval", "in {number} intervals"),
     _at_the_end("gpus_held_now", ("no longer held at the end", "none of the {number} GPUs still held at the end"),
                 "{part} of {gpus} held at the end"),
     _at_the_end("gpus_reserved_now", ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),

@@ -15,7 +15,7 @@ from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
 
 ESTIMATED = say(
-    "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"
+    "its energy is an estimate: its slices' share of what the whole GPU drew in those hours, which is too much for an instance that idles beside busy ones"
 )
 
 

@@ -209,8 +209,8 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
     if outlook is None:
         return [
             say_many(
-                "{number} idle spell of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
-                "{number} idle spells of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
+                "only {number} idle interval of the whole fleet has a known start: how long one lasts is not known, {wanted} are needed",
+                "only {number} idle intervals of the whole fleet have a known start: how long one lasts is not known, {wanted} are needed",
                 len(known.fleet.length_ms),
                 wanted=Number(SPELLS_MIN),
             )
@@ -229,10 +229,8 @@ def _whose(holder: str | None, *, pooled: bool) -> Sentence:
 def outlook_sentence(outlook: Outlook, whose: str) -> Sentence:
     """The outlook as one sentence that can be checked against the ledger."""
     return say_many(
-        "of {number} idle spell {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
-        "{low} to {high} likely (90 %), at least {wanted} is wanted",
-        "of {number} idle spells {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
-        "{low} to {high} likely (90 %), at least {wanted} is wanted",
+        "of {number} idle interval {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
+        "of {number} idle intervals {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
         outlook.spell_count,
         whose=whose,
         age=Span(outlook.age_ms - outlook.age_ms % MINUTE_MS),

@@ -137,12 +137,10 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
 def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
     failed = [*seen_long_enough(works), *sm_activity_measured(works)]
     if not works.join(nvlinked(context), on="work", how="semi").is_empty():
-        failed.append(
-            say("its GPUs talk over NVLink, and whether {card} would be linked is not known", card=offer.card.name)
-        )
+        failed.append(say("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
     if works["sm_pct"].null_count():
         failed.append(
-            say("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+            say("SM activity and memory bandwidth were not measured: the time with any kernel stands in for them")
         )
     if offer.card.year < BFLOAT16_SINCE:
         failed.append(
@@ -157,7 +155,7 @@ def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
     if slower is not None and slower > 1:
         notes.append(
             say(
-                "it has room for the work; a step that fills the present card would take {factor} times as long",
+                "it has room for the workload, but a step that fills the present card would take {factor} times as long",
                 factor=Number(slower, 1),
             )
         )

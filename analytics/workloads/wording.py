@@ -47,7 +47,7 @@ def floored(value: float, digits: int = 1) -> Number:
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
     """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
     return say(
-        "{sums} GPU-hours in stretches of at least {minutes} min",
+        "{sums} GPU-hours in intervals of at least {minutes} min",
         sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
         minutes=" / ".join(map(str, gpu_hours)),
     )

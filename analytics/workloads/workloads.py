@@ -133,8 +133,8 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
             say_many(
-                "memory was seen on {number} day, {wanted} are wanted: a rare step may need more",
-                "memory was seen on {number} days, {wanted} are wanted: a rare step may need more",
+                "memory was observed on {number} day, {wanted} are needed: a rare step may need more",
+                "memory was observed on {number} days, {wanted} are needed: a rare step may need more",
                 days or 0,
                 wanted=Number(PEAK_MIN_DAYS),
             )

@@ -206,7 +206,7 @@ def test_where_the_fleet_has_too_little_history_it_says_so(lake: Lake) -> None:
     fill(lake, busy("a", 0, HOUR) + held("a", HOUR, 4 * HOUR), lists("a", 0, 4 * HOUR))
     context = reviewed(lake).context
     assert lasting(context, "ann", "a", 3 * HOUR_MS) == [
-        "1 idle spell of the whole fleet seen to begin: how long one lasts is not known, 30 are wanted"
+        "only 1 idle interval of the whole fleet has a known start: how long one lasts is not known, 30 are needed"
     ]
 
 
