@@ -9,8 +9,9 @@ import polars as pl
 
 from analytics.capacity.concurrency import lasting_on
 from analytics.ledger.summary import stopped_gpus, summarise
-from analytics.money.priced_segments import IDLE_OF_NOBODY, placed, whose
+from analytics.money.priced_segments import placed, whose
 from analytics.names import JOINER, asked_name, given_name
+from analytics.states import UNALLOCATED
 from fallow.errors import EmptyLakeError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, o
 
 def _of_people(rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
     """The rows of a team or a holder, with the share of the GPU that was theirs."""
-    rows = rows.filter(~pl.col("state").is_in(IDLE_OF_NOBODY))
+    rows = rows.filter(~pl.col("state").is_in(UNALLOCATED))
     pairs = rows.select("holder", "account").unique().rows()
     shares = [
         (holder, account, *share) for holder, account in pairs for share in [_mine(scope, owners, holder, account)]

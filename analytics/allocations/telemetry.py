@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_claims
+from analytics.states import OCCUPIED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-WORK_STATES = ("held", "low", "active")
 """States in which somebody has the GPU."""
 
 UNSEEN_COLUMNS = (
@@ -81,7 +81,7 @@ def telemetry_without_claims(claims: pl.DataFrame, stretches: pl.DataFrame) -> p
     if rows.is_empty():
         return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
     since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
-    work = stretches.filter(pl.col("state").is_in(WORK_STATES) & pl.col("host").is_in(rows["host"].unique().implode()))
+    work = stretches.filter(pl.col("state").is_in(OCCUPIED) & pl.col("host").is_in(rows["host"].unique().implode()))
     work = work.with_row_index("_row").with_columns(
         _start=pl.col("time").clip(since_ms, until_ms), _end=pl.col("end").clip(since_ms, until_ms)
     )

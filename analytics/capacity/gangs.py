@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.states import PERHAPS_FREE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -51,7 +53,7 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int) -> tuple[Gang, ...
     widths = there.group_by(_GROUP).agg(width=pl.col("level").max())
     largest = int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0)
     sure = _levels(rows.filter(pl.col("state") == "free"), _PLACE).join(widths, on=_GROUP)
-    most = _levels(rows.filter(pl.col("state").is_in(("free", "unknown"))), _PLACE).join(widths, on=_GROUP)
+    most = _levels(rows.filter(pl.col("state").is_in(PERHAPS_FREE)), _PLACE).join(widths, on=_GROUP)
     window_ms = until_ms - since_ms
     return tuple(_gang(size, sure, most, until_ms, window_ms) for size in sizes(largest))
 

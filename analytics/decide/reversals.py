@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
 
 GRADES = ("high", "medium", "low")
-_BLIND = ("unknown", "unavailable")
-_NOBODYS = ("free", "reserved")
 _OF_A_POOL = ("standing_surplus",)
 
 
@@ -127,7 +126,9 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     )
     horizon_ms = min(WEEK_MS, context.until_ms - before.until_ms)
     after = _after(context, before, named)
-    seen_ms = _sums(after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(_BLIND)).sum())
+    seen_ms = _sums(
+        after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
+    )
     wrong = _used_again(after, claimed)
     unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
     judged = [(number, each) for number, each in enumerate(claimed) if number not in unseen]
@@ -170,7 +171,7 @@ def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Revers
     works = (pl.col("state") == "active") | ((pl.col("state") == "low") & (pl.col("was") != "low"))
     names = (pl.col(name).str.split("+") for name in ("whom", "holder"))
     shared = next(names).list.set_intersection(next(names)).list.len() > 0
-    anybody = pl.col("was").is_in(_NOBODYS) | pl.col("whom").is_null() | pl.col("holder").is_null()
+    anybody = pl.col("was").is_in(UNOCCUPIED) | pl.col("whom").is_null() | pl.col("holder").is_null()
     used = after.filter(works.fill_null(value=False) & (anybody | shared).fill_null(value=True))
     found = used.group_by("number").agg(pl.col("gpu").unique().sort(), pl.col("time").min())
     return {

@@ -10,9 +10,9 @@ import polars as pl
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import grade
 from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK
 from analytics.workloads.look_commands import on_host
 from analytics.workloads.phrases import of_gpus
 from fallow.clock import HOUR_MS
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
-
-_OUT = ("unknown", "unavailable")
 
 
 class BlindSpot:
@@ -46,8 +44,8 @@ class BlindSpot:
         spans = context.inside.stretches
         silent = _silent(context)
         yield from self._silent(context, silent)
-        seen = spans.filter(~pl.col("state").is_in(_OUT))
-        used = spans.filter(pl.col("state").is_in(AT_WORK))
+        seen = spans.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+        used = spans.filter(pl.col("state").is_in(OCCUPIED))
         unknown = spans.filter(pl.col("state") == "unknown")
         mute = _mute(context, unknown)
         unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.ledger.summary import ratio
+from analytics.states import UNOCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import SPAN, finding_of, on_host_ahead, still_going
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding, Number
 
 _BY = ("host", "holder", "whom")
-_NOBODYS = ("free", "reserved")
 
 
 class Held:
@@ -92,7 +92,7 @@ def _left(context: Context) -> frozenset[str]:
     """The GPUs that nobody was on at the end of the window."""
     rows = context.inside.stretches
     last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
-    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS) & ~on_host_ahead(context))["gpu"])
+    return frozenset(last.filter(pl.col("state").is_in(UNOCCUPIED) & ~on_host_ahead(context))["gpu"])
 
 
 def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:

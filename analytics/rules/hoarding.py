@@ -10,8 +10,8 @@ import polars as pl
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
+from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined, whole_number
-from analytics.workloads.ledger_by_job import OWNED
 from analytics.workloads.phrases import agreeing, of_gpus
 from analytics.workloads.process_holders import quote, watch_command
 from fallow.clock import DAY_MS, HOUR_MS
@@ -33,9 +33,6 @@ GPU_HOURS_MIN = 50
 
 _QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
 _ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
-
-_WORKING = ("low", "active")
-_IDLE = ("held", "reserved")
 
 
 class Hoarding:
@@ -63,7 +60,7 @@ class Hoarding:
             return
         owned = _of_teams(context, context.whole.stretches.filter(pl.col("end") > since_ms))
         inside = _of_teams(context, context.inside.stretches)
-        working = owned.filter(pl.col("state").is_in(_WORKING))
+        working = owned.filter(pl.col("state").is_in(IN_USE))
         had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
         for name, team in teams.items():
             mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
@@ -72,7 +69,7 @@ class Hoarding:
                 "allocated_at_once_q95_gpus": had.get(name, 0.0),
                 "used_at_once_q95_gpus": used.get(name, 0.0),
                 "allocated_gpu_hours": gpu_ms_of(mine) / HOUR_MS,
-                "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(_WORKING))) / HOUR_MS,
+                "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE))) / HOUR_MS,
                 "history_days": days,
             }
             if had.get(name, 0.0) < SHARE_MAX * float(team.quota_gpus or 0):
@@ -84,7 +81,7 @@ class Hoarding:
     def _finding(
         self, context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, Value]
     ) -> Finding:
-        idle = rows.filter(pl.col("state").is_in(_IDLE)).drop("team")
+        idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
         # a team without a GPU of its own is judged by how well the fleet was watched
         about = context.inside.stretches if idle.is_empty() else idle
         days = float(numbers["history_days"] or 0)
@@ -119,7 +116,7 @@ def _takes_too_much(numbers: Mapping[str, Value]) -> bool:
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The rows in which a GPU is somebody's, once for each team that shares it with its part of the GPU."""
-    owned = stretches.filter(pl.col("state").is_in(OWNED))
+    owned = stretches.filter(pl.col("state").is_in(ALLOCATED))
     pairs = owned.select("holder", "account").unique()
     names = [context.owners.team(holder, account) for holder, account in pairs.iter_rows()]
     teams = pairs.with_columns(team=pl.Series(names, dtype=pl.String)).filter(pl.col("team").is_not_null())

@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
+from analytics.states import IN_USE
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import TOLD
 from analytics.workloads.finding_parts import finding_of, joined
@@ -218,9 +219,7 @@ def _doubts(context: Context, starved: pl.DataFrame, resource: Resource, gain_pc
         )
     host = str(starved["host"][0])
     there = context.inside.stretches.filter(pl.col("host") == host)
-    others = there.select(
-        pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(("low", "active"))).n_unique()
-    )
+    others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
         failed.append(say("other work runs on the same host: the load may be its"))
     cpu_pct = _known_max(starved, "process_cpu_pct")

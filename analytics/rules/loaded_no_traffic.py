@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say
+from analytics.states import OCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, ties
 from analytics.workloads.finding_parts import finding_of, joined, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK, cut
+from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import alive, is_service, last_rows, processes_of
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import look_command
@@ -184,7 +185,7 @@ def _text() -> pl.Expr:
 
 def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows of GPUs in use, from `since` on, where they are in use at the end of the window."""
-    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK)).select("gpu")
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)).join(since.join(now, on="gpu"), on="gpu")
+    now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED)).select("gpu")
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)).join(since.join(now, on="gpu"), on="gpu")
     late = rows.filter(pl.col("end") > pl.col("since"))
     return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")

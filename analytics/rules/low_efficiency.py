@@ -8,8 +8,9 @@ import polars as pl
 
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
+from analytics.states import OCCUPIED
 from analytics.workloads.finding_parts import GPU_MS, finding_of
-from analytics.workloads.ledger_by_job import AT_WORK, SEVERAL, newest_source
+from analytics.workloads.ledger_by_job import SEVERAL, newest_source
 from analytics.workloads.live_processes import is_service
 from analytics.workloads.look_commands import monitor_command
 from analytics.workloads.phrases import of_gpus
@@ -44,7 +45,7 @@ class LowEfficiency:
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(AT_WORK))
+        held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
         owned = held.join(_services(context), on="holder", how="anti")
         holders = _holders(owned)
         low = holders.filter(

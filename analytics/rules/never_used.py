@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED, UNOCCUPIED
 from analytics.workloads.confidence import watched_holders
 from analytics.workloads.finding_parts import finding_of, joined, seen_lately, whole_number
 from analytics.workloads.model import Context, Evidence, Finding
@@ -18,9 +19,6 @@ from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-_UNUSED = ("free", "reserved")
-_USED = ("held", "low", "active")
 
 
 class NeverUsed:
@@ -40,7 +38,7 @@ class NeverUsed:
         if never.is_empty():
             return
         unused = context.inside.stretches.filter(
-            pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"].implode())
+            pl.col("state").is_in(UNOCCUPIED) & pl.col("gpu").is_in(never["gpu"].implode())
         )
         whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
         there = _still_there(context, never["gpu"])
@@ -99,8 +97,8 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
     span = pl.col("end") - pl.col("time")
     gpus = history.group_by("gpu").agg(
         pl.col("host").sort_by("end", "host").last(),
-        used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
-        unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+        used_ms=span.filter(pl.col("state").is_in(OCCUPIED)).sum(),
+        unused_ms=span.filter(pl.col("state").is_in(UNOCCUPIED)).sum(),
         measured_ms=pl.col("util_ms").sum(),
     )
     return gpus.filter(
@@ -115,5 +113,5 @@ def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
     # which of a host's free GPUs a claim counts nobody can say
     counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
-    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context) & ~counted)
+    there = last.filter(pl.col("state").is_in(UNOCCUPIED) & seen_lately(context) & ~counted)
     return frozenset(there["gpu"])

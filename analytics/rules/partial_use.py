@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
+from analytics.states import IN_USE
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined, still_going
@@ -162,7 +163,7 @@ def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
 
 def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
     """Per work and GPU: host, busy_ms, mean_pct over all its time, and whether it counts as unused or used."""
-    busy = pl.col("state").is_in(("low", "active"))
+    busy = pl.col("state").is_in(IN_USE)
     return (
         rows.group_by("work", "gpu")
         .agg(

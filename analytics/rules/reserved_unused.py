@@ -9,10 +9,11 @@ import polars as pl
 
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ties
 from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined, still_going, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK, by_job
+from analytics.workloads.ledger_by_job import by_job
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import array_command, quote, watch_command
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
@@ -118,7 +119,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     since_ms = context.until_ms - RECENT_MS
     used = context.whole.stretches.filter(
         (pl.col("end") > since_ms)
-        & pl.col("state").is_in(AT_WORK)
+        & pl.col("state").is_in(OCCUPIED)
         & pl.col("gpu").is_in(current["gpu"].unique().implode())
     )
     by_them = used.join(current.select("gpu", "whom").unique(), on="gpu").filter(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say
+from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
 from analytics.workloads.finding_parts import SPAN, finding_of, still_going, whole_number
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import watch_command
@@ -24,10 +25,6 @@ RAMP_SHARE = 0.5
 FLEET_MEAN_MIN = 0.1
 START_MS = DAY_MS
 KNOWN_MIN = 0.5
-
-_USED = ("held", "low", "active")
-_WORKING = ("low", "active")
-_IDLE = ("free", "reserved", "held")
 
 
 class SlowUptake:
@@ -50,7 +47,7 @@ class SlowUptake:
         if added.is_empty():
             return
         slow = _slow(context, added)
-        inside = context.inside.stretches.filter(pl.col("state").is_in(_IDLE))
+        inside = context.inside.stretches.filter(pl.col("state").is_in(UNUSED))
         for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
             rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
             if not rows.is_empty():
@@ -101,7 +98,7 @@ def _added(context: Context) -> pl.DataFrame:
         .agg(
             pl.col("host").last(),
             first_seen=pl.col("time").min(),
-            first_use=pl.col("time").filter(pl.col("state").is_in(_USED)).min(),
+            first_use=pl.col("time").filter(pl.col("state").is_in(OCCUPIED)).min(),
         )
         .filter(pl.col("first_seen") > start_ms + START_MS)
     )
@@ -132,8 +129,8 @@ def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
 
 def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
     """Per GPU and UTC day (`date`, a number): observed and active time; the ledger's rows are cut at midnight."""
-    known = stretches.filter(~pl.col("state").is_in(("unknown", "unavailable")))
-    active = pl.col("state").is_in(_WORKING)
+    known = stretches.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+    active = pl.col("state").is_in(IN_USE)
     return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
         seen_ms=SPAN.sum(), active_ms=SPAN.filter(active).sum()
     )

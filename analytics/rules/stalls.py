@@ -10,6 +10,7 @@ import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
+from analytics.states import OCCUPIED
 from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined
 from analytics.workloads.ledger_by_job import cut, newest_source, one_job, stays
 from analytics.workloads.look_commands import monitor_command
@@ -126,7 +127,7 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
         (pl.col("spell_end") - pl.col("spell_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
     )
     stretches = context.inside.stretches
-    at_work = pl.col("state").is_in(("held", "low", "active"))
+    at_work = pl.col("state").is_in(OCCUPIED)
     jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
     bare = program_stretches(context, stretches)
     # of what runs on one GPU alone nothing but the holder need be told apart

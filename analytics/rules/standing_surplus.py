@@ -9,6 +9,7 @@ import polars as pl
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import IN_USE, UNUSED
 from analytics.workloads.finding_parts import SPAN, finding_of, whole_number
 from analytics.workloads.live_processes import last_rows
 from analytics.workloads.phrases import of_gpus
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 POOL_MIN_GPUS = 8
 BLOCKS = (8, 4, 2, 1)
-
-_WORKING = ("low", "active")
-_IDLE = ("free", "reserved", "held")
 
 
 class StandingSurplus:
@@ -89,7 +87,7 @@ class StandingSurplus:
         low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
         named = _least_used(context, gpus, since_ms).head(point)
         rows = context.inside.stretches.filter(
-            pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode())
+            pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode())
         )
         if rows.is_empty():
             return
@@ -188,7 +186,7 @@ def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
 
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """Whole GPUs that are not split, those with the least active time first."""
-    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(_WORKING))
+    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
     used = active.group_by("gpu").agg(used_ms=SPAN.sum())
     return (
         gpus.filter(pl.col("gpu_share") == 1)

@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import ALLOCATED, IDLE_ALLOCATED
 from analytics.workloads.ending_commands import ties
 from analytics.workloads.faded_workloads import (
     FALL_MAX,
@@ -26,7 +27,7 @@ from analytics.workloads.faded_workloads import (
     split_holders,
 )
 from analytics.workloads.finding_parts import finding_of, joined
-from analytics.workloads.ledger_by_job import OWNED, cut
+from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import last_rows
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import look_command, quote
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
 
 PROJECT_END_DAYS = 14
 
-_IDLE = ("reserved", "held")
-_LITTLE = (*_IDLE, "low")
+_LITTLE = (*IDLE_ALLOCATED, "low")
 
 
 class WindDown:
@@ -62,7 +62,7 @@ class WindDown:
 
     def find(self, context: Context) -> Iterator[Finding]:
         """The findings, in no order."""
-        now = last_rows(context).filter(pl.col("state").is_in(OWNED))
+        now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
         yield from self._faded(context, now)
         yield from self._projects(context, now)
 
@@ -101,7 +101,7 @@ class WindDown:
         if not ending:
             return
         lines = _lines(context, now)
-        owned = context.inside.stretches.filter(pl.col("state").is_in(OWNED)).join(
+        owned = context.inside.stretches.filter(pl.col("state").is_in(ALLOCATED)).join(
             lines, on=("holder", "account"), nulls_equal=True
         )
         theirs = now.join(lines, on=("holder", "account"), nulls_equal=True)
@@ -138,7 +138,8 @@ class WindDown:
         last = last_rows(context).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
         # whoever shares a GPU with them still needs it
         idle = last.filter(
-            pl.col("state").is_in(_IDLE) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
+            pl.col("state").is_in(IDLE_ALLOCATED)
+            & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
         )
         shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
         unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))

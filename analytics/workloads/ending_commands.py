@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import AT_REST
 from analytics.workloads.confidence import alone
 from analytics.workloads.job_arrays import tied_jobs
 from analytics.workloads.live_processes import last_rows, serves_only
@@ -16,7 +17,7 @@ from analytics.workloads.memo import once
 from analytics.workloads.process_holders import array_command, look_command, release_command
 from analytics.workloads.programs import launched_together
 from analytics.workloads.unseen_work import unseen_places
-from analytics.workloads.window_end import AT_REST, newest_rows, now
+from analytics.workloads.window_end import newest_rows, now
 from fallow.clock import MINUTE_MS
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.states import IN_USE
 from analytics.workloads.finding_parts import GPU_MS
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -24,7 +25,6 @@ NO_START_MS = 2 * DAY_MS
 LULL_MAX = 0.5
 LULL_HOLDERS_MIN = 3
 
-_WORKING = ("low", "active")
 _DAYS = RECENT_DAYS + PRIOR_DAYS + 6
 """Two weekends may have to be left out of the days before, and one of the last ones."""
 _SATURDAY, _EPOCH_WEEKDAY = 5, 3
@@ -45,7 +45,7 @@ def fading(context: Context, names: pl.Series) -> pl.DataFrame:
     Columns: who, since (from when on), by_gap, gap_ms, gap_p95_ms, gap_count, recent_ms and prior_ms (active GPU time a
     day), no_start_ms (since a process of theirs began).
     """
-    work = split_holders(context.whole.stretches.filter(pl.col("state").is_in(_WORKING)))
+    work = split_holders(context.whole.stretches.filter(pl.col("state").is_in(IN_USE)))
     own = work.filter(pl.col("who").is_in(names.implode()))
     until_ms = context.until_ms
     found = (

@@ -6,18 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.memo import once
 from analytics.workloads.row_index import Places
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context
-
-AT_WORK = ("held", "low", "active")
-"""States in which processes hold a GPU."""
-
-OWNED = ("reserved", *AT_WORK)
-"""States in which a GPU is somebody's."""
 
 SEVERAL = "+"
 """Joins the names of those who share a GPU."""
@@ -31,7 +26,7 @@ _SUMS = ("zero_ms", "util_ms", "sample_count")
 def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
     """The rows that belong to jobs, once for each job of theirs, named in `work`."""
     names = pl.col("job").str.replace_all(_NEXT_JOB, f"{_SPLIT}${{1}}:").str.split(_SPLIT)
-    named = stretches.filter(pl.col("job").is_not_null() & pl.col("state").is_in(OWNED))
+    named = stretches.filter(pl.col("job").is_not_null() & pl.col("state").is_in(ALLOCATED))
     return named.with_columns(work=names).explode("work")
 
 
@@ -51,7 +46,7 @@ def cut(rows: pl.DataFrame, start: pl.Expr, end: pl.Expr) -> pl.DataFrame:
 def stays(stretches: pl.DataFrame) -> pl.DataFrame:
     """One row per GPU and unbroken time with processes of the same holder, account and job: `time` to `end`."""
     names = ("host", "gpu", "holder", "account", "job")
-    rows = stretches.filter(pl.col("state").is_in(AT_WORK)).select(*names, "time", "end").sort("gpu", "host", "time")
+    rows = stretches.filter(pl.col("state").is_in(OCCUPIED)).select(*names, "time", "end").sort("gpu", "host", "time")
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names)
     follows = (pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
     return (
@@ -89,7 +84,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     wanted = hours.select(
         "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
     )
-    rows = _places(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(OWNED))
+    rows = _places(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
         wanted, on=("host", "gpu", "hour")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import OCCUPIED
 from analytics.workloads.finding_parts import on_host_ahead
-from analytics.workloads.ledger_by_job import AT_WORK
 from analytics.workloads.memo import once
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def alive(context: Context) -> pl.DataFrame:
     Further columns: `first_seen` and `first_parent_pid`, its first day's first list and last known parent; `state`, `holder` and
     `stretch_start`, those of the GPU's last ledger row.
     """
-    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK))
+    now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
     lists = context.holders.lists
     named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
     listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")

@@ -16,6 +16,7 @@ import polars as pl
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import say, say_many
 from analytics.render.ledger_text import plain
+from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.memo import once
 from analytics.workloads.phrases import floored
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -39,7 +40,6 @@ Z_90 = 1.6448536269514722
 TOGETHER_MS = MINUTE_MS
 """GPUs that one holder left and took up again within so long of each other are one decision, not several."""
 
-_BLIND = ("unknown", "unavailable")
 _UNNAMED = "\0"
 """Before the UUID that stands for a holder without a name, lest somebody be called so."""
 
@@ -164,7 +164,7 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     neighbours = stretches.select(
         "host", "gpu", "time", "end", "stretch_end",
         held=pl.col("state") == "held",
-        seen=~pl.col("state").is_in(_BLIND),
+        seen=~pl.col("state").is_in(WITHOUT_EVIDENCE),
         whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")),
     ).with_columns(follows=_follows())  # fmt: skip
     goes_on = pl.col("follows") & pl.col("held").shift(1) & (pl.col("whom") == pl.col("whom").shift(1))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.workloads.ledger_by_job import AT_WORK, cut
+from analytics.states import OCCUPIED
+from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import is_service
 from analytics.workloads.memo import once
 from analytics.workloads.traffic import SERVER
@@ -81,7 +82,7 @@ def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
 def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows, cut to the time of each program on more than one GPU that ran in them, with `work`."""
     runs = program_runs(context).filter(pl.col("gpu_count") > 1).drop("gpu_count")
-    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(AT_WORK))
+    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
     return cut(rows, pl.max_horizontal("time", "began"), pl.min_horizontal("end", "ended")).drop("began", "ended")

@@ -11,8 +11,9 @@ import polars as pl
 
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
+from analytics.states import OCCUPIED
 from analytics.workloads.finding_parts import GPU_MS, SPAN
-from analytics.workloads.ledger_by_job import AT_WORK, one_job, whole_hours
+from analytics.workloads.ledger_by_job import one_job, whole_hours
 from analytics.workloads.live_processes import is_service
 from analytics.workloads.memo import once
 from analytics.workloads.programs import program_runs
@@ -39,7 +40,7 @@ def runs(context: Context) -> pl.DataFrame:
     (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
     number).
     """
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
@@ -117,7 +118,7 @@ def run_hours(context: Context) -> pl.DataFrame:
 @once
 def _stretches(context: Context) -> pl.DataFrame:
     """The window's ledger rows with work on them, with `run`."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from analytics.capacity.concurrency import hourly_most, lasting_on
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
+from analytics.states import IN_USE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ HISTORY_MIN_DAYS = 7
 UNKNOWN_MAX = 0.1
 BACKTEST_SEEN_MIN = 0.9
 """Share of the hours since that has to be known, as everywhere else."""
-
-_WORKING = ("low", "active")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def demand(context: Context, gpus: pl.DataFrame) -> pl.DataFrame:
     rows = context.whole.stretches.filter(pl.col("end") > since_ms).join(own, on="gpu")
     spans = ("gpu", "time", "end", "gpu_share")
     unknown = rows.filter(pl.col("state") == "unknown")
-    working = lasting_on(rows.filter(pl.col("state").is_in(_WORKING)), RECENT_MS).join(own, on="gpu")
+    working = lasting_on(rows.filter(pl.col("state").is_in(IN_USE)), RECENT_MS).join(own, on="gpu")
     either = lasting_on(pl.concat([working.select(spans), unknown.select(spans)]), 0).join(own, on="gpu")
     first, last = -(-since_ms // HOUR_MS) * HOUR_MS, floor_ms(context.until_ms, HOUR_MS)
     hours = pl.select(time=pl.int_range(first, last, HOUR_MS, dtype=pl.Int64))

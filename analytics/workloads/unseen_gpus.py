@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED
 from analytics.workloads.allocation_spans import claims
 from analytics.workloads.finding_parts import SPAN
-from analytics.workloads.ledger_by_job import AT_WORK, by_job, cut
+from analytics.workloads.ledger_by_job import by_job, cut
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context
@@ -84,7 +85,7 @@ def _beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame) -> pl
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
     watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
-    nameless = (pl.col("state").is_in(AT_WORK) & pl.col("job").is_null()).any()
+    nameless = (pl.col("state").is_in(OCCUPIED) & pl.col("job").is_null()).any()
     per_gpu = during.group_by("work", "host", "gpu").agg(
         nobody=((pl.col("state") == "free") | unwatched).all() & watched, doubtful=nameless | ~watched
     )

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say, say_many
+from analytics.states import IN_USE
 from analytics.workloads.allocation_spans import claims
 from analytics.workloads.finding_parts import on_host_ahead, seen_lately
 from analytics.workloads.ledger_by_job import by_job
 from analytics.workloads.memo import once
-from analytics.workloads.window_end import STANDING, WORKING, newest_rows, unlisted
+from analytics.workloads.window_end import STANDING, newest_rows, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -118,7 +119,7 @@ def _doubtful(context: Context) -> dict[str, tuple[str | None, ...]]:
 @once
 def _nameless(context: Context) -> pl.DataFrame:
     """GPUs that are at work, or may be, and that no job is known of: host, gpu, holder."""
-    working = pl.col("state").is_in(WORKING) | ((pl.col("state") == "held") & unlisted()) | on_host_ahead(context)
+    working = pl.col("state").is_in(IN_USE) | ((pl.col("state") == "held") & unlisted()) | on_host_ahead(context)
     rows = newest_rows(context).filter(pl.col("job").is_null() & working & seen_lately(context))
     return rows.select("host", "gpu", "holder")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.states import IN_USE
 from analytics.workloads.finding_parts import on_host_ahead
 from analytics.workloads.ledger_by_job import by_job
 from analytics.workloads.memo import once
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from analytics.workloads.model import Context
 
-AT_REST = ("free", "reserved", "held", "unavailable")
-WORKING = ("low", "active")
 STANDING = "claim:"
 """A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole."""
 
@@ -48,7 +47,7 @@ def now(context: Context) -> Now:
     """How the GPUs stand, and whose jobs are on them."""
     last = newest_rows(context)
     jobs = by_job(last).filter(~pl.col("work").str.starts_with(STANDING))
-    working = jobs.filter(pl.col("state").is_in(WORKING) | unlisted() | on_host_ahead(context))
+    working = jobs.filter(pl.col("state").is_in(IN_USE) | unlisted() | on_host_ahead(context))
     told = last.filter(~on_host_ahead(context))
     return Now(dict(told.select("gpu", "state").iter_rows()), _sets(jobs, "gpu", "work"), _sets(working, "work", "gpu"))
 

@@ -11,13 +11,12 @@ from analytics.language.quantities import GpuHours
 from analytics.language.sentences import say, say_many
 from analytics.quality.counted import claims_of, gpus_of
 from analytics.quality.model import Remark, named
+from analytics.states import OCCUPIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.quality.model import Data
-
-_USED = ("held", "low", "active")
 
 
 def overlapping(data: Data) -> Iterator[Remark]:
@@ -104,7 +103,7 @@ def without_claims(data: Data) -> Iterator[Remark]:
     """GPUs in use that no claim covers, on hosts that have claims."""
     claimed = data.stretches.filter(pl.col("gpu").is_in(data.claims["gpu"].drop_nulls().unique().implode()))
     hosts = pl.concat([data.claims["host"], claimed["host"]]).unique().implode()
-    used = data.stretches.filter(pl.col("state").is_in(_USED), pl.col("host").is_in(hosts))
+    used = data.stretches.filter(pl.col("state").is_in(OCCUPIED), pl.col("host").is_in(hosts))
     counted = data.claims.filter(pl.col("gpu").is_null())["host"].unique().implode()
     used = used.filter(~pl.col("host").is_in(counted))  # which of its GPUs are claimed there is not told
     spans = _inside(flatten(data.claims), data, "start").select("gpu", "start", "end").sort("gpu", "start")

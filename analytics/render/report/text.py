@@ -27,6 +27,7 @@ from analytics.render.wording import (
     shown_groups,
     title,
 )
+from analytics.states import OBSERVED
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 _TOP = 10
 _WIDTH = PAGE_COLUMNS
-_SHOWN = ("unavailable", "free", "reserved", "held", "low", "active")
 _SHORT = {"unavailable": say("unavail.")}
 
 
@@ -143,7 +143,7 @@ def _idle(report: Report, language: Language) -> str:
 def _section(section: Section, language: Language) -> str:
     shown, rest = shown_groups(section)
     width = 21
-    heads = [language.say(_SHORT.get(state, state)) for state in _SHOWN]
+    heads = [language.say(_SHORT.get(state, state)) for state in OBSERVED]
     wide = [max(8, len(head) + 1) for head in heads]
     first, gpus, total, observed = (language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed"))
     lines = [
@@ -154,7 +154,7 @@ def _section(section: Section, language: Language) -> str:
         name = plain(group_name(section, full_name, language), width)
         spent, seen = language.hours(totals.total_ms), language.percent(totals.coverage)
         shares = "".join(
-            f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(_SHOWN, wide, strict=True)
+            f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(OBSERVED, wide, strict=True)
         )
         lines.append(f"  {name:<{width}} {language.number(totals.gpus):>5} {spent:>10} {seen:>9}{shares}")
     about = language.say("GPU-hours; share of the observed time")
