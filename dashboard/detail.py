@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
-from analytics.render.ledger_text import plain
 from analytics.states import UNUSED
 from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart

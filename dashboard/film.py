@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.ledger.summary import totals_by
 from analytics.states import UNUSED, USED_FIRST
 from dashboard.bins import edges, width_of
@@ -101,13 +102,12 @@ def shoot(view: View, only: Collection[str] | None = None) -> Film:
     rows = _rows(found, sort_of(view))
     bin_ms = bin_width_ms(since_ms, until_ms, rows.height)
     edges_ms = edges(view.zone, since_ms, until_ms, bin_ms)
-    start, end = pl.max_horizontal("time", pl.lit(since_ms)), pl.min_horizontal("end", pl.lit(until_ms))
-    within = spans.filter(start < end).join(rows.select("gpu", "row_number"), on="gpu")
+    within = clip(spans, since_ms, until_ms).join(rows.select("gpu", "row_number"), on="gpu")
     names = ("", *within["holder"].drop_nulls().unique().sort())
     seen = within.select(
         "row_number",
-        time=start,
-        end=end,
+        "time",
+        "end",
         state=pl.col("state").replace_strict(list(USED_FIRST), list(range(len(USED_FIRST))), return_dtype=pl.Int64),
         holder=pl.col("holder")
         .fill_null("")

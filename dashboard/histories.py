@@ -8,12 +8,12 @@ import polars as pl
 from dash import dcc, html
 
 from analytics.frames import read_frame
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number
 from analytics.language.sentences import say, say_many
 from analytics.ledger.occupancy import stays
 from analytics.names import JOINER, single_names
 from analytics.readings import only_during
-from analytics.render.ledger_text import plain
 from analytics.states import ALLOCATED_USED_FIRST
 from dashboard.charts.bars import finding_link
 from dashboard.charts.panel import panel

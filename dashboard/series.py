@@ -75,7 +75,7 @@ def gpu_series(view: View, gpu: str) -> Series:
     """A GPU's own rows; raises LakeError and its kinds."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
-    rows = gpu_readings(view.whole.inputs.lake, gpu, spans["host"].unique().to_list(), since_ms, until_ms)
+    rows = gpu_readings(view.whole.inputs.lake, gpu, spans, since_ms, until_ms)
     return _series(view, _without_others(view, rows, "gpu", gpu), spans, GPU_LINES)
 
 

@@ -16,7 +16,7 @@ from analytics.allocations.telemetry import (
 )
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
-from analytics.render.ledger_text import count, hours, moment, plain
+from analytics.language.plain_text import count, hours, moment, plain
 from analytics.states import OCCUPIED
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_claims
+from analytics.intervals import merge
 from analytics.states import OCCUPIED
 
 if TYPE_CHECKING:
@@ -96,16 +97,11 @@ def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Disjoint spans (gpu, start, end, before) of claimed time, `before` being the claimed time up to the start."""
     named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
-    spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")]).sort("gpu", "start")
-    begins = pl.col("start") > pl.col("end").cum_max().shift(1).over("gpu").fill_null(-1)
-    merged = (
-        spans.with_columns(group=begins.cum_sum())
-        .group_by("gpu", "group")
-        .agg(pl.col("start").min(), pl.col("end").max())
-    )
+    spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")])
+    merged = merge(spans, start="start")
     length = pl.col("end") - pl.col("start")
     # a claim without an end is the last of its GPU: sums before it stay small
-    return merged.sort("gpu", "start").with_columns(before=length.cum_sum().over("gpu") - length).drop("group")
+    return merged.with_columns(before=length.cum_sum().over("gpu") - length)
 
 
 def _claimed_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:

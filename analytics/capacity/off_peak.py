@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.states import IN_USE
 from fallow.clock import MINUTE_MS, WEEK_MS, from_ms
 
@@ -79,7 +80,7 @@ def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int
     """Per pool and hour the most GPUs at once that were `there`, `needed` and `unknown`."""
     spans = {
         "there": rows,
-        "needed": lasting_on(rows.filter(pl.col("state").is_in(IN_USE)), RECENT_MS).join(named, on="gpu"),
+        "needed": merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(named, on="gpu"),
         "unknown": rows.filter(pl.col("state") == "unknown"),
     }
     found: pl.DataFrame | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.persistence import wilson
@@ -151,13 +152,9 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
 def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFrame:
     """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end."""
     start_ms, end_ms = before.until_ms, before.until_ms + WEEK_MS
-    ledger = context.whole.stretches.filter((pl.col("end") > start_ms) & (pl.col("time") < end_ms))
+    ledger = clip(context.whole.stretches.select("gpu", "time", "end", "state", "holder"), start_ms, end_ms)
     last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
-    return (
-        named.join(ledger.select("gpu", "time", "end", "state", "holder"), on="gpu")
-        .join(last, on="gpu", how="left")
-        .with_columns(pl.col("time").clip(lower_bound=start_ms), pl.col("end").clip(upper_bound=end_ms))
-    )
+    return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
 
 
 def _sums(after: pl.DataFrame, named: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:

@@ -26,8 +26,6 @@ NO_ACCOUNT = "(no account)"
 UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_POOL, UNKNOWN_MODEL})
 """Names of groups that are no name: what nobody holds, and what is not known."""
 
-"""States whose time nobody is charged for."""
-
 AMOUNT = pl.Int128
 """Of microcents: 64 bits end at 9.2 x 10^10 units of the currency, which a week of a large fleet costs in rials."""
 

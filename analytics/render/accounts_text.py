@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.render.ledger_text import count, hours, percent, plain, wrap
+from analytics.language.plain_text import count, hours, percent, plain, wrap
 from analytics.render.money_text import WIDTH, amount
 from analytics.states import IN_USE
 from fallow.clock import HOUR_MS

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
+from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.quality.timestamps import Stamp
 from analytics.render.evidence_text import evidence
-from analytics.render.ledger_text import plain, wrap
 from analytics.workloads.phrases import gpus_of
 
 if TYPE_CHECKING:

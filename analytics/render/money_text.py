@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import ENGLISH
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import Listed, say, say_many
 from analytics.money.energy import KNOWN_MIN
-from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
 from analytics.states import UNUSED
 from fallow.schema import STATES
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import totals
+from analytics.language.plain_text import count, moment, wrap
 from analytics.language.quantities import Number, Share, Span
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.quality.model import named
 from analytics.quality.timestamps import Stamp
 from analytics.render.evidence_text import money
 from analytics.render.findings_text import Beside, findings_text, gone_lines
-from analytics.render.ledger_text import count, moment, wrap
 from analytics.workloads.sensitivity import in_words
 from fallow.clock import DAY_MS, HOUR_MS
 

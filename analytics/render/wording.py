@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import Language
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.facts import silent_hosts
-from analytics.render.ledger_text import plain
 from analytics.render.review_text import reversals_text
 from analytics.states import UNUSED
 from analytics.workloads.sensitivity import in_words

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from analytics.ledger.summary import Totals, clip, totals_by
+from analytics.ledger.summary import Totals, clip_ledger, totals_by
 from analytics.report.figures import Trend
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS
@@ -119,7 +119,7 @@ def weeks_before(
     found: list[tuple[Seen, Figures | None]] = []
     for number in range(1, WEEKS_BEFORE + 1):
         earlier = week.before(number)
-        inside = narrowed(clip(whole, earlier.window))
+        inside = narrowed(clip_ledger(whole, earlier.window))
         looked = seen(earlier.window, inside)
         found.append((looked, figures(inside, account(inside), looked) if looked.observed_ms else None))
     return found

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, ties
 from analytics.workloads.finding_parts import finding_of, joined, whole_number
-from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import alive, is_service, last_rows, processes_of
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import look_command
@@ -188,4 +188,4 @@ def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED)).select("gpu")
     rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)).join(since.join(now, on="gpu"), on="gpu")
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")

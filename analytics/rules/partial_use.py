@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.states import IN_USE
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined, still_going
-from analytics.workloads.ledger_by_job import by_job, cut, newest_source
+from analytics.workloads.ledger_by_job import by_job, newest_source
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import look_command, quote
 from analytics.workloads.programs import program_stretches
@@ -80,7 +81,7 @@ class PartialUse:
                 pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
             )
             if not met.is_empty():
-                rows = cut(met, pl.max_horizontal("time", claim["start"]), pl.min_horizontal("end", claim["end"]))
+                rows = clip(met, claim["start"], claim["end"])
                 yield self._counted(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
 
     def _counted(self, context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:

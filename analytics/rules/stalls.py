@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined
-from analytics.workloads.ledger_by_job import cut, newest_source, one_job, stays
+from analytics.workloads.ledger_by_job import newest_source, one_job, stays
 from analytics.workloads.look_commands import monitor_command
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.programs import program_stretches, serving_gpus
@@ -182,7 +183,7 @@ def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
     """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
     stops = pl.DataFrame({"stop": series.start, "go": series.end})
     pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
-    parts = cut(pieces, pl.max_horizontal("time", "stop"), pl.min_horizontal("end", "go")).drop("stop", "go")
+    parts = clip(pieces, "stop", "go").drop("stop", "go")
     return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import ALLOCATED, IDLE_ALLOCATED
@@ -27,7 +28,6 @@ from analytics.workloads.faded_workloads import (
     split_holders,
 )
 from analytics.workloads.finding_parts import finding_of, joined
-from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import last_rows
 from analytics.workloads.phrases import of_gpus
 from analytics.workloads.process_holders import look_command, quote
@@ -88,7 +88,7 @@ class WindDown:
             }
             unknown = row["no_start_ms"] is None and not row["by_gap"]
             failed = [say("when processes began is not known")] if unknown else []
-            about = cut(late, pl.max_horizontal("time", since_ms), pl.col("end"))
+            about = clip(late, since_ms)
             yield self._finding(context, who, who, about, numbers, failed=failed)
 
     def _projects(self, context: Context, now: pl.DataFrame) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ class WindDown:
         end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
         over = end_ms <= context.until_ms
         after = rows.filter(pl.col("end") > end_ms) if over else rows
-        about = cut(after, pl.max_horizontal("time", end_ms), pl.col("end")) if over and not after.is_empty() else rows
+        about = clip(after, end_ms) if over and not after.is_empty() else rows
         numbers: dict[str, Number] = {
             "project_end": str(owner.project_end),
             "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.sentences import say
 from analytics.workloads.allocation_spans import claims
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
 from analytics.workloads.finding_parts import finding_of, joined, whole_number
-from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import alive, is_service, processes_of
 from analytics.workloads.look_commands import on_host
 from analytics.workloads.persistence import lasting
@@ -176,4 +176,4 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
     rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")

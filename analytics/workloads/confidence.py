@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.language.plain_text import percent
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import percent
 from analytics.workloads.memo import once
 from analytics.workloads.model import Confidence
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN

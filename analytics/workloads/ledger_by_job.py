@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.memo import once
 from analytics.workloads.row_index import Places
@@ -20,7 +21,6 @@ SEVERAL = "+"
 _JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|claim):"
 _NEXT_JOB = r"\+(slurm|pod|ray|claim):"
 _SPLIT = "\x1f"
-_SUMS = ("zero_ms", "util_ms", "sample_count")
 
 
 def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -33,14 +33,6 @@ def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
 def one_job() -> pl.Expr:
     """Whether a row belongs to exactly one job."""
     return (pl.col("job").str.count_matches(_JOB_NAMES) == 1).fill_null(value=False)
-
-
-def cut(rows: pl.DataFrame, start: pl.Expr, end: pl.Expr) -> pl.DataFrame:
-    """Ledger rows cut to shorter times; their sums are shared by time."""
-    share = (end - start) / (pl.col("end") - pl.col("time"))
-    shared = [(pl.col(name) * share).round().cast(pl.Int64) for name in _SUMS]
-    energy = [pl.col("energy_mj") * share, (pl.col("energy_ms") * share).round().cast(pl.Int64)]
-    return rows.with_columns(*shared, *energy, time=start, end=end)
 
 
 def stays(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -90,7 +82,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
         wanted, on=("host", "gpu", "hour")
     )  # fmt: skip
     hour_start = pl.col("hour") * HOUR_MS
-    parts = cut(pieces, pl.max_horizontal("time", hour_start), pl.min_horizontal("end", hour_start + HOUR_MS))
+    parts = clip(pieces, hour_start, hour_start + HOUR_MS)
     share = (pl.col("end") - pl.col("time")) / HOUR_MS
     return parts.with_columns(
         energy_mj=(pl.col("hour_mj") * share).fill_null(0.0),

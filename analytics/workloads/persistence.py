@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import plain
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.memo import once
 from analytics.workloads.phrases import floored

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.states import OCCUPIED
-from analytics.workloads.ledger_by_job import cut
 from analytics.workloads.live_processes import is_service
 from analytics.workloads.memo import once
 from analytics.workloads.traffic import SERVER
@@ -85,7 +85,7 @@ def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame
     bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
-    return cut(rows, pl.max_horizontal("time", "began"), pl.min_horizontal("end", "ended")).drop("began", "ended")
+    return clip(rows, "began", "ended").drop("began", "ended")
 
 
 @once

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.states import IN_USE
@@ -104,8 +105,8 @@ def demand(context: Context, gpus: pl.DataFrame) -> pl.DataFrame:
     rows = context.whole.stretches.filter(pl.col("end") > since_ms).join(own, on="gpu")
     spans = ("gpu", "time", "end", "gpu_share")
     unknown = rows.filter(pl.col("state") == "unknown")
-    working = lasting_on(rows.filter(pl.col("state").is_in(IN_USE)), RECENT_MS).join(own, on="gpu")
-    either = lasting_on(pl.concat([working.select(spans), unknown.select(spans)]), 0).join(own, on="gpu")
+    working = merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(own, on="gpu")
+    either = merge(pl.concat([working.select(spans), unknown.select(spans)])).join(own, on="gpu")
     first, last = -(-since_ms // HOUR_MS) * HOUR_MS, floor_ms(context.until_ms, HOUR_MS)
     hours = pl.select(time=pl.int_range(first, last, HOUR_MS, dtype=pl.Int64))
     found = gpus.select(key).unique().join(hours, how="cross")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say
-from analytics.render.ledger_text import plain
 
 _BLOCKS = re.compile(r"surplus_gpus_in_blocks_of_(\d+)")
 

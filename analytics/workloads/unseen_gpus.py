@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
 from analytics.workloads.allocation_spans import claims
 from analytics.workloads.finding_parts import SPAN
-from analytics.workloads.ledger_by_job import by_job, cut
+from analytics.workloads.ledger_by_job import by_job
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context
@@ -81,7 +82,7 @@ def _beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame) -> pl
     met = there.join(counted.select("work", "host", "start", claim_end="end"), on="host")
     met = met.filter((pl.col("time") < pl.col("claim_end")) & (pl.col("end") > pl.col("start")))
     met = met.join(own, on=("work", "host", "gpu"), how="anti")
-    during = cut(met, pl.max_horizontal("time", "start"), pl.min_horizontal("end", "claim_end"))
+    during = clip(met, "start", "claim_end")
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
     watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms

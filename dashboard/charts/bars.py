@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 from analytics.states import ALLOCATED_USED_FIRST, IN_USE
 from dashboard.charts.tables import columns, scrolling
 from dashboard.charts.written import fill

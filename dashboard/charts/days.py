@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from analytics.intervals import by_hour
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
-from analytics.report.hours import by_hour
 from analytics.states import USED_FIRST
 from analytics.workloads.confidence import COVERAGE_MIN
 from dashboard.charts.panel import capital, graph, layout, numbers, panel

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from analytics.capacity.quotas import QuotaUse, against_quota
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.render.ledger_text import plain
 from analytics.report.coverage import WHOLE_FROM
 from analytics.scope import Scope
 from analytics.states import ALLOCATED_USED_FIRST

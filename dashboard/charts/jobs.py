@@ -8,11 +8,11 @@ from dash import dcc, html
 
 from analytics.capacity.jobs import jobs
 from analytics.capacity.quotas import against_quota
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
-from analytics.render.ledger_text import plain
 from analytics.scope import Scope
 from analytics.states import ALLOCATED_USED_FIRST
 from dashboard.charts.bars import NAME_MOST, bar, finding_link, name_link, table, used_ms

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
 from analytics.workloads.card_footprints import RESERVED, SMALLER, SPLIT, findings_of, sizes
 from analytics.workloads.smaller_cards import shelf
 from dashboard.charts.bars import NAME_MOST

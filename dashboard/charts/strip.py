@@ -8,8 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import MEANING, plain
+from analytics.render.ledger_text import MEANING
 from analytics.states import USED_FIRST
 from dashboard.film import NOT_SEEN
 

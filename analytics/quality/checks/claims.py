@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
+from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import say, say_many
 from analytics.quality.counted import claims_of, gpus_of
@@ -134,10 +135,7 @@ def without_claims(data: Data) -> Iterator[Remark]:
 def _inside(spans: pl.DataFrame, data: Data, start: str) -> pl.DataFrame:
     """The spans cut to the window; a claim that runs on ends with it."""
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
-    cut = spans.with_columns(
-        pl.max_horizontal(start, pl.lit(since_ms)).alias(start), pl.min_horizontal("end", pl.lit(until_ms)).alias("end")
-    )
-    return cut.filter(pl.col(start) < pl.col("end"))
+    return clip(spans, since_ms, until_ms, start=start)
 
 
 def _claimed_before(rows: pl.DataFrame, spans: pl.DataFrame, at: str) -> pl.Series:

@@ -6,13 +6,14 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import say
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.render.blocks import capacity, lists, people
 from analytics.render.blocks import trends as course
 from analytics.render.facts import facts
 from analytics.render.finding_block_text import NONE, block, left_out
-from analytics.render.ledger_text import PAGE_COLUMNS, cost_lines, plain, state_lines, wrap
+from analytics.render.ledger_text import cost_lines, state_lines
 from analytics.render.listed_findings import notes, notified, to_act_on
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
 from analytics.render.report.columns import columns

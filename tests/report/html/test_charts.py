@@ -13,6 +13,7 @@ from PIL import Image
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.language.languages import language
+from analytics.language.plain_text import plain
 from analytics.render.html.charts.days import days
 from analytics.render.html.charts.idle import idle
 from analytics.render.html.charts.off_peak import off_peak
@@ -21,7 +22,6 @@ from analytics.render.html.charts.reclaim import reclaim
 from analytics.render.html.charts.waterfall import waterfall
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, film_strip, png
 from analytics.render.html.states import LOOKS
-from analytics.render.ledger_text import plain
 from analytics.report.figures import NOT_THERE, BackTest, Film, Reclaimable
 from analytics.states import USED_FIRST
 from fallow.schema import STATES
