@@ -11,7 +11,7 @@ from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.quality.timestamps import Stamp
 from analytics.render.evidence_text import evidence
-from analytics.workloads.phrases import gpus_of
+from analytics.workloads.wording import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.render.facts import silent_hosts
 from analytics.render.review_text import reversals_text
 from analytics.states import UNUSED
-from analytics.workloads.sensitivity import in_words
+from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def how_sure(report: Report, language: Language) -> list[str]:
     found = report.review
     hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(found.suppressed))
     return [
-        language.say(say("Held without a kernel: {held}.", held=in_words(found.sensitivity))),
+        language.say(say("Held without a kernel: {held}.", held=hours_by_threshold(found.sensitivity))),
         *([as_sentence(language.say(reversals(report)))] if found.reversals else []),
         *([language.say(hidden)] if found.suppressed else []),
     ]

@@ -13,9 +13,9 @@ from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.quality.host_clocks import seen_until
-from analytics.workloads.finding_parts import whole_number
+from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, FindingSettings
-from analytics.workloads.process_holders import holders_at
+from analytics.workloads.process_lists import holders_at
 from fallow.clock import WEEK_MS, SystemClock, Window
 
 if TYPE_CHECKING:
