@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from agent.nvml.driver import Incident
-from agent.nvml.fields import read_fields
+from agent.nvml.driver import read_fields
+from agent.nvml.gpu import Incident
 
 if TYPE_CHECKING:
     from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
 
 _COUNTERS = {
     pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL: "ecc_corrected_count",

@@ -14,7 +14,8 @@ import pynvml
 
 if TYPE_CHECKING:
     from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
     from agent.nvml.utilization import Clocks
 
 _PERCENT = {

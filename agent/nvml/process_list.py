@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
 
 LIST_AGAIN_BYTES = 64 * 2**20
 """Memory in use that moved by so much since the last list says that a process came, went or grew."""

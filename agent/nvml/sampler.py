@@ -10,19 +10,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.collectors import COLLECTORS, Value
-from agent.collectors.memory import Memory
-from agent.nvml.driver import Driver, Gpu, GpuGoneError, Incident
+from agent.collectors import Value
 from agent.nvml.error_counters import incidents_between, read_errors
-from agent.nvml.inventory import read_device, read_instance
-from agent.nvml.mig import find_instances, is_split
+from agent.nvml.gpu import Gpu, GpuGoneError, Incident
+from agent.nvml.inventory import Islands, read_device, read_instance, read_islands
 from agent.nvml.process_list import read_processes
-from agent.nvml.topology import Islands, read_islands
-from agent.nvml.watched_gpu import Watched
+from agent.nvml.readings import COLLECTORS, Memory
+from agent.nvml.watched_gpu import Watched, find_instances, is_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from agent.nvml.driver import Driver
     from agent.nvml.utilization import Clocks
 
 Row = dict[str, Value]

@@ -12,7 +12,8 @@ from agent.nvml.ring import PERIOD_US, RING_US, Timeline
 
 if TYPE_CHECKING:
     from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
 
 _CLOCK_STEP_US = 200_000  # more than the wall clock is ever slewed between two drains
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pynvml
+
 from agent.nvml.gpm import GpmMeter
+from agent.nvml.gpu import Gpu
 from agent.nvml.inventory import read_text, sys_folder
 from agent.nvml.process_list import LIST_AGAIN_BYTES
 from agent.nvml.utilization import UtilizationMeter
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.collectors import Value
-    from agent.nvml.driver import Gpu
+    from agent.nvml.driver import Driver
 
 Row = dict[str, "Value"]
 
@@ -77,3 +80,33 @@ class Watched:
     def is_asleep(self) -> bool:
         """Whether the GPU is powered down: nothing uses it, and asking it anything would wake it."""
         return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"
+
+
+def is_split(driver: Driver, gpu: Gpu) -> bool | None:
+    """Whether MIG is on, None where the driver does not say; raises as `Driver.ask` does."""
+    mode = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
+    return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+
+
+def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str, Gpu] | None:
+    """The instances by UUID as they are now, those of `known` with what is remembered of them; None where unknown.
+
+    Empty slots are passed over. An instance that does not tell its UUID or its number, because of an error or because it
+    has just gone, leaves all unknown: it must not look like one that was removed. Raises as `Driver.ask` does.
+    """
+    slots = driver.ask(gpu, pynvml.nvmlDeviceGetMaxMigDeviceCount)
+    if slots is None:
+        return None
+    found: dict[str, Gpu] = {}
+    for slot in range(slots):
+        handle = driver.ask_slot(gpu, slot)
+        if handle is None:
+            continue
+        uuid = driver.ask_with(gpu, pynvml.nvmlDeviceGetUUID, handle)
+        instance_id = driver.ask_with(gpu, pynvml.nvmlDeviceGetGpuInstanceId, handle)
+        if uuid is None or instance_id is None:
+            return None
+        instance = known.get(uuid) or Gpu(handle, uuid, gpu.index, parent=gpu)
+        instance.handle, instance.gpu_instance_id = handle, instance_id
+        found[uuid] = instance
+    return found

@@ -16,11 +16,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
-from agent.nvml.driver import Costs, Driver, DriverGoneError
+from agent.nvml.driver import Driver
+from agent.nvml.gpu import Costs, DriverGoneError
 from agent.nvml.sampler import Sampler
+from agent.nvml.status_page import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
-from agent.supervise.own_memory import resident_bytes, settle_memory
-from agent.supervise.status_page import PAGE_BYTES, StatusPage
+from agent.own_memory import resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.attribution import AttributionSettings, Owners
-from agent.nvml.advice import driver_error
+from agent.nvml.installation import driver_error
 from agent.supervise.fleet import DriverDownError, Fleet
-from agent.supervise.unnamed_gpus import UnnamedGpus, position_of
+from agent.top.sources import UnnamedGpus, position_of
 from fallow.clock import format_ms
 from fallow.units import format_bytes
 

@@ -1,13 +1,15 @@
-"""Finds what Python environments on the host bring along of CUDA, from names of folders; nothing is imported."""
+"""CUDA toolkits on the host, and what its Python environments bring along of CUDA, from names of folders; nothing is imported."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.doctor.catalog import Cuda, cuda
 from agent.doctor.host import Host, exists, listed, read
 
 if TYPE_CHECKING:
@@ -15,7 +17,72 @@ if TYPE_CHECKING:
 
     from agent.doctor.judge import CudaOrMajor
 
-MOST = 64
+_TOOLKIT_PLACES = ("/usr/local/cuda*", "/opt/cuda*", "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*", "/usr/lib/cuda",
+           "/usr/lib/nvidia-cuda-toolkit", "/opt/nvidia/cuda*")  # fmt: skip
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDATOOLKIT_HOME", "EBROOTCUDA", "CONDA_PREFIX")
+_HEADER = re.compile(r"#define\s+CUDA(?:RT)?_VERSION\s+(\d+)")
+_HEADERS = (
+    "include/cuda.h",
+    "include/cuda_runtime_api.h",
+    "targets/*/include/cuda.h",
+    "targets/*/include/cuda_runtime_api.h",
+)
+_MOST_TOOLKITS = 32
+"""More toolkits than that are not looked at."""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """One toolkit; `active` where the environment points to it."""
+
+    folder: Path
+    version: Cuda
+    active: bool
+
+
+def find_toolkits(host: Host) -> list[Toolkit]:
+    """Every toolkit once, active ones first, then by folder."""
+    found: dict[Path, Toolkit] = {}
+    for folder, active in _toolkit_places(host):
+        try:
+            real = folder.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        if real in found or len(found) == _MOST_TOOLKITS:
+            continue
+        numbers = toolkit_version(real)
+        if numbers is not None:
+            found[real] = Toolkit(real, numbers, active)
+    return sorted(found.values(), key=lambda each: (not each.active, each.folder))
+
+
+def _toolkit_places(host: Host) -> Iterator[tuple[Path, bool]]:
+    for variable in _VARIABLES:
+        if value := host.environment.get(variable):
+            yield Path(value), True
+    for folder in host.paths("PATH"):
+        if exists(Path(folder) / "nvcc"):
+            yield (Path(folder) / "nvcc").resolve().parent.parent, True
+    for place in _TOOLKIT_PLACES:
+        yield from ((folder, False) for folder in host.glob(place))
+
+
+def toolkit_version(folder: Path) -> Cuda | None:
+    """CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is no toolkit."""
+    try:
+        return cuda(json.loads(read(folder / "version.json") or "{}")["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    if (text := read(folder / "version.txt")) is not None and "CUDA" in text:
+        return cuda(text)
+    for header in _HEADERS:
+        for path in listed(folder, header):
+            if match := _HEADER.search(read(path) or ""):
+                return int(match[1]) // 1000, int(match[1]) % 1000 // 10
+    return None
+
+
+MOST_ENVIRONMENTS = 64
 """More environments than that are not looked at."""
 LONGEST_S = 5.0
 """Nor is the search longer than that."""
@@ -26,7 +93,15 @@ _SITE = (
     "lib64/python3*/site-packages",
     "local/lib/python3*/dist-packages",
 )
-_PLACES = ("/usr", "/usr/local", "/opt/*", "/opt/*/envs/*", "/srv/*/venv", "/home/*/.venv", "/opt/conda/envs/*")
+_ENVIRONMENT_PLACES = (
+    "/usr",
+    "/usr/local",
+    "/opt/*",
+    "/opt/*/envs/*",
+    "/srv/*/venv",
+    "/home/*/.venv",
+    "/opt/conda/envs/*",
+)
 _HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "miniconda3/envs/*", "anaconda3/envs/*",
          "miniforge3/envs/*", "mambaforge/envs/*", ".conda/envs/*", ".virtualenvs/*", "*/.venv")  # fmt: skip
 _SUFFIX = re.compile(r"(?:-cu|-cuda)(\d\d)(?:\d*x?)(?:-|$)")
@@ -79,7 +154,7 @@ def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
     begun_s = time.monotonic()
     seen: set[Path] = set()
     found: list[Environment] = []
-    for folder, active in _places(host, given):
+    for folder, active in _environment_places(host, given):
         try:
             real = folder.resolve(strict=True)
         except (OSError, RuntimeError):
@@ -87,7 +162,7 @@ def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
         sites = _sites(real, given=active)
         if real in seen or not sites:
             continue
-        if len(seen) == MOST or time.monotonic() - begun_s > LONGEST_S:
+        if len(seen) == MOST_ENVIRONMENTS or time.monotonic() - begun_s > LONGEST_S:
             return Found(tuple(found), len(seen), complete=False)
         seen.add(real)
         if packages := _packages(real, sites):
@@ -95,7 +170,7 @@ def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
     return Found(tuple(found), len(seen), complete=True)
 
 
-def _places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+def _environment_places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
     for text in given:
         path = Path(text)
         # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
@@ -108,7 +183,7 @@ def _places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
             yield Path(folder).parent, False
     for line in (read(_home(host) / ".conda/environments.txt") or "").splitlines():
         yield Path(line.strip()), False
-    for place in _PLACES:
+    for place in _ENVIRONMENT_PLACES:
         yield from ((path, False) for path in host.glob(place))
     for place in _HOME:
         yield from ((path, False) for path in listed(_home(host), place))

@@ -1,4 +1,4 @@
-"""Where the dynamic loader finds the driver's libraries, in the order in which it looks."""
+"""The driver as it is installed: the loaded kernel module, the GPUs on the PCI bus, and the libraries that the loader finds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,71 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.host import Host, read
-from agent.doctor.versions import Version, library_version, version
+from agent.doctor.catalog import Version, library_version, shown, version
+from agent.doctor.host import Host, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agent.doctor.host import Host
+
+_NVIDIA = "0x10de"
+_DISPLAY_CLASS = "0x03"
+
+
+@dataclass(frozen=True)
+class PciGpu:
+    """A GPU as the bus shows it; `driver` is the kernel driver bound to it, empty for none; `device` is its PCI device id."""
+
+    address: str
+    driver: str
+    device: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The loaded nvidia module (None: not loaded, or hidden from here) and the GPUs on the bus."""
+
+    version: Version | None
+    open_flavour: bool | None
+    gpus: tuple[PciGpu, ...]
+
+    @property
+    def version_text(self) -> str:
+        """The module's version as NVIDIA writes it; empty where it is not loaded."""
+        return "" if self.version is None else shown(self.version)
+
+
+def read_kernel(host: Host) -> Kernel:
+    """Reads /proc/driver/nvidia/version, /sys/module/nvidia/version and the PCI bus."""
+    banner = read(host.proc / "driver/nvidia/version")
+    line = next((each for each in (banner or "").splitlines() if each.startswith("NVRM version:")), "")
+    found = version(line) or version(read(host.sys / "module/nvidia/version") or "")
+    return Kernel(found, ("Open Kernel Module" in line) if line else None, tuple(_gpus(host)))
+
+
+def _gpus(host: Host) -> list[PciGpu]:
+    found = []
+    for folder in listed(host.sys / "bus/pci/devices", "*"):
+        vendor, kind = (read(folder / "vendor") or "").strip(), (read(folder / "class") or "").strip()
+        if vendor == _NVIDIA and kind.startswith(_DISPLAY_CLASS):
+            found.append(PciGpu(folder.name, _bound_driver(folder), _number(read(folder / "device"))))
+    return found
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int((text or "").strip(), 16)
+    except ValueError:
+        return 0
+
+
+def _bound_driver(folder: Path) -> str:
+    try:
+        return (folder / "driver").readlink().name
+    except OSError:
+        return ""
+
 
 _DEFAULT = (
     "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",

@@ -1,4 +1,4 @@
-"""What to tell a person whose driver cannot be used: what was looked for, and what to do."""
+"""The driver's installation, looked at without loading it: what to tell a person who cannot use it, and which devices the kernel lists."""
 
 from __future__ import annotations
 
@@ -41,3 +41,25 @@ def in_container() -> bool:
     """Whether this process runs in a container of docker, podman or Kubernetes."""
     marks = ("/.dockerenv", "/run/.containerenv")
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(Path(mark).exists() for mark in marks)
+
+
+class NvidiaDevices:
+    """The PCI devices that the kernel driver has bound."""
+
+    def __init__(self, sys: str) -> None:
+        self._folder = os.path.join(sys, "bus/pci/drivers/nvidia")  # noqa: PTH118  # read every few minutes, cheaply
+        self._known = self._list()
+
+    def changed(self) -> bool:
+        """Whether they are others than at the last call; a driver that is unloaded altogether is no change."""
+        now = self._list()
+        if not now or now == self._known:
+            return False
+        before, self._known = self._known, now
+        return bool(before)
+
+    def _list(self) -> frozenset[str]:
+        try:
+            return frozenset(name for name in os.listdir(self._folder) if name.count(":") == 2)  # noqa: PTH208
+        except OSError:
+            return frozenset()

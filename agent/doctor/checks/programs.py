@@ -1,22 +1,30 @@
-"""CUDA in Python environments on this host: will `import torch` find a GPU?"""
+"""Does what toolkits and Python environments were built with run on this driver and these cards?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.judge import CudaOrMajor, DriverFit, Fit, judge_driver, newest_family, torch_build, torch_lacks
-from agent.doctor.pythons import Environment, Package, find_environments
-from agent.doctor.remedies import (
+from agent.doctor import catalog
+from agent.doctor.case import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.catalog import shown
+from agent.doctor.cuda_installs import Environment, Package, Toolkit, find_environments, find_toolkits
+from agent.doctor.judge import (
     NO_VERSION,
+    CudaOrMajor,
+    DriverFit,
+    Fit,
     best_cuda,
     cards_text,
     cuda_for,
     cuda_text,
     fit_facts,
+    judge_driver,
+    newest_family,
     runs,
     too_new,
+    torch_build,
+    torch_lacks,
     unknown_cards,
     ways_out,
 )
@@ -25,8 +33,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.case import Case
+    from agent.doctor.catalog import Version
     from agent.doctor.look import GpuLook
-    from agent.doctor.versions import Version
+
+
+def look_at_toolkits(case: Case) -> Iterator[Finding]:
+    """Each toolkit: does the driver run what it compiles, and can it compile for these cards?"""
+    toolkits = find_toolkits(case.host)
+    if not toolkits:
+        yield skipped("no CUDA toolkit here; programs from wheels and containers need none")
+    for toolkit in toolkits:
+        yield _judge_toolkit(case, toolkit)
+
+
+def _judge_toolkit(case: Case, toolkit: Toolkit) -> Finding:
+    title = f"CUDA toolkit {shown(toolkit.version)} in {toolkit.folder}"
+    subject = str(toolkit.folder)
+    facts: Facts = {"version": shown(toolkit.version), "active": toolkit.active}
+    if case.driver_version is None:
+        needs = catalog.FULL_DRIVER.get(toolkit.version)
+        comes_with = f" comes with driver {shown(needs)};" if needs else ":"
+        return skipped(f"{title}{comes_with} {NO_VERSION}", facts, subject=subject)
+    fit = judge_driver(toolkit.version, case.driver_version)
+    facts |= fit_facts(fit)
+    strangers = unknown_cards(case, toolkit.version)
+    if fit.fit is Fit.TOO_NEW:
+        # one that only lies about breaks nothing
+        how = error if toolkit.active else warning
+        instead = f"a toolkit of CUDA {best_cuda(case)} or older"
+        remedy = ways_out(case, toolkit.version, fit, instead)
+        return how(f"{title} {too_new(case, fit)}", remedy, "nvidia-smi; nvcc --version", facts, subject=subject)
+    if strangers:
+        return warning(
+            f"{title} cannot compile for {cards_text(strangers)}",
+            f"for these cards use a toolkit of CUDA {cuda_for(strangers)}",
+            f"{toolkit.folder}/bin/nvcc --list-gpu-arch",
+            facts,
+            subject=subject,
+        )
+    return runs(title, case, fit, facts, subject)
+
 
 _TORCH = "torch"
 _BUILDS = {"cpu": "CPUs alone", "rocm": "AMD's GPUs (ROCm)", "xpu": "Intel's GPUs"}
@@ -49,11 +95,11 @@ class _Judged:
         return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
 
 
-def look(case: Case) -> Iterator[Finding]:
+def look_at_pythons(case: Case) -> Iterator[Finding]:
     """Each environment with CUDA in it, by its worst package."""
     found = find_environments(case.host, case.options.pythons)
     for environment in found.environments:
-        yield _judge(case, environment)
+        yield _judge_environment(case, environment)
     if not found.environments:
         yield skipped(f"no CUDA wheels in {found.looked_at} Python environment(s)", {"looked_at": found.looked_at})
     if not found.complete:
@@ -64,7 +110,7 @@ def look(case: Case) -> Iterator[Finding]:
         )
 
 
-def _judge(case: Case, environment: Environment) -> Finding:
+def _judge_environment(case: Case, environment: Environment) -> Finding:
     names = [f"{package.name} {package.version}" for package in environment.packages]
     subject = str(environment.folder)
     facts: Facts = {"packages": names, "active": environment.active}

@@ -1,12 +1,14 @@
-"""Which processes can be seen, and which of them watch the same GPUs."""
+"""The machine around the driver: processes that can be seen, other samplers, the clock, containers."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import NO_DRIVER
-from agent.doctor.finding import Facts, Finding, ok, skipped, warning
-from agent.doctor.host import read
+from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.catalog import shown, version
+from agent.doctor.host import exists, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,3 +117,93 @@ def look_at_persistence(case: Case) -> Iterator[Finding]:
         )
     else:
         yield ok(f"persistence mode is on for {len(asked)} GPU(s)", facts)
+
+
+_NOT_BEFORE = datetime(2026, 11, 1, tzinfo=UTC)
+"""This software did not exist before."""
+_NOT_AFTER = datetime(2056, 1, 1, tzinfo=UTC)
+
+
+def look_at_clock(case: Case) -> Iterator[Finding]:
+    """The year, and what the kernel says of its synchronisation."""
+    now, clock = case.host.now, case.host.clock()
+    shown = f"{now:%Y-%m-%d %H:%M} UTC"
+    facts: Facts = {
+        "now": now.isoformat(timespec="seconds"),
+        "synchronised": None if clock is None else clock.synchronised,
+        "max_error_s": None if clock is None else clock.max_error_s,
+    }
+    if not _NOT_BEFORE <= now <= _NOT_AFTER:
+        yield error(
+            f"the clock says {shown}, which cannot be: rows would go to the wrong days",
+            "set it, and keep it set by NTP",
+            "sudo timedatectl set-ntp true",
+            facts,
+        )
+    elif clock is None:
+        yield skipped(
+            f"it is {shown}; whether the clock is synchronised may not be asked here",
+            facts,
+        )
+    elif not clock.synchronised:
+        yield warning(
+            f"it is {shown}, and nothing keeps the clock: rows of several hosts will not line up",
+            "run chrony or systemd-timesyncd",
+            "timedatectl status",
+            facts,
+        )
+    else:
+        yield ok(
+            f"it is {shown}, synchronised within {clock.max_error_s:.2g} s",
+            facts,
+        )
+
+
+_RUNTIMES = ("dockerd", "containerd", "crio", "podman")
+_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin")
+_SPECS = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml", "/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.json")
+_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
+
+
+def look_at_containers(case: Case) -> Iterator[Finding]:
+    """NVIDIA's container toolkit, and the driver version in its CDI specification."""
+    host = case.host
+    if case.driver_absent:
+        yield skipped(NO_DRIVER)
+        return
+    if host.container:
+        yield skipped("this is a container; ask on the host")
+        return
+    runtimes = [name for name in _RUNTIMES if any(exists(host.at(f"{folder}/{name}")) for folder in _FOLDERS)]
+    toolkit = any(exists(host.at(f"{folder}/nvidia-ctk")) for folder in _FOLDERS)
+    spec, written = _written_for(case)
+    facts: Facts = {"runtimes": runtimes, "toolkit": toolkit, "specification": spec, "written_for": written}
+    if not runtimes:
+        yield skipped("no container runtime here", facts)
+    elif not toolkit:
+        yield warning(
+            f"{', '.join(runtimes)} here, but not NVIDIA's container toolkit: containers get no GPU",
+            "install nvidia-container-toolkit and tell the runtime",
+            "nvidia-ctk --version",
+            facts,
+        )
+    elif written and case.driver_version is not None and version(written) != case.driver_version:
+        yield error(
+            f"{spec} is written for driver {written}, here is {shown(case.driver_version)}: containers fail to start "
+            "(`failed to fulfil mount request`)",
+            "write it again after every change of the driver",
+            f"sudo nvidia-ctk cdi generate --output={spec}",
+            facts,
+        )
+    else:
+        yield ok(f"NVIDIA's container toolkit beside {', '.join(runtimes)}", facts)
+
+
+def _written_for(case: Case) -> tuple[str, str]:
+    """(path, driver version) of the CDI specification; empty texts where there is none."""
+    for path in _SPECS:
+        text = read(case.host.at(path), 1 << 22)
+        if text is not None:
+            match = _LIBRARY.search(text)
+            return path, match[1] if match else ""
+    return "", ""

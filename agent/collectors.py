@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from agent.collectors.clocks import Clocks
-from agent.collectors.memory import Memory
-from agent.collectors.power import Power
-from agent.collectors.thermal import Thermal
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
 
 Value = int | float | str | bool | None
 
@@ -29,6 +25,3 @@ class Collector(Protocol):
     def read(self, driver: Driver, gpu: Gpu) -> Mapping[str, Value]:
         """Columns of the `gpu` table with their values; raises GpuGoneError and DriverGoneError."""
         ...
-
-
-COLLECTORS: tuple[Collector, ...] = (Memory(), Power(), Thermal(), Clocks())
