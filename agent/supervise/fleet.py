@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent.nvml.advice import REVOKED, driver_error, in_container
+from agent.nvml.installation import REVOKED, driver_error, in_container
 from agent.supervise.known_gpus import KnownGpus
 from agent.supervise.quarantine import Crashes, Stuck
 from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError

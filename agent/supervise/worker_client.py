@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent.supervise.status_page import PAGE_BYTES, StatusPage
+from agent.nvml.status_page import PAGE_BYTES, StatusPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
