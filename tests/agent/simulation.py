@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
     from agent.supervise.wakeup import Bell
+
     from fallow.config import Config
     from fallow.lake import Lake
     from tests.fakes.nvml import Gpu, Scenario

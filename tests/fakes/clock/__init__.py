@@ -24,7 +24,12 @@ _AHEAD_US = 3_600_000_000  # a lock's deadline by this clock never lies in the m
 
 
 class _Slot(ctypes.Structure):
-    _fields_ = (("tid", ctypes.c_int32), ("pid", ctypes.c_int32), ("waits_in", ctypes.c_int64), ("until_us", ctypes.c_int64))
+    _fields_ = (
+        ("tid", ctypes.c_int32),
+        ("pid", ctypes.c_int32),
+        ("waits_in", ctypes.c_int64),
+        ("until_us", ctypes.c_int64),
+    )
 
 
 class _Page(ctypes.Structure):
@@ -96,7 +101,9 @@ class FakeClock:
 
     def _next_planned_us(self) -> int:
         wall_us = self._page.wall_us
-        return min((self._page.steady_us + max(0, at_ms * 1000 - wall_us) for at_ms, _ in self._planned), default=_FOREVER)
+        return min(
+            (self._page.steady_us + max(0, at_ms * 1000 - wall_us) for at_ms, _ in self._planned), default=_FOREVER
+        )
 
     def _do_planned(self) -> None:
         due = [each for each in self._planned if each[0] <= self.now_ms()]
