@@ -1,4 +1,8 @@
-"""What nobody saw: silent hosts, unknown time, GPUs without utilization, holders without a name."""
+"""Parts of the fleet that are not observed: silent hosts, unknown time, GPUs without utilization, users without a name.
+
+Look-alikes that it leaves alone: a driver reload, an agent update or a card that moved (under 24 GPU-hours or a tenth
+of the host's time), and MIG instances, which come and go with each layout.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ KINDS = {
 
 
 def blind_spot_findings(context: Context) -> Iterator[Finding]:
-    """Hosts whose numbers rest on too little; one finding per host and kind of blindness."""
+    """One finding per host and kind of gap, for hosts whose figures rest on too little."""
     spans = context.inside.stretches
     silent = _silent(context)
     yield from _silent_hosts(context, silent)

@@ -1,4 +1,8 @@
-"""Works on GPUs of one host that might share a card."""
+"""Workloads on GPUs of one host that might share a card.
+
+Look-alikes that it leaves alone: the ranks of one job and GPUs that talk over NVLink (they need each other's card),
+workloads that are busy in the same hours, memory that is reserved in advance.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ class Group:
 
 
 def co_location_findings(context: Context) -> Iterator[Finding]:
-    """Works that together leave room on one card; one finding per pair or triple, each GPU in one of them at most."""
+    """Workloads that together leave room on one card: one finding per pair or triple, each GPU in at most one of them."""
     alone = workloads(context).filter(
         (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & (pl.col("gpu_ms") > REPORTED_FROM_GPU_MS),
         pl.col("need_bytes").is_not_null() & (pl.col("util_mean_pct") <= BUSY_MAX_PCT),
@@ -103,7 +107,7 @@ CO_LOCATION = Rule(
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
         "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
-        "group": f"at most {GROUP_MAX} works, of one GPU each, on one host and model",
+        "group": f"at most {GROUP_MAX} workloads of one GPU each, on one host and model",
         "preallocated": NEED_THRESHOLDS["preallocated"],
         **WORK_THRESHOLDS,
     },

@@ -1,4 +1,8 @@
-"""A holder keeps GPUs and runs no kernel on them for an hour and more."""
+"""Somebody's processes occupy GPUs and run no kernel for an hour or more.
+
+Look-alikes that it leaves alone: pauses for evaluation and checkpoints, compilation, servers with rare requests (all
+under an hour), display servers and monitors, GPUs whose utilization nobody measured.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _BY = ("host", "holder", "whom")
 
 
 def held_findings(context: Context) -> Iterator[Finding]:
-    """Held stretches of at least `findings.held_min`, one finding per host and holder (per GPU where none is known)."""
+    """Held intervals of at least `findings.held_min`: one finding per host and user (per GPU where none is known)."""
     held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
         spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
         # an unknown holder on one GPU need not be the unknown holder on the next
@@ -47,7 +51,7 @@ HELD = Rule(
     sentence=of_gpus("held without running a kernel"),
     per_host=True,
     thresholds={
-        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
+        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
         "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
         "(Kaplan-Meier over 28 days)",

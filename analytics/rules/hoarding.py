@@ -1,4 +1,8 @@
-"""A team's quota, or what it takes of it, is far above what it needs."""
+"""A team's quota or allocation far exceeds what it uses.
+
+Look-alikes that it leaves alone: weekly peaks and nightly batches (the 95th percentile of four weeks sees them), a
+team's first weeks, a team without a quota on file.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ KINDS = {
 
 
 def hoarding_findings(context: Context) -> Iterator[Finding]:
-    """Teams with a quota far above what they take, or that take far more than they use; a finding for each of both."""
+    """Teams whose quota far exceeds their allocations, or whose allocations far exceed their use: one finding for each."""
     teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
     start_ms = whole_number(context.whole.stretches, pl.col("time").min())
     since_ms = max(start_ms, context.until_ms - HISTORY_DAYS * DAY_MS)

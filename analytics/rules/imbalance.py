@@ -1,4 +1,8 @@
-"""The GPUs of one job do very different amounts of work for hours."""
+"""The GPUs of one job do very different amounts of work for hours.
+
+Look-alikes that it leaves alone: evaluation on one rank, warm-up, trials or cards that take turns, separate programs of
+one user, inference servers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def _uneven_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def imbalance_findings(context: Context) -> Iterator[Finding]:
-    """Jobs whose GPUs all work, some of them less than half as much as others; one finding per job."""
+    """Jobs whose GPUs all work, some of them less than half as much as others: one finding per job."""
     hours = _hours_of_several_gpus(context)
     judged = _imbalance_judged(hours)
     level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)

@@ -1,4 +1,8 @@
-"""GPUs that are busy by utilization and do little by SM activity or power."""
+"""GPUs that are busy by utilization and do little by SM activity or power.
+
+Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solvers), cards that heat or a cap slows
+(`throttled`), an afternoon of profiling.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ GPU_HOURS_MIN = 24
 
 
 def inefficient_findings(context: Context) -> Iterator[Finding]:
-    """Hours at high utilization with little behind it; one finding per holder (per GPU where none is known)."""
+    """Hours at high utilization with little behind it: one finding per user (per GPU where none is known)."""
     busy = _busy_hours(context)
     poor = busy.filter("poor")
     weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")

@@ -1,4 +1,8 @@
-"""GPUs that work half the time because the CPU, the disks or the network cannot feed them faster."""
+"""GPUs that work half the time because CPUs, disks or the network cannot feed them faster.
+
+Look-alikes that it leaves alone: an optimizer or simulator on the CPU, data generation, requests on a busy host,
+backups and checkpoints, whole minutes without a kernel (`stalls`).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +69,7 @@ _WAITS_FOR = {each.words: each.words for each in RESOURCES}
 
 
 def input_starved_findings(context: Context) -> Iterator[Finding]:
-    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+    """Workloads at middling utilization in hours in which the host was at a limit: one finding per host, user and job."""
     hours = _input_starved_hours(context)
     for work, resource, gain_pct in _limiting(hours):
         yield _input_starved_finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)

@@ -1,4 +1,8 @@
-"""An inference server holds a GPU and nobody asks it anything."""
+"""An inference server occupies a GPU and gets no requests.
+
+Look-alikes that it leaves alone: a warm standby or canary that says so, a replica of a model that has traffic, quiet
+nights, a server whose metrics count no requests.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,7 @@ class _Server:
 
 
 def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
-    """Servers without a request for a day; one finding per host and model, or per host and holder where none is named."""
+    """Servers without a request for a day: one finding per host and model, or per host and user where none is named."""
     # of a list that is no longer good nobody knows who is still there
     listed = pl.col("gpu").is_in(list(listed_now(context)))
     there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_loaded_no_traffic_serves())

@@ -1,4 +1,8 @@
-"""Holders of many GPU-hours that use a quarter of them or less."""
+"""Users of many GPU-hours who use a quarter of them or less.
+
+Look-alikes that it leaves alone: one day of debugging, small users of a large fleet, services that belong to nobody in
+particular, GPUs whose utilization nobody measured.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ KNOWN_MIN = 0.9
 
 
 def low_efficiency_findings(context: Context) -> Iterator[Finding]:
-    """The largest holders whose GPUs are busy for at most a quarter of the time that they have them; one finding per holder."""
+    """The largest users whose GPUs are busy for at most a quarter of the time: one finding per user."""
     held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
     owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
     holders = _low_efficiency_holders(owned)
@@ -50,7 +54,7 @@ LOW_EFFICIENCY = Rule(
         "GPUs that are reserved and have no process are not part of it)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
-        "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
+        "users": f"among the {TOP} users with the most GPU-hours (Job Defense Shield)",
     },
     labels=(label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),),
     find=low_efficiency_findings,

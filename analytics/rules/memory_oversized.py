@@ -1,4 +1,8 @@
-"""A card with at least twice the memory that the work on it needs, where a smaller one would do."""
+"""A card with at least twice the memory that its workload needs, where a smaller one would do.
+
+Look-alikes that it leaves alone: memory reserved in advance (`preallocated`), rare peaks such as a weekly evaluation,
+runs out of memory, one rank that is larger than the others, cards that are already split.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ OVERSIZED = 2.0
 
 
 def memory_oversized_findings(context: Context) -> Iterator[Finding]:
-    """Work that needs half of its card's memory or less; one finding per holder, account, model and card that would do."""
+    """Workloads that need half of their card's memory or less: one finding per user, account, model and card that would do."""
     # out of memory there is nothing to spare: such work is nowhere near half of its card
     large = above_a_gpu_day(workloads(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
     if large.is_empty():

@@ -1,4 +1,8 @@
-"""Work on one GPU that a MIG instance of the card would hold."""
+"""A workload on one GPU that a MIG instance of the card would hold.
+
+Look-alikes that it leaves alone: GPUs that talk to others (instances have no NVLink), memory reserved in advance, rare
+peaks, cards that cannot be split or are already.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def mig_fit_findings(context: Context) -> Iterator[Finding]:
-    """Work that would fit into a part of its card; one finding per host, holder, account, model and profile."""
+    """Workloads that would fit into a part of their card: one finding per host, user, account, model and profile."""
     splitting = [model for model in workloads(context)["model"].unique() if fits(model)]
     alone = above_a_gpu_day(
         workloads(context).filter(

@@ -1,4 +1,8 @@
-"""GPUs that nobody has ever used since they were first seen: the defensive purchase."""
+"""GPUs that nobody has used since they were first seen: the defensive purchase.
+
+Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, cards added this week, a host that
+fell silent, GPUs whose utilization or processes nobody could read.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from fallow.clock import HOUR_MS
 
 
 def never_used_findings(context: Context) -> Iterator[Finding]:
-    """GPUs without any process or kernel in all of the lake's history; one finding per host."""
+    """GPUs without any process or kernel in the lake's whole history: one finding per host."""
     never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
     if never.is_empty():
         return

@@ -1,4 +1,8 @@
-"""A job got several GPUs and never ran a kernel on some of them while others worked."""
+"""A job got several GPUs and never ran a kernel on some of them while others worked.
+
+Look-alikes that it leaves alone: jobs that are starting, ranks that evaluate, cards that take turns, a standby in a pod
+of its own, two programs of one user.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ _COUNTED = say(
 
 
 def partial_use_findings(context: Context) -> Iterator[Finding]:
-    """GPUs of a job or program that never worked in all of its time; one finding per job."""
+    """GPUs of a job or program that never worked in all of its time: one finding per job."""
     # over the job's whole time: a GPU that worked before the window has been of use to it
     unseen = unseen_gpus(context, MIN_MS)
     owned = _owned(context, context.whole.stretches)
@@ -62,9 +66,9 @@ PARTIAL_USE = Rule(
     per_host=False,
     thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
-        "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
+        "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (more than a start-up)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
-        "counted": "GPUs that the job's claim counts and does not name, less those that it was seen on and those of its host with work of no "
+        "counted": "GPUs that the job's allocation counts and does not name, less those that it was seen on and those of its host with work of no "
         f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },

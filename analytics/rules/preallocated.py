@@ -1,4 +1,8 @@
-"""Memory that was reserved in advance: what is needed is not known, or only from the server's own metrics."""
+"""Memory that was reserved in advance: the need is not known, or only from the server's own metrics.
+
+Look-alikes that it leaves alone: memory that grows or breathes, a flat share that no framework takes by default, a KV
+cache that was nearly full.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ class CacheUse:
 
 
 def preallocated_findings(context: Context) -> Iterator[Finding]:
-    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+    """Workloads that reserved a fixed share of their card: one finding per user, account and model."""
     reserved = above_a_gpu_day(workloads(context).filter(pl.col("by_default")))
     if reserved.is_empty():
         return

@@ -1,4 +1,8 @@
-"""Somebody claims GPUs and has no process on them."""
+"""Somebody has an allocation and no process on its GPUs.
+
+Look-alikes that it leaves alone: a job that is starting, pauses of an interactive job, a reservation over a weekend,
+processes that the agent cannot see.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ _JOB = ("slurm:", "pod:")
 
 
 def reserved_unused_findings(context: Context) -> Iterator[Finding]:
-    """Claimed time without a process, one finding per host and claimant (per GPU where none is known)."""
+    """Allocated time without a process: one finding per host and owner (per GPU where none is known)."""
     # an unknown claimant of one GPU need not be the unknown claimant of the next
     whom = pl.coalesce("holder", "job", "gpu")
     watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
@@ -48,8 +52,8 @@ RESERVED_UNUSED = Rule(
     sentence=of_gpus("allocated without a process on it", "allocated without a process on them"),
     per_host=True,
     thresholds={
-        "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
-        "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
+        "of a job": "allocated to a Slurm job or pod, without a process for at least findings.held_min (as `held`)",
+        "standing": f"any other allocation: without a process for at least {format_duration(STANDING_MIN_MS)} (longer than a weekend; ours)",
     },
     labels=(label("accounts", "accounts {value}"),),
     find=reserved_unused_findings,

@@ -1,4 +1,8 @@
-"""GPUs that were added and are slow to be used."""
+"""GPUs that were added and are slow to be used.
+
+Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, a ramp of a week, cards added the
+day before yesterday.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ KNOWN_MIN = 0.5
 
 
 def slow_uptake_findings(context: Context) -> Iterator[Finding]:
-    """GPUs first seen inside the lake's history; one finding per host and the day on which they came."""
+    """GPUs first seen inside the lake's history: one finding per host and day of arrival."""
     added = _added(context)
     if added.is_empty():
         return

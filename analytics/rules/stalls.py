@@ -1,4 +1,8 @@
-"""All GPUs of a job stop together, again and again, for checkpoints or for one another."""
+"""All GPUs of a job stop together, again and again, for checkpoints or for one another.
+
+Look-alikes that it leaves alone: checkpoints of normal length, requests at random, a polled server, evaluation of a
+quarter hour, pauses longer than ten minutes (`held`).
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ class Series:
 
 
 def stalls_findings(context: Context) -> Iterator[Finding]:
-    """Short stops of whole jobs at equal intervals that take a tenth of their time and more; one finding per job."""
+    """Short stops of whole jobs at equal intervals that take at least a tenth of their time: one finding per job."""
     rows, spells = _jobs_and_spells(context)
     gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
     for (work,), own in spells.group_by("work", maintain_order=True):
@@ -88,7 +92,7 @@ STALLS = Rule(
     per_host=False,
     thresholds={
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
-        "(shorter ones come from input, longer ones are idle spells)",
+        "(shorter ones come from input, longer ones are idle intervals)",
         "period": f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop does not)",
         "count": f"at least {COUNT_MIN} of them",
         "share": f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned; more than half "

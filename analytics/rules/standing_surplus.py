@@ -1,4 +1,8 @@
-"""More GPUs in a pool than were ever needed at once: the conservative reserve."""
+"""More GPUs in a pool than were ever needed at once: the conservative reserve.
+
+Look-alikes that it leaves alone: nightly and weekly peaks, demand that has just grown, evaluation hours in production,
+pools of a few cards.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +111,7 @@ def _by_host(surplus: PoolSurplus, between: str) -> str:
 
 
 def standing_surplus_findings(context: Context) -> Iterator[Finding]:
-    """GPUs of one model in one pool beyond what was needed at once; one finding per pool and model."""
+    """GPUs of one model in one pool beyond what was needed at once: one finding per pool and model."""
     now = _in_order(context)
     large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
     if large.is_empty():

@@ -1,4 +1,8 @@
-"""GPUs whose clocks are held down by heat, power or another GPU while they work."""
+"""GPUs whose clocks are held down by heat, power or another GPU while they work.
+
+Look-alikes that it leaves alone: a power cap at full load, idle clocks, one hot hour, a burn-in, counters that began
+again.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,7 @@ _CAUSES = {each.words: each.words for each in CAUSES}
 
 
 def throttled_findings(context: Context) -> Iterator[Finding]:
-    """Active time with clocks held down; one finding per host and cause."""
+    """Active time with clocks held down: one finding per host and cause."""
     known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
     active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
     hours = active.filter(known)

@@ -1,4 +1,8 @@
-"""Somebody's work winds down, and GPUs are still theirs."""
+"""Somebody's work is winding down, and GPUs are still theirs.
+
+Look-alikes that it leaves alone: weekends, holidays for everybody, quiet nights, a next experiment that has begun, an
+agent that was down.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,7 @@ def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def wind_down_findings(context: Context) -> Iterator[Finding]:
-    """Holders whose work has faded or whose project ends while GPUs are theirs; one finding per holder or owner's line."""
+    """Users whose work has faded, or whose project ends, while GPUs are theirs: one finding per user or line of the owners file."""
     now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
     yield from _faded_findings(context, now)
     yield from _project_findings(context, now)
@@ -89,7 +93,7 @@ WIND_DOWN = Rule(
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
         "fall": f"mean active GPU-hours of {RECENT_DAYS} days at most {FALL_MAX:.0%} of the median of the {PRIOR_DAYS} days before (at least "
-        f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends are left out for who never works on them",
+        f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends do not count for users who never work on them",
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },

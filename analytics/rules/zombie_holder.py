@@ -1,4 +1,8 @@
-"""A process keeps a GPU though what it was started for has gone: its parent, its job, or whoever sat at the notebook."""
+"""A process keeps a GPU although its parent, its job or the person at the notebook is gone.
+
+Look-alikes that it leaves alone: systemd services and MPS daemons (parent 1 too), a job that still runs, a notebook
+over night, an orphan that computes on the CPU, servers.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ _REASONS = {ENDED: "their job has ended", PARENT_GONE: "their parent process is 
 
 
 def zombie_holder_findings(context: Context) -> Iterator[Finding]:
-    """Idle GPUs whose every process has outlived its purpose; one finding per host, holder and reason."""
+    """Idle GPUs whose every process has outlived its purpose: one finding per host, user and reason."""
     # of a list that is no longer good nobody knows who is still there
     there = alive(context).filter(~is_service() & pl.col("gpu").is_in(list(listed_now(context))))
     idle_ms = context.until_ms - pl.col("stretch_start")
@@ -63,7 +67,7 @@ ZOMBIE_HOLDER = Rule(
     sentence=of_gpus("held by processes that outlived their purpose"),
     per_host=True,
     thresholds={
-        ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
+        ENDED: f"the source of the allocations says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",
         PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
         "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",

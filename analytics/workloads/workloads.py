@@ -21,7 +21,7 @@ REPORTED_FROM_GPU_MS = 24 * HOUR_MS
 
 WORK_THRESHOLDS = {
     "run": "at least 61 min (Princeton Job Defense Shield)",
-    "GPU-hours": "more than 24 in the window, of one holder, account and model (Princeton Job Defense Shield)",
+    "GPU-hours": "more than 24 in the window, of one user, account and model (Princeton Job Defense Shield)",
 }
 
 IDLE_MAX_PCT = 20.0
