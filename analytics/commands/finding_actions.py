@@ -8,8 +8,8 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from analytics.decide.actions import Action, load_actions, record, who
-from analytics.decide.lifecycle import in_words, status_of
+from analytics.decide.actions import Action, actor_name, load_actions, record
+from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
 from analytics.window import load_window_ledger, open_inputs
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verb == "history":
         return _history(inputs, args)
     now_ms = SystemClock().now_ms()
-    actor, reason, expires_ms = who(args.actor), _reason(args), _expires_ms(args, now_ms)
+    actor, reason, expires_ms = actor_name(args.actor), _reason(args), _expires_ms(args, now_ms)
     before = load_actions(inputs.lake.require())
     if not args.force:
         require_ids(inputs, args.ids, before)
@@ -192,7 +192,7 @@ def _history(inputs: Inputs, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
     elif done:
-        print("\n".join(plain(in_words(each), 1000) for each in done))
+        print("\n".join(plain(action_sentence(each), 1000) for each in done))
     else:
         print(f"nobody has done anything about {finding_id} yet")
     return 0

@@ -96,7 +96,7 @@ def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
     return {finding_id: tuple(own) for finding_id, own in order.items()}
 
 
-def who(given: str | None) -> str:
+def actor_name(given: str | None) -> str:
     """The name that an action is recorded under: the given one, else the login name; UsageError where there is none."""
     try:
         name = getpass.getuser() if given is None else given

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Filters:
-    """What was asked for; None and nothing leave everything."""
+    """What was asked for; None and empty leave everything."""
 
     rules: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -71,7 +71,6 @@ class Selection:
 
 
 def choose(found: Review, filters: Filters, *, with_suppressed: bool) -> Selection:
-    """What the filters leave of the findings, of the suppressed ones and of last week's."""
     steps = filters.steps()
     offered = found.findings if with_suppressed else found.shown
     left = offered
@@ -102,7 +101,7 @@ def _is_one(wanted: str | None, holder: str | None) -> bool:
 
 
 def is_in_scope(finding: Finding, scope: Scope, inventory: Inventory) -> bool:
-    """Whether a finding is about the scope, be it beside others."""
+    """Whether a finding is about the scope, also beside others."""
     return (
         (scope.of_gpus.is_all or any(scope.has_gpu(gpu, inventory) for gpu in finding.gpus))
         and (scope.team is None or scope.team in (finding.team or "").split(JOINER))

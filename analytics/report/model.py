@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.filters import is_in_scope, names_others
-from analytics.decide.review import Found, Review, look, stand
+from analytics.decide.review import Found, Review, find_in_window, with_actions
 from analytics.intervals import by_day
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.summary import Summary, Totals, totals_by
@@ -131,12 +131,12 @@ class Whole:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found
-        return look(self.inputs, self.ledger, self.inventory, self._now_ms)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self._now_ms)
 
     @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return stand(self.found)
+        return with_actions(self.found)
 
     def after_actions(self) -> Whole:
         """The same, which asks anew what people did about the findings; the rules do not run again.

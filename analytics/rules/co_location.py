@@ -20,6 +20,7 @@ from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, busy_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
@@ -165,7 +166,7 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
     hours = run_hours(context).join(runs.select("run", "work"), on="run").drop_nulls("gpu_util_mean_pct")
     if hours.is_empty():
         return {}
-    first = int(hours.select(pl.col("time").min()).item())
+    first = first_ms(hours)
     place = ((hours["time"] - first) // HOUR_MS).to_numpy()
     codes = {work: number for number, work in enumerate(found["work"])}
     levels = np.full((len(codes), int(place.max()) + 1), np.nan)
@@ -197,7 +198,7 @@ def _failed_holders(own: pl.DataFrame) -> list[str]:
 
 
 def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
-    """Failure to have one that may be slowed down."""
+    """Fails where none of them is known to be one that may be slowed down."""
     owners = [context.owners.of(holder, account) for holder, account in own.select("holder", "account").iter_rows()]
     classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
     if any(_BEST_EFFORT.search(name) for name in classes):
@@ -229,7 +230,7 @@ def groups(candidates: Sequence[Candidate], card_bytes: int) -> list[Group]:
 
 
 def _grown(anchor: Candidate, left: Sequence[Candidate], card_bytes: int) -> Group | None:
-    """The anchor with one partner or two, its own holder's work first."""
+    """The anchor with one partner or two, its own user's workloads first."""
     group: Group | None = None
     members: tuple[Candidate, ...] = (anchor,)
     for each in sorted(left, key=lambda other: (other.holder != anchor.holder, -other.memory_bytes, other.work)):

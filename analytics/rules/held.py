@@ -85,7 +85,7 @@ def _held_finding(context: Context, stretches: pl.DataFrame, facts: Mapping[str,
 
 
 def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
-    """The rows of stretches that still ran at the end of the window: only their GPUs can be taken back."""
+    """The rows of intervals that still ran at the end of the window: only their GPUs can be taken back."""
     now = still_going(context, long)
     last = pl.col("end") == pl.col("end").max().over("gpu")
     return long.filter(pl.col("gpu").is_in(now) & last)
@@ -99,7 +99,7 @@ def _left(context: Context) -> frozenset[str]:
 
 
 def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
-    """What each finding says, from all held rows, those of long stretches, and those of them that still run."""
+    """What each finding says, from all held rows, those of long intervals, and those that still run."""
     powered = pl.col("power_mean_w").is_not_null()
     found = long.group_by(_BY).agg(
         source=pl.col("holder_source").sort_by("time", "gpu").last(),
@@ -120,7 +120,7 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
 
 
 def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:
-    processes = context.holders.of(current)
+    processes = context.holders.on(current)
     return {
         **{
             f"held_gpu_hours_in_stretches_of_{minutes}_min": facts[f"held_{minutes}"] / HOUR_MS

@@ -154,7 +154,6 @@ def _at_once(rows: pl.DataFrame, since_ms: int, until_ms: int) -> dict[str, floa
 
 
 def _quota_command(owner: Owner) -> str:
-    """What shows the quota where it is set."""
     name = quote(owner.name)
     if owner.kind == "namespace":
         return f"kubectl describe resourcequota -n {name}"
@@ -162,6 +161,5 @@ def _quota_command(owner: Owner) -> str:
 
 
 def _work_command(owner: Owner) -> str:
-    """What shows the team's work."""
     name = quote(owner.name)
     return f"kubectl get pods -n {name}" if owner.kind == "namespace" else f"squeue --{owner.kind}={name} --long"

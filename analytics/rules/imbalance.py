@@ -16,7 +16,16 @@ from analytics.language.sentences import Sentence, say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, one_job, whole_hours, within_hours
+from analytics.workloads.ledger_rows import (
+    first_ms,
+    gpu_ms_of,
+    gpus_on,
+    joined,
+    newest_source,
+    one_job,
+    whole_hours,
+    within_hours,
+)
 from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
@@ -93,9 +102,9 @@ def _imbalance_finding(
             if measured
             else [say("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
         ],
-        next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
+        next_command=monitor_command(host, gpus_on(per_gpu, host)),
         holder=joined(stretches, "holder"),
-        since_ms=int(rows.select(pl.col("time").min()).item()),
+        since_ms=first_ms(rows),
         notes=[say("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
     )
 
@@ -139,7 +148,7 @@ def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
-    """The hours of uneven work that belong to a long enough series, of works in which they are not rare."""
+    """The uneven hours that belong to a long enough series, of workloads in which they are not rare."""
     begins = (
         (pl.col("work") != pl.col("work").shift(1))
         | (pl.col("time") != pl.col("time").shift(1) + HOUR_MS)

@@ -16,7 +16,15 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import (
+    first_ms,
+    gpu_ms_of,
+    gpus_on,
+    joined,
+    newest_source,
+    whole_hours,
+    within_hours,
+)
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
@@ -71,7 +79,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
     poor = busy.filter("poor")
     stretches = within_hours(context, poor)
     holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
-    here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    here = gpus_on(poor, host)
     return finding_of(
         context,
         INEFFICIENT,
@@ -81,7 +89,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
         failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
         next_command=monitor_command(host, here),
         holder=holder,
-        since_ms=int(poor.select(pl.col("time").min()).item()),
+        since_ms=first_ms(poor),
         notes=[
             say(
                 "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
@@ -119,7 +127,7 @@ def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unmeasured(hours: pl.DataFrame) -> list[str]:
-    """Failures to have measured what would tell; some cards of a holder may have the counters and others not."""
+    """Fails for counters that were not measured on all of the cards."""
     failed: list[str] = []
     if hours["sm_active_mean_pct"].null_count():
         failed.append(

@@ -18,7 +18,7 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import of_gpus
@@ -126,7 +126,7 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
         ],
         next_command=on_host(host, *resource.looks),
         holder=holder,
-        since_ms=int(starved.select(pl.col("time").min()).item()),
+        since_ms=first_ms(starved),
         notes=[
             say("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
         ],
@@ -220,7 +220,6 @@ def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None
 
 
 def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
-    """Whether the limit coincides with most of the middling hours, and the GPU does better without it."""
     count, gain_pct = row[resource.name] or 0, row[f"{resource.name}_gain_pct"]
     if count <= GPU_HOURS_MIN or count < SHARE_MIN * (row["middling"] or 0):
         return False

@@ -168,7 +168,6 @@ def _by_utilization(
 
 
 def _loaded_no_traffic_doubts(server: _Server) -> list[str]:
-    """What speaks against it."""
     if server.answered is None:
         return [say("no metrics of the server itself: only its utilization suggests that it got no requests")]
     if server.replica:
@@ -190,7 +189,6 @@ def _loaded_no_traffic_command(
 
 
 def _alone(there: pl.DataFrame) -> pl.Series:
-    """The GPUs on which servers are listed and nothing else."""
     return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
 
 
@@ -200,7 +198,6 @@ def _loaded_no_traffic_serves() -> pl.Expr:
 
 
 def _text() -> pl.Expr:
-    """All that is known of what a process is."""
     return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
 
 

@@ -16,7 +16,7 @@ from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.wording import of_gpus
@@ -92,7 +92,7 @@ def _low_efficiency_finding(
             "holder_source": newest_source(stretches),
         },
         failed=[failed],
-        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=holder,
         notes=[
             say(
@@ -103,7 +103,7 @@ def _low_efficiency_finding(
 
 
 def _low_efficiency_services(context: Context) -> pl.DataFrame:
-    """Holders that are nothing but display servers, monitors and the like."""
+    """Holders that run nothing but display servers, monitors and the like."""
     users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
     people = users.filter(~pl.col("service"))["user"].unique().to_list()
     names = context.inside.stretches.filter(pl.col("holder_source") == "process").select("holder").drop_nulls().unique()

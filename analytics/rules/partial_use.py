@@ -86,7 +86,7 @@ PARTIAL_USE = Rule(
 
 
 def _never_seen_findings(context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
-    """GPUs that the job's claim only counts, and that it was never seen on."""
+    """GPUs that the job's allocation only counts, and that the job was never seen on."""
     worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
     for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
         met = context.inside.stretches.filter(
@@ -219,7 +219,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
     """Whether the idle GPUs cannot be freed without ending what works on the others."""
     if not work.startswith("claim:"):
         return True  # one job, or one program: its scheduler, launcher or collective operations end it as a whole
-    processes = context.holders.of(idle)
+    processes = context.holders.on(idle)
     if not processes or any(gpu not in {process.gpu for process in processes} for gpu in idle):
         return True
     return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
@@ -228,7 +228,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
 def _partial_use_command(
     context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
 ) -> str:
-    """The directive for the next submission; for a claim with processes of their own, what ends them."""
+    """The directive for the next submission; for an allocation with processes of its own, what ends them."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":
@@ -245,7 +245,6 @@ def _partial_use_command(
 
 
 def _request(hosts: pl.DataFrame) -> str:
-    """Slurm's directive for as many GPUs as were used, on as many hosts."""
     counts = hosts["len"]
     if counts.n_unique() > 1:
         return f"--gpus={counts.sum()}"

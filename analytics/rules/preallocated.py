@@ -20,6 +20,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpus_on
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
@@ -108,7 +109,7 @@ def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFr
     rows = stretches_of(context, runs)
     holder, model = group["holder"][0], group["model"][0]
     host = runs["host"][0]
-    gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    gpus = gpus_on(runs, host)
     share = float(runs["mem_share"].top_k(1)[0])
     offer = _lesser(context, group, use)
     return finding_of(
@@ -125,7 +126,6 @@ def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFr
 
 
 def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
-    """A smaller card that holds the need, where that is known."""
     if use is None or use.need_bytes is None:
         return None
     row: dict[str, Any] = group.select(pl.col("util_pct", "sm_pct", "dram_pct").max()).row(0, named=True)
@@ -214,7 +214,6 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
 
 
 def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
-    """How the need follows from weights and cache."""
     width = say("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
     if use.gpus > 1:
         width = say("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))

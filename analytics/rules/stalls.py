@@ -20,7 +20,7 @@ from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, joined, newest_source, occupancies, one_job
+from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
@@ -46,7 +46,6 @@ class Series:
 
     @property
     def total_ms(self) -> int:
-        """Time of all of them."""
         return int((self.end - self.start).sum())
 
     @property
@@ -57,7 +56,6 @@ class Series:
 
     @property
     def regular(self) -> bool:
-        """Whether they come at about equal intervals."""
         periods = self.periods_ms
         if len(self.start) < COUNT_MIN or len(periods) < REGULAR_MIN * (len(self.start) - 1):
             return False
@@ -122,7 +120,7 @@ def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series
         subject=work,
         numbers=_stalls_numbers(stretches, stalled, series),
         failed=[_assumed(stretches, series)],
-        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=joined(stretches, "holder"),
         since_ms=int(series.start[0]),
         notes=[say("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
@@ -154,7 +152,7 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The spells, each with the work on whose time it lies wholly."""
+    """The idle intervals, each with the workload in whose time it lies."""
     whole = occupancies(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
     # both come with the times of each GPU in order
     found = spells.join_asof(

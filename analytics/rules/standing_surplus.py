@@ -214,7 +214,7 @@ def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
 
 
 def _unsure(surplus: PoolSurplus) -> list[str]:
-    """Failures to be sure of the surplus: it shrinks where unknown time was need, or did not hold a week ago."""
+    """Fails where the surplus shrinks if unknown time was need, or where last week's estimate did not hold."""
     failed: list[str] = []
     low, point = (surplus.estimate.left(bound) for bound in ("low", "point"))
     if low < (point + 1) // 2:
@@ -272,7 +272,6 @@ def _model(context: Context, gpu: str) -> str:
 
 
 def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
-    """How many of the GPUs had been seen by then."""
     before = context.whole.stretches.filter(pl.col("time") < context.until_ms - WEEK_MS)["gpu"].unique()
     return float(gpus.filter(pl.col("gpu").is_in(before.implode()))["gpu_share"].sum())
 

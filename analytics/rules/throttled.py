@@ -17,7 +17,7 @@ from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
@@ -32,8 +32,6 @@ CAP_POWER_FROM = 0.85
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason, in words, and the share of active time from which it counts."""
-
     name: str
     words: str
     column: str
@@ -106,7 +104,7 @@ def _throttled_finding(context: Context, host: str, cause: Cause, gpus: pl.DataF
         failed=[_counted(active), _guesses(cause)],
         next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
         holder=joined(stretches, "holder"),
-        since_ms=int(slowed.select(pl.col("time").min()).item()),
+        since_ms=first_ms(slowed),
         notes=[cause.remedy],
     )
 
@@ -156,7 +154,7 @@ def _fires(cause: Cause) -> pl.Expr:
 
 
 def _counted(active: pl.DataFrame) -> list[str]:
-    """Failure of the counters to have been read in nearly all of the active hours."""
+    """Fails where the counters were read in too few of the active hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
     return measured_enough(known_ms, observed_ms, say("why clocks were held down"))
 

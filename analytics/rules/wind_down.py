@@ -216,7 +216,6 @@ def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
 
 
 def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
-    """What shows the holder's work, wherever it is."""
     jobs = rows["job"].drop_nulls()
     if holder and jobs.str.contains("slurm:").any():
         return f"squeue --user={quote(holder.replace('+', ','))}"

@@ -144,7 +144,7 @@ def _zombie_holder_command(
 
 
 def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
-    """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the last claim of its job ended."""
+    """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the job's last allocation ended."""
     idle_ms = context.until_ms - pl.col("stretch_start")
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
@@ -183,7 +183,7 @@ def _job_ends(context: Context) -> pl.DataFrame:
 
 
 def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows of the idle stretches that still run, from the job's end on where it has ended."""
+    """The ledger's rows of the idle intervals that still run, from the job's end on where it has ended."""
     from_ms = (
         pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
     )

@@ -73,7 +73,7 @@ def counted_gpus(context: Context) -> Mapping[str, int | None]:
 
 
 def claimed_by_count(context: Context, hosts: Iterable[str]) -> list[str]:
-    """Failure to know which GPUs of these hosts are claimed."""
+    """Fails where GPUs of these hosts are allocated by count: which ones is not known."""
     counted = counted_gpus(context)
     return [_counted_failure(host, counted[host]) for host in sorted(set(hosts) & set(counted))]
 
@@ -91,7 +91,6 @@ def _counted_failure(host: str, number: int | None) -> str:
 
 @once_per_context
 def _running(context: Context) -> pl.DataFrame:
-    """What is claimed at the end of the window."""
     return allocations(context).filter(pl.col("end") > context.until_ms)
 
 
@@ -131,7 +130,7 @@ def _nameless(context: Context) -> pl.DataFrame:
 
 
 def _anybody(holders: Iterable[str | None], user: str | None) -> bool:
-    """Whether one of the holders may be the user."""
+    """Whether the user may be one of the holders."""
     return any(user is None or holder is None or user in holder.split("+") for holder in holders)
 
 

@@ -52,14 +52,12 @@ def conditions() -> tuple[Condition, ...]:
                   f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
                   "of the holder's lasted as long",
                   "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
-        Condition("alone", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
+        Condition("other_work", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of how some GPUs were watched."""
-
     coverage: float | None  # observed share of their time inside the window
     history_ms: int  # first to last sample, up to the end of the window
     util_coverage: float | None  # share in which utilization was watched, where rows state it; None: point samples
@@ -70,7 +68,7 @@ class Observation:
 
 
 def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
-    """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
+    """How these GPUs were observed in the window, and on which samples these rows of theirs rest."""
     times = [_times(context)[gpu] for gpu in set(gpus) if gpu in _times(context)]
     total_ms, unknown_ms = (sum(each[at] for each in times) for at in (2, 3))
     history_ms = max(each[1] for each in times) - min(each[0] for each in times) if times else 0
@@ -161,7 +159,7 @@ def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
 
 
 def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
-    """Failure of a metric that a rule needs beyond utilization, such as `SM activity`, to have been there."""
+    """Fails where a metric that a rule needs beyond utilization, such as `SM activity`, was missing too often."""
     share = known_ms / total_ms if total_ms else None
     if share is not None and share >= COVERAGE_MIN:
         return []
@@ -176,7 +174,7 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
 
 
 def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
-    """Failure of the clocks of these rows' hosts to say when it was."""
+    """Fails where the clock of one of these rows' hosts is ahead."""
     ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
     hosts = ", ".join(ahead)
     return (
@@ -187,19 +185,19 @@ def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:
-    """Failure to say who it is."""
+    """Fails where the user's name is not known."""
     if source == "memory":
         return [say("no process list: memory in use stands in for a user")]
     return [] if holder is not None else [say("the user is not known")]
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
-    """Failure to know that nobody held it."""
+    """Fails where nobody could have seen a process."""
     return [say("neither processes nor memory were read: somebody may be using it")] if unwatched else []
 
 
-def alone(others: int) -> list[str]:
-    """Failure to be free to end: the same process, pod or job also has GPUs that are not idle."""
+def other_work(others: int) -> list[str]:
+    """Fails where the same processes, pods or jobs also have GPUs that are not idle."""
     return [say("the same processes are also at work on {gpus}", gpus=gpus_of(others))] if others else []
 
 
@@ -209,5 +207,4 @@ def _below(share: float | None) -> Sentence | Share:
 
 
 def grade(*failures: list[str]) -> Confidence:
-    """The confidence that these failures leave."""
     return Confidence(tuple(failure for each in failures for failure in each))

@@ -36,7 +36,6 @@ def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) ->
 
 
 def counted(key: str, one: str, many: str) -> Label:
-    """What is counted, in the singular and in the plural."""
     return Label((key,), lambda known, _: [say_many(one, many, int(known[key]))])
 
 
@@ -51,7 +50,6 @@ def varying(key: str, below: str, by: str) -> Label:
 
 
 def for_machines(*keys: str) -> Label:
-    """Values that tell people nothing."""
     return Label(keys, lambda _, __: [])
 
 
@@ -105,7 +103,6 @@ def _rank(known: Known, _: Finding) -> list[Sentence]:
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
-    """Prices, and what would be saved."""
     hourly, other, saving = (known.get(name) for name in ("hourly", "recommended_hourly", "saving"))
     name = finding.evidence.numbers.get("recommended_card")
     card = say("the other card") if name is None else plain(str(name))

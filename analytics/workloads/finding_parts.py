@@ -20,7 +20,6 @@ ESTIMATED = say(
 
 
 def has_instances(stretches: pl.DataFrame) -> bool:
-    """Whether any of the rows is of a MIG instance."""
     return any(gpu.startswith(MIG_PREFIX) for gpu in set(stretches["gpu"].to_list()))
 
 
@@ -35,7 +34,7 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
         "_row", "host", "gpu", "time", "end", "gpu_share"
     )
     own = own.with_columns(gpu=pl.col("gpu").replace_strict(parents, default=None, return_dtype=pl.String))
-    hours = _drawn_by_hour(context).of(own["gpu"].drop_nulls().unique().to_list())
+    hours = _drawn_by_hour(context).rows(own["gpu"].drop_nulls().unique().to_list())
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = own.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour")
     met = pieces.join(hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour"))

@@ -72,7 +72,6 @@ class Confidence:
 
     @property
     def grade(self) -> str:
-        """high, medium or low."""
         return ("high", "medium", "low")[min(len(self.failed), 2)]
 
 
@@ -134,7 +133,6 @@ class Finding:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU time in hours."""
         return self.gpu_ms / HOUR_MS
 
     def as_json(self) -> dict[str, object]:

@@ -39,7 +39,7 @@ _UNNAMED = "\0"
 
 @dataclass(frozen=True)
 class Outlook:
-    """How likely it is that a spell of some age lasts `HORIZON_MS` more, with its 90 % interval."""
+    """How likely it is that an idle interval of some age lasts `HORIZON_MS` more, with its 90 % interval."""
 
     age_ms: int
     spell_count: int  # spells that lasted at least as long as the age
@@ -51,7 +51,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Spells:
-    """Idle spells: length (so far), the age from which each was followed, and whether its end was seen."""
+    """Idle intervals: length (so far), the age from which each was followed, and whether its end was seen."""
 
     length_ms: NDArray[np.int64]
     entry_ms: NDArray[np.int64]
@@ -71,11 +71,11 @@ class Spells:
 
     @cached_property
     def _well_known_ages(self) -> NDArray[np.int64]:
-        """The lengths of spells that `SPELLS_MIN` spells and more reached, in order."""
+        """The lengths, in order, that at least `SPELLS_MIN` intervals reached."""
         return self._lengths[self.at_risk(self._lengths) >= SPELLS_MIN]
 
     def at_risk(self, ages_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many spells were followed at each age: begun to be followed before it and not over by then."""
+        """How many intervals were followed at each age: entered before it and not over by then."""
         reached = len(self._lengths) - np.searchsorted(self._lengths, ages_ms, side="left")
         later = len(self._entries) - np.searchsorted(self._entries, ages_ms, side="left")
         return np.asarray(reached - later, np.int64)
@@ -95,7 +95,7 @@ class Spells:
         return Outlook(age_ms, begun, int(ends.sum()), share, low, high)
 
     def oldest_age_ms(self, at_most_ms: int) -> int | None:
-        """The greatest age up to a limit that `SPELLS_MIN` spells reached; None where there are not so many."""
+        """The greatest age up to a limit that `SPELLS_MIN` intervals reached; None where there are too few."""
         if int(self.at_risk(np.array([at_most_ms]))[0]) >= SPELLS_MIN:
             return at_most_ms
         younger = int(np.searchsorted(self._well_known_ages, at_most_ms, side="right"))
@@ -114,8 +114,6 @@ def wilson(share: float, number: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Persistence:
-    """The idle spells of the last 28 days, all of them and by holder."""
-
     fleet: Spells
     holders: Mapping[str, Spells]
 
@@ -134,7 +132,7 @@ class Persistence:
 
 @once_per_context
 def persistence(context: Context) -> Persistence:
-    """The idle spells that were known at the window's end; computed once for each context."""
+    """The idle intervals of the last 28 days, as known at the window's end."""
     spells = idle_spells(context.whole.stretches, context.until_ms)
     by_holder = spells.sort("whom").partition_by("whom", as_dict=True, maintain_order=True)
     return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
@@ -188,7 +186,7 @@ def _follows() -> pl.Expr:
 
 
 def _decisions(spells: pl.DataFrame) -> pl.DataFrame:
-    """One spell of those that one holder began together and ended together, on however many GPUs."""
+    """One interval for those that one user began together and ended together, on however many GPUs."""
 
     def gaps(name: str, *within: str) -> pl.Expr:
         new = pl.any_horizontal(pl.col(each) != pl.col(each).shift(1) for each in within)

@@ -59,7 +59,7 @@ def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) ->
     """The processes of some rows of `alive`; with `bare` only their pids are given, for jobs and pods that have ended."""
     wanted: set[tuple[str, int]] = set(rows.select("gpu", "pid").iter_rows())
     found: Iterable[Process] = (
-        each for each in context.holders.of(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
+        each for each in context.holders.on(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
     )
     return tuple(replace(each, slurm_job_id=None, pod=None) if bare else each for each in found)
 

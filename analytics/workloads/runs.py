@@ -67,7 +67,7 @@ def runs(context: Context) -> pl.DataFrame:
 
 
 def _service_only(context: Context) -> pl.DataFrame:
-    """Who has nothing but services on which GPU."""
+    """Who runs nothing but services on which GPU."""
     listed = context.rollups.processes().filter(pl.col("end") > context.since_ms)
     return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
 
@@ -118,8 +118,7 @@ def _rows_of_runs(context: Context) -> pl.DataFrame:
 
 
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """The window's ledger rows of some runs."""
-    return _rows_by_run(context).of(found["run"].to_list()).drop("run")
+    return _rows_by_run(context).rows(found["run"].to_list()).drop("run")
 
 
 @once_per_context

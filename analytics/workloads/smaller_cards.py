@@ -14,7 +14,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of
+from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
 from analytics.workloads.runs import stretches_of
 from analytics.workloads.wording import joined_by_and
 from analytics.workloads.workloads import (
@@ -104,7 +104,7 @@ def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | Non
 def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
     if offer.model is None:
         host = runs["host"][0]
-        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        gpus = gpus_on(runs, host)
         said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
         return monitor_command(host, gpus), said
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())

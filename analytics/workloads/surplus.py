@@ -58,7 +58,6 @@ class Backtest:
 
     @property
     def held(self) -> bool:
-        """Whether more was needed no more often than the quantile allows."""
         return self.exceeded <= (1 - self.quantile) * self.hours
 
 

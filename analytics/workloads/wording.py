@@ -22,12 +22,10 @@ def agreeing(sentence: str, gpus: int) -> str:
 
 
 def gpus_of(number: int) -> Sentence:
-    """`1 GPU`, `2 GPUs`."""
     return say_many("{number} GPU", "{number} GPUs", number)
 
 
 def joined_by_and(names: Sequence[str]) -> str:
-    """`a and b`, of names."""
     shown = names[0]
     for name in names[1:]:
         shown = say("{name} and {other}", name=shown, other=name)
@@ -35,17 +33,17 @@ def joined_by_and(names: Sequence[str]) -> str:
 
 
 def at_most_below(share: float) -> Share:
-    """The share with one decimal, never rounded up to what it fell short of."""
+    """The share with one decimal, never rounded up."""
     return Share(math.floor(10 * (100 * share)) / 1000)
 
 
 def floored(value: float, digits: int = 1) -> Number:
-    """The number, never rounded up to what it fell short of."""
+    """The number, never rounded up."""
     return Number(math.floor(10**digits * value) / 10**digits, digits)
 
 
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
-    """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
+    """`4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
     return say(
         "{sums} GPU-hours in intervals of at least {minutes} min",
         sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),

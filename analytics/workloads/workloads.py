@@ -127,7 +127,7 @@ def sm_activity_measured(found: pl.DataFrame) -> list[str]:
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
-    """Failures to have seen the memory of any of these works for a week, and in nearly all of their hours."""
+    """Fails where no memory of these workloads was observed for a week, or not in nearly all of their hours."""
     days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
     failed = measured_enough(read, hours, say("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
@@ -143,8 +143,7 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """The runs of some works, by host and GPU."""
-    return _runs_by_workload(context).of(found["work"].to_list()).sort("host", "gpu", "run")
+    return _runs_by_workload(context).rows(found["work"].to_list()).sort("host", "gpu", "run")
 
 
 @once_per_context
@@ -204,7 +203,7 @@ def workload_footprints(context: Context, stretches: pl.DataFrame) -> pl.DataFra
 
 
 def _known(name: str) -> pl.Expr:
-    """The largest over the work's GPUs; null where one of them has none."""
+    """The largest over the workload's GPUs; null where one of them has none."""
     return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
 
 
@@ -221,7 +220,7 @@ def findings_about(works: pl.DataFrame, findings: Iterable[Finding]) -> list[tup
 
 
 def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:
-    """Whether a finding is about a work: its GPUs are among the finding's, and its job, or that it has none."""
+    """Whether a finding is about a workload: its GPUs are among the finding's, and so is its job, if it has one."""
     gpus = row["gpus"]
     if not isinstance(gpus, list) or not set(gpus) <= set(finding.gpus):
         return False

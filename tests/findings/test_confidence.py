@@ -10,11 +10,11 @@ import pytest
 from analytics.workloads.confidence import (
     HISTORY_MIN_DAYS,
     Observation,
-    alone,
     conditions,
     grade,
     known_holder,
     measured_enough,
+    other_work,
     watched_enough,
 )
 from fallow.clock import DAY_MS, HOUR_MS
@@ -35,7 +35,7 @@ def seen(**changes: Any) -> list[str]:
 
 def test_a_well_watched_gpu_fails_nothing() -> None:
     assert seen() == []
-    assert grade(seen(), known_holder("process", "ann"), alone(0)).grade == "high"
+    assert grade(seen(), known_holder("process", "ann"), other_work(0)).grade == "high"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_through_the_rule_one_condition_at_a_time(
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
     listed = conditions()
     assert [each.name for each in listed] == [
-        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone",
+        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "other_work",
     ]  # fmt: skip
     assert all(each.wanted and each.source for each in listed)
     page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")
