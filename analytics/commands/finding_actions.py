@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from analytics.window import Inputs
 
 VERBS = {
-    "ack": ("take a finding on", "fallow findings ack F-0123456789 --lake /srv/lake"),
+    "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),
     "suppress": ("hide a finding, with a reason",
                  "fallow findings suppress F-0123456789 --reason 'warm standby' --for 30d --lake /srv/lake"),
-    "reopen": ("take back what was said about a finding", "fallow findings reopen F-0123456789 --lake /srv/lake"),
-    "note": ("write something beside a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
-    "history": ("who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
+    "reopen": ("undo an acknowledgement or suppression", "fallow findings reopen F-0123456789 --lake /srv/lake"),
+    "note": ("add a note to a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
+    "history": ("show who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
 }  # fmt: skip
 _ID = re.compile(r"[Ff]-[0-9A-Fa-f]{10}")
 _DECIDING = ("ack", "suppress", "reopen")
@@ -54,9 +54,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
             verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
             continue
         verb.add_argument("--as", dest="actor", metavar="NAME", help="who you are (default: your login name)")
-        verb.add_argument("--force", action="store_true", help="also for an id that is not in this window")
+        verb.add_argument("--force", action="store_true", help="accept an id that is not in this window")
         if name == "suppress":
-            verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is to be hidden")
+            verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is hidden")
             end = verb.add_mutually_exclusive_group()
             end.add_argument(
                 "--until", dest="expires", metavar="TIME", help="end, a day inclusive (default: until reopened)"

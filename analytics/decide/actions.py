@@ -104,5 +104,5 @@ def actor_name(given: str | None) -> str:
         name = ""
     name = " ".join(name.split())
     if not name:
-        raise UsageError("it is not known who you are", "give --as NAME")
+        raise UsageError("your user name is not known", "give --as NAME")
     return name

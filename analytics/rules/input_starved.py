@@ -233,7 +233,7 @@ def _input_starved_doubts(
     if gain_pct is None:
         failed.append(
             say(
-                "{resource} were at the limit in every hour: there is no other hour to compare with",
+                "{resource}: at the limit in every hour, so that there is no other hour to compare with",
                 resource=say(_WAITS_FOR[resource.words]),
             )
         )

@@ -40,19 +40,19 @@ def conditions() -> tuple[Condition, ...]:
         Condition("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
                   "unknown time may hide work"),
         Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
-        Condition("metric", "utilization was measured on these GPUs; and what else a rule rests on (SM activity, memory in use, "
-                  f"counters of throttling) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
+        Condition("metric", "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
+                  f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
                   "what was not measured is unknown, not 0"),
         Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail, "
                   "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
-        Condition("clock", "no host has rows of a time to come", "what its clock calls now is not now"),
-        Condition("attribution", "who holds it is known by name, by processes or a claim", "nobody can be asked otherwise"),
-        Condition("persistence", f"S = P(spell >= age + {horizon} | spell >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
-                  f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
-                  "of the holder's lasted as long",
+        Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
+        Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
+        Condition("persistence", f"S = P(interval >= age + {horizon} | interval >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
+                  f"its 90 % interval, over the user's idle intervals of {history}, or the fleet's where fewer than {SPELLS_MIN} "
+                  "of the user's lasted as long",
                   "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
-        Condition("other_work", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
+        Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     )  # fmt: skip
 
 

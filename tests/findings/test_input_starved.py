@@ -50,7 +50,7 @@ def test_the_numbers_and_what_is_not_sure(lake: Lake) -> None:
     assert (numbers["gpu_util_mean_pct"], numbers["gpu_util_mean_otherwise_pct"]) == (40.0, None)
     assert numbers["cpu_util_mean_pct"] == pytest.approx(97.0)
     assert (
-        "the host's CPUs were at the limit in every hour: there is no other hour to compare with"
+        "the host's CPUs: at the limit in every hour, so that there is no other hour to compare with"
         in found.confidence.failed
     )
     assert not found.reclaimable
