@@ -6,8 +6,8 @@ team's first weeks, a team without a quota on file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -20,15 +20,13 @@ from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from analytics.money.owners import Owner, Team
 
-
-from analytics.workloads.model import Rule
 
 HISTORY_DAYS = 28
 HISTORY_MIN_DAYS = 14
@@ -47,6 +45,30 @@ KINDS = {
 }
 
 
+@dataclass(frozen=True)
+class TeamDemand:
+    """What a team may have, what it had and what it used over so many days; at once: exceeded in 5 % of the hours."""
+
+    quota_gpus: float
+    allocated_at_once: float
+    used_at_once: float
+    allocated_gpu_hours: float
+    used_gpu_hours: float
+    days: float
+
+    @property
+    def quota_too_large(self) -> bool:
+        return self.allocated_at_once < SHARE_MAX * self.quota_gpus
+
+    @property
+    def allocated_too_much(self) -> bool:
+        return (
+            self.allocated_gpu_hours > GPU_HOURS_MIN
+            and self.used_gpu_hours <= EFFICIENCY_MAX * self.allocated_gpu_hours
+            and self.used_at_once < SHARE_MAX * self.allocated_at_once
+        )
+
+
 def hoarding_findings(context: Context) -> Iterator[Finding]:
     """Teams whose quota far exceeds their allocations, or whose allocations far exceed their use: one finding for each."""
     teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
@@ -61,19 +83,19 @@ def hoarding_findings(context: Context) -> Iterator[Finding]:
     had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
     for name, team in teams.items():
         mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-        numbers: dict[str, EvidenceValue] = {
-            "quota_gpus": team.quota_gpus,
-            "allocated_at_once_q95_gpus": had.get(name, 0.0),
-            "used_at_once_q95_gpus": used.get(name, 0.0),
-            "allocated_gpu_hours": gpu_ms_of(mine) / HOUR_MS,
-            "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE))) / HOUR_MS,
-            "history_days": days,
-        }
-        if had.get(name, 0.0) < SHARE_MAX * float(team.quota_gpus or 0):
-            unused = float(team.quota_gpus or 0) - had.get(name, 0.0)
-            yield _hoarding_finding(context, team, "quota", rows, numbers | {"quota_unused_gpus": unused})
-        if _takes_too_much(numbers):
-            yield _hoarding_finding(context, team, "allocation", rows, numbers)
+        working_ms = gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE)))
+        demand = TeamDemand(
+            float(team.quota_gpus or 0),
+            had.get(name, 0.0),
+            used.get(name, 0.0),
+            gpu_ms_of(mine) / HOUR_MS,
+            working_ms / HOUR_MS,
+            days,
+        )
+        if demand.quota_too_large:
+            yield _hoarding_finding(context, team, "quota", rows, demand)
+        if demand.allocated_too_much:
+            yield _hoarding_finding(context, team, "allocation", rows, demand)
 
 
 HOARDING = Rule(
@@ -101,21 +123,28 @@ HOARDING = Rule(
 )
 
 
-def _hoarding_finding(
-    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue]
-) -> Finding:
+def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFrame, demand: TeamDemand) -> Finding:
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
     # a team without a GPU of its own is judged by how well the fleet was watched
     about = context.inside.stretches if idle.is_empty() else idle
-    days = float(numbers["history_days"] or 0)
     look = _quota_command if kind == "quota" else _work_command
     finding = finding_of(
         context,
         HOARDING,
         about,
         subject=f"{kind}: {team.name}",
-        numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
-        failed=[[_too_short(days)] if days < HISTORY_DAYS - 1 / 24 else []],
+        numbers={
+            "kind": kind,
+            "quota_gpus": team.quota_gpus,
+            "allocated_at_once_q95_gpus": demand.allocated_at_once,
+            "used_at_once_q95_gpus": demand.used_at_once,
+            "allocated_gpu_hours": demand.allocated_gpu_hours,
+            "used_gpu_hours": demand.used_gpu_hours,
+            "history_days": demand.days,
+            **({"quota_unused_gpus": demand.quota_gpus - demand.allocated_at_once} if kind == "quota" else {}),
+            "hosts": idle["host"].n_unique(),
+        },
+        failed=[[_too_short(demand.days)] if demand.days < HISTORY_DAYS - 1 / 24 else []],
         holder=joined(idle, "holder"),
         next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
         host="",
@@ -129,12 +158,6 @@ def _hoarding_finding(
 
 def _too_short(days: float) -> Sentence:
     return say("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
-
-
-def _takes_too_much(numbers: Mapping[str, EvidenceValue]) -> bool:
-    had, used = (float(numbers[f"{name}_gpu_hours"] or 0) for name in ("allocated", "used"))
-    had_at_once, used_at_once = (float(numbers[f"{name}_at_once_q95_gpus"] or 0) for name in ("allocated", "used"))
-    return had > GPU_HOURS_MIN and used <= EFFICIENCY_MAX * had and used_at_once < SHARE_MAX * had_at_once
 
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -219,11 +220,11 @@ def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None
             yield row["work"], most, row[f"{most.name}_gain_pct"]
 
 
-def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
-    count, gain_pct = row[resource.name] or 0, row[f"{resource.name}_gain_pct"]
-    if count <= GPU_HOURS_MIN or count < SHARE_MIN * (row["middling"] or 0):
+def _explains(resource: Resource, row: Mapping[str, Any]) -> bool:
+    count, gain_pct = row[resource.name], row[f"{resource.name}_gain_pct"]
+    if count <= GPU_HOURS_MIN or count < SHARE_MIN * row["middling"]:
         return False
-    return not resource.plateau if gain_pct is None else gain_pct >= GAIN_MIN_PCT
+    return not resource.plateau if gain_pct is None else bool(gain_pct >= GAIN_MIN_PCT)
 
 
 def _input_starved_doubts(

@@ -23,7 +23,7 @@ from analytics.workloads.ending_commands import ties
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, joined
-from analytics.workloads.model import Context, Finding, Label
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
@@ -31,8 +31,6 @@ from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 if TYPE_CHECKING:
     from analytics.money.owners import Owner
 
-
-from analytics.workloads.model import EvidenceValue, Rule
 
 PROJECT_END_DAYS = 14
 
