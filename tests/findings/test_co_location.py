@@ -45,7 +45,7 @@ def test_the_numbers_of_a_pair(lake: Lake) -> None:
     assert each.confidence.grade == "low"
     assert "interference cannot be measured: try it, and compare the time per step" in each.confidence.failed
     assert "none of them is known to be best effort, and each may slow the other down" in each.confidence.failed
-    assert any("NVML cannot see" in note and "hypothesis" in note for note in each.notes)
+    assert any("NVML cannot see" in note and "try it" in note for note in each.notes)
     assert each.next_command == f"ssh h1 nvidia-smi dmon -i {first.uuid},{second.uuid} -s puc -c 30"
 
 
@@ -57,7 +57,7 @@ def test_strangers_and_those_who_have_gone_are_said(lake: Lake) -> None:
     (each,) = found(RULE, fleet, lake)
     assert each.holder == "ann+bob"
     assert "not all of them are still running" in each.confidence.failed
-    assert any(failure.startswith("they belong to different holders") for failure in each.confidence.failed)
+    assert any(failure.startswith("they belong to different users") for failure in each.confidence.failed)
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(24, False), (25, True)])

@@ -114,8 +114,8 @@ F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   rule         held, new
   confidence   low:
                - 0.0 days of history, 14 are needed
-               - only 0 idle intervals of the whole fleet have a known start: how long one lasts is
-                 not known, 30 are needed
+               - only 0 idle intervals of the whole fleet have a known start: how long one lasts
+                 is not known, 30 are needed
   evidence     4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by
                process; 2 of 2 GPUs held at the end; in 2 intervals; longest 2.0 h; memory in use
                up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3; 240

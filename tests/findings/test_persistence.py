@@ -195,10 +195,10 @@ def test_the_failure_in_words(lake: Lake) -> None:
     fill(lake, rows, lists("a", 0, at + HOUR))
     (finding,) = [each for each in reviewed(lake).findings if each.rule == "held"]
     low, high = wilson(0.25, 40)  # of the 41 the one that runs was never seen older than it is
-    (said,) = [each for each in finding.confidence.failed if "likely" in each]
+    (said,) = [each for each in finding.confidence.failed if "the probability of" in each]
     assert said == (
-        "of 41 idle spells of ann's that lasted 1 h, 30 ended within the next hour: lasting 60 more minutes is "
-        f"{math.floor(100 * low) / 100:.2f} to {high:.2f} likely (90 %), at least 0.5 is wanted"
+        "of 41 idle intervals of ann's that lasted 1 h, 30 ended within the next hour: the probability of 60 more minutes is "
+        f"{math.floor(100 * low) / 100:.2f} to {high:.2f} (90 %), at least 0.5 is needed"
     )
 
 

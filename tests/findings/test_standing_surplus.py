@@ -169,7 +169,7 @@ def test_an_estimate_that_did_not_hold_says_so(lake: Lake, hours: float, *, hold
     said = [failure for failure in each.confidence.failed if failure.startswith("last week's estimate did not hold")]
     assert bool(said) != holds
     if said:
-        assert said[0].endswith("6 GPUs were to be enough, and more were needed at once in 9 of 168 hours since")
+        assert said[0].endswith("6 GPUs should have been enough, but more were needed at once in 9 of 168 hours since")
 
 
 def test_without_a_week_before_the_last_there_is_no_back_test(lake: Lake) -> None:
