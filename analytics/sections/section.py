@@ -1,0 +1,229 @@
+"""What a section is: a question, its answer in one sentence, a typed table, a chart as data, and what to know beside.
+
+Builders make sections from a report; renderers format them and compute nothing. In every text here a plain `str` is somebody's
+name, which is shown as it is; sentences (`analytics.language.sentences`) are translated, quantities written by the language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from analytics.language.quantities import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from analytics.glossary import Term
+    from analytics.report.figures import Film
+    from analytics.workloads.model import Finding
+
+Kind = Literal[
+    "name", "pool", "gpu", "host", "holder", "team", "finding",  # names, which pages may link
+    "state", "words", "sentence", "moment",
+    "bar",
+    "gpu_hours", "money", "share", "count", "number",
+]  # fmt: skip
+"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures."""
+
+FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "count", "number"})
+"""Kinds that are set to the right."""
+
+
+@dataclass(frozen=True)
+class StateBar:
+    """A bar in a cell: the states' shares of the cell's width, from the left."""
+
+    shares: Mapping[str, float]
+
+
+Cell: TypeAlias = str | Quantity | StateBar | None
+"""None is unknown; an empty string says that there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table; `key` is its name for machines."""
+
+    key: str
+    title: str
+    kind: Kind
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is set to the right."""
+        return self.kind in FIGURES
+
+
+@dataclass(frozen=True)
+class WaterfallStep:
+    """One bar between `start` and `start + length`, in GPU-hours; `state` is empty for the whole.
+
+    `figure` and `detail` stand beside it; `remark` below its label.
+    """
+
+    label: str
+    state: str
+    start: float
+    length: float
+    figure: Cell
+    detail: Cell = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Bars below one another, each beginning where the one above it ends."""
+
+    unit: str
+    steps: tuple[WaterfallStep, ...]
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """Upright bars side by side, each of several states; `values` has a number per bar for each state, in palette.ORDER.
+
+    `names` are whole and differ, `short` fit below a bar.
+    """
+
+    unit: str
+    names: tuple[Cell, ...]
+    short: tuple[Cell, ...]
+    values: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its share of the longest possible one, None where it is unknown, and its figure."""
+
+    label: str
+    length: float | None
+    figure: Cell
+
+
+@dataclass(frozen=True)
+class RankedBars:
+    """Bars below one another, in groups that have a title and the colour of a state each."""
+
+    groups: tuple[tuple[str, str, tuple[Bar, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A whole, and in it an estimate between a low and a high one; `figure` and `detail` say it in words."""
+
+    name: str
+    whole: float
+    low: float
+    point: float
+    high: float
+    figure: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """One interval below the other, on one scale."""
+
+    unit: str
+    rows: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class WeekSpan:
+    """Hours of one day of the week, 0 being Monday, with a number."""
+
+    weekday: int
+    from_hour: int
+    until_hour: int
+    value: int
+
+
+@dataclass(frozen=True)
+class WeekGrid:
+    """Days of the week by hours of the day, one grid per name."""
+
+    grids: tuple[tuple[str, tuple[WeekSpan, ...]], ...]
+
+
+@dataclass(frozen=True)
+class FilmStrip:
+    """Every GPU over time, coloured by state."""
+
+    film: Film
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: values at moments in milliseconds, None where there is a gap."""
+
+    name: str
+    times_ms: tuple[int, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines over time; `steps` says that a value stays until the next one."""
+
+    unit: str
+    lines: tuple[Line, ...]
+    steps: bool = False
+
+
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | Lines
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding in full; its notes and how often its user was told, as the edition may say it."""
+
+    finding: Finding
+    notes: tuple[str, ...]
+    notified: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section.
+
+    Attributes:
+        name: the key; what addresses and ids are made of.
+        question: what a reader wants to know.
+        headline: the answer in one sentence.
+        rows: all rows, a cell for each column.
+        shown: how many of them a document lists; None for all. Pages list all.
+        rest: what a document says of the others.
+        lines: sentences as a list, where the section has some.
+        cards: findings in full, in place of rows.
+        notes: what to know of the figures.
+        terms: words of the section that a reader may not know.
+        states: states that are drawn, for the legend.
+        wide: whether it needs the whole width of a page.
+    """
+
+    name: str
+    title: str
+    question: str
+    headline: str
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    shown: int | None = None
+    rest: str = ""
+    lines: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    chart: Chart | None = None
+    notes: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+    states: tuple[str, ...] = ()
+    wide: bool = False
+
+    @property
+    def listed(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows that a document lists."""
+        return self.rows[: self.shown]
+
+    @property
+    def left_out(self) -> str:
+        """What a document says of the rows that it does not list; empty where it lists all."""
+        return self.rest if len(self.listed) < len(self.rows) else ""
