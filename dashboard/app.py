@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 
-from dashboard import filter_bar as bar
+from analytics.sections.palette import palette
 from dashboard.access import LOCAL
 from dashboard.audit import audit
 from dashboard.error_panels import (
@@ -22,13 +22,12 @@ from dashboard.error_panels import (
     unforeseen,
 )
 from dashboard.exports import serve_exports
-from dashboard.frame import MISHAP, frame, heading, links
+from dashboard.frame import MISHAP, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.pages import PAGES
-from dashboard.palette import palette
 from dashboard.protection import protect
 from dashboard.query import Query
+from dashboard.source import view_of
 from dashboard.view import View
-from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def build_app(source: Source, access: Access = LOCAL) -> Any:
     )
     app.layout = frame
     _connect(app, source, access)
-    bar.connect(app)
+    connect_bar(app)
     for page in PAGES:
         page.connect(app, source)
     serve_exports(app.server, source)
@@ -72,18 +71,18 @@ def _connect(app: Any, source: Source, access: Access) -> None:
     )  # fmt: skip
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("page", "children"), Output("nav", "children"), Output("version", "data"), *bar.OUTPUTS,
+        Output("page", "children"), Output("nav", "children"), Output("version", "data"), *OUTPUTS,
         Input("scheme", "data"), Input("url", "pathname"), Input("url", "search"), Input("again", "n_clicks"),
     )  # fmt: skip
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
-            return [no_update] * (3 + len(bar.OUTPUTS))
+            return [no_update] * (3 + len(OUTPUTS))
         set_props(MISHAP, {"children": ""})  # of another page, or mended
         try:
             return _answer(source, access, scheme, path or "/", search)
         except Exception:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
             _LOG.exception("a page could not be made")
-            return [unforeseen(language_of(source, search)), no_update, "", *bar.no_choices()]
+            return [unforeseen(language_of(source, search)), no_update, "", *no_choices()]
 
     @app.callback(  # type: ignore[untyped-decorator]
         Output("again", "hidden"), Input("news", "n_intervals"), Input("version", "data")
@@ -103,7 +102,7 @@ def _answer(source: Source, access: Access, scheme: str, path: str, search: str 
             shown = _page(look, "dark" if scheme == "dark" else "light", path)
         except FallowError as error:
             shown = [stands_in_the_way(look.language, source.problem(error))]
-        return [[*trouble(source, look), *shown], links(look, path, access.way_out), look.version, *bar.choices(look)]
+        return [[*trouble(source, look), *shown], links(look, path, access.way_out), look.version, *choices(look)]
     shown = stands_in_the_way(language_of(source, search), look)
     return [[shown], *_way_back(source, access, path, search)]
 
@@ -112,12 +111,12 @@ def _way_back(source: Source, access: Access, path: str, search: str | None) -> 
     """Beside a problem: the pages and choices that there are for an address that asks for nothing in particular."""
     look = view_of(source, "") if search else None
     if not isinstance(look, View):
-        return [no_update, "", *bar.no_choices()]
+        return [no_update, "", *no_choices()]
     try:
         query = Query.parse(search)
     except FallowError:
         query = look.query
-    return [links(look, path, access.way_out), "", *bar.choices(look, query)]
+    return [links(look, path, access.way_out), "", *choices(look, query)]
 
 
 def _page(view: View, scheme: str, path: str) -> list[Any]:

@@ -13,17 +13,17 @@ from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
 from analytics.render.ledger_text import plain
-from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart
-from dashboard.charts.strip import state_legend
-from dashboard.charts.tables import gpu_link
 from dashboard.film import shoot
+from dashboard.render.panel import panel
+from dashboard.render.strip import state_legend
+from dashboard.render.tables import gpu_link
 from dashboard.zoom import zoom_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.series import Series
     from dashboard.view import View
 

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from analytics.ledger.summary import totals_by
+from analytics.sections.palette import ORDER
 from dashboard.bins import edges, width_of
-from dashboard.palette import ORDER
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
 

@@ -14,9 +14,8 @@ from analytics.ledger.occupancy import stays
 from analytics.names import JOINER, single_names
 from analytics.readings import only_during
 from analytics.render.ledger_text import plain
-from dashboard.charts.bars import finding_link
-from dashboard.charts.panel import panel
-from dashboard.charts.tables import gpu_link, holder_links, table
+from dashboard.render.panel import panel
+from dashboard.render.tables import finding_link, gpu_link, holder_links, table
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
-from dashboard.people import VIEWER, Person
+from dashboard.people import VIEWER, Person, person
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import Generation, nobody
 from dashboard.view import Problem
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     from fallow.clock import Clock
     from fallow.config import Config
     from fallow.lake import Lake
+
+
+def view_of(source: Source, search: str | None) -> View | Problem:
+    """What the address's `?...` asks for, as far as whoever asks may see it, or what stands in its way."""
+    try:
+        return source.look(_query(search), person())
+    except FallowError as error:
+        return Problem(error.message, error.hint)
+
+
+def _query(search: object) -> Query:
+    """That of what a browser sent, which may be anything; raises UsageError for what is no address."""
+    return Query.parse(search if isinstance(search, str) else None)
+
 
 _LOG = logging.getLogger(__name__)
 

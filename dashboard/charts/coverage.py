@@ -8,14 +8,14 @@ from dash import dcc, html
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from dashboard.charts.panel import panel
-from dashboard.charts.tables import scrolling
+from dashboard.render.panel import panel
+from dashboard.render.tables import scrolling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analytics.ledger.summary import Totals
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _MOST = 60

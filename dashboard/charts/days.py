@@ -12,17 +12,17 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
 from analytics.report.hours import by_hour
+from analytics.sections.palette import FAINT, ORDER
 from analytics.workloads.confidence import COVERAGE_MIN
-from dashboard.charts.panel import capital, graph, layout, numbers, panel
-from dashboard.charts.written import legend, pattern, separators
-from dashboard.palette import FAINT, ORDER
+from dashboard.render.figures import legend, pattern, separators
+from dashboard.render.panel import capital, graph, layout, numbers, panel
 from fallow.clock import DAY_MS, HOUR_MS, from_ms
 
 if TYPE_CHECKING:
     from dash import html
 
     from analytics.ledger.summary import Totals
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 340
@@ -72,7 +72,7 @@ def _cells(view: View, totals: Totals) -> list[str]:
 
 
 def _days(view: View) -> list[_Bin]:
-    groups = next(section.groups for section in view.report.sections if section.name == "day")
+    groups = view.report.groups["day"]
     found = []
     for name, totals in groups.items():
         day = date.fromisoformat(name)

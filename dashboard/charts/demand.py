@@ -10,9 +10,9 @@ from dash import html
 from analytics.capacity.demand import demand, duration, what_if
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
-from dashboard.charts.bars import table
-from dashboard.charts.panel import capital, graph, layout, numbers, panel
-from dashboard.charts.written import separators
+from dashboard.render.figures import separators
+from dashboard.render.panel import capital, graph, layout, numbers, panel
+from dashboard.render.tables import listed_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from analytics.capacity.demand import WhatIf
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 420
@@ -181,7 +181,7 @@ def fewer(view: View, hours: pl.DataFrame) -> html.Section:
         question=view.say(say("If GPUs go, in how many hours of the window was more wanted at once than what stays?")),
         finding=view.say(_fewer_finding(found, hours.height)),
         body=[
-            table([view.say(say(each)) for each in header], rows, "fewer-title"),
+            listed_table([view.say(say(each)) for each in header], rows, "fewer-title"),
             html.P(view.say(say("From the hours as they were, whole pools at once: it does not know on which host or model work could have run.")), className="note"),
         ] if rows else [],
     )  # fmt: skip

@@ -12,16 +12,16 @@ from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import say, say_many
 from analytics.render.ledger_text import plain
 from analytics.render.wording import reclaimable
-from dashboard.charts.panel import graph, layout, panel
-from dashboard.charts.strip import heatmap, hover, state_legend
-from dashboard.charts.tables import gpu_link, holder_links, host_link, table
-from dashboard.charts.time_axis import time_axis
 from dashboard.film import SORTS, shoot, sort_of
+from dashboard.render.figures import time_axis
+from dashboard.render.panel import graph, layout, panel
+from dashboard.render.strip import heatmap, hover, state_legend
+from dashboard.render.tables import gpu_link, holder_links, host_link, table
 from dashboard.zoom import visible, zoom_note
 
 if TYPE_CHECKING:
+    from analytics.sections.palette import Palette
     from dashboard.film import Film
-    from dashboard.palette import Palette
     from dashboard.view import View
 
 GRAPH = "film-graph"

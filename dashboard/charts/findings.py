@@ -11,10 +11,9 @@ from analytics.names import JOINER
 from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import costliest
 from analytics.render.wording import reclaimable
-from dashboard.charts.bars import finding_link
-from dashboard.charts.finding_rows import heading
-from dashboard.charts.panel import panel
-from dashboard.charts.tables import scrolling
+from dashboard.pages.finding_table import heading
+from dashboard.render.panel import panel
+from dashboard.render.tables import finding_link, scrolling
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding

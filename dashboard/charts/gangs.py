@@ -11,14 +11,14 @@ from analytics.capacity.gangs import gangs
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.money.priced_segments import placed
-from dashboard.charts.bars import beside, table
-from dashboard.charts.panel import capital, graph, layout, panel
+from dashboard.render.panel import capital, graph, layout, panel
+from dashboard.render.tables import beside, listed_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.capacity.gangs import Gang
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 300
@@ -43,7 +43,7 @@ def gang_staircase(view: View, colours: Palette) -> html.Section:
             _legend(view, colours),
             beside(
                 graph("gangs-chart", _figure(view, found, colours), finding, _HEIGHT_PX),
-                table([view.say(say(each)) for each in header], [_row(view, each) for each in found], "gangs-title"),
+                listed_table([view.say(say(each)) for each in header], [_row(view, each) for each in found], "gangs-title"),
             ),
             html.P(view.say(say(note)), className="note"),
         ],

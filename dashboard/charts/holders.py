@@ -13,9 +13,9 @@ from analytics.ledger.summary import ratio
 from analytics.render.ledger_text import plain
 from analytics.report.coverage import WHOLE_FROM
 from analytics.scope import Scope
-from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
-from dashboard.charts.panel import panel
-from dashboard.charts.written import fill, legend
+from dashboard.render.figures import fill, legend
+from dashboard.render.panel import panel
+from dashboard.render.tables import GIVEN, NAME_MOST, bar, listed_table, name_link, used_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from analytics.money.accounts import Account
     from analytics.report.coverage import Seen
     from analytics.report.figures import Person
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _FIRST, _MOST = 20, 300
@@ -62,11 +62,13 @@ def people(view: View, colours: Palette, group: str) -> html.Section:
 
 def _tables(view: View, rows: Sequence[Sequence[Any]], title: str) -> list[Any]:
     header = [view.say(say(each)) for each in _HEADER]
-    shown = [table(header, rows[:_FIRST], title, words=(0, 1))]
+    shown = [listed_table(header, rows[:_FIRST], title, words=(0, 1))]
     if len(rows) > _FIRST:
         more = view.say(say_many("{number} more", "{number} more", len(rows) - _FIRST))
         shown.append(
-            html.Details([html.Summary(more), table(header, rows[_FIRST:], title, words=(0, 1))], className="more")
+            html.Details(
+                [html.Summary(more), listed_table(header, rows[_FIRST:], title, words=(0, 1))], className="more"
+            )
         )
     note = "Efficiency is the used share of the time given; its rank is among those who were given GPUs."
     return [*shown, html.P(view.say(say(note)), className="note")]
@@ -150,7 +152,7 @@ def quotas(view: View, colours: Palette) -> html.Section | None:
         finding=view.say(quota_finding(view.report.seen, uses)),
         body=[
             _quota_legend(view, colours),
-            table([view.say(say(each)) for each in header], rows, "quotas-title", words=(0, 1)),
+            listed_table([view.say(say(each)) for each in header], rows, "quotas-title", words=(0, 1)),
             *_quota_notes(view),
         ],
         wide=True,

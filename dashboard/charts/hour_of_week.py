@@ -11,11 +11,11 @@ from analytics.capacity.hour_of_week import HOURS, HoursOfWeek, hours_of_week
 from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from dashboard.charts.panel import graph, layout, panel
-from dashboard.charts.tables import table
+from dashboard.render.panel import graph, layout, panel
+from dashboard.render.tables import table
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 290

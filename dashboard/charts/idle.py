@@ -9,13 +9,13 @@ import plotly.graph_objects as go
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import SPELLS, ratio
-from dashboard.charts.panel import graph, layout, numbers, panel
-from dashboard.charts.written import separators
+from dashboard.render.figures import separators
+from dashboard.render.panel import graph, layout, numbers, panel
 
 if TYPE_CHECKING:
     from dash import html
 
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 260

@@ -14,18 +14,18 @@ from analytics.ledger.summary import ratio
 from analytics.names import JOINER
 from analytics.render.ledger_text import plain
 from analytics.scope import Scope
-from dashboard.charts.bars import GIVEN, NAME_MOST, bar, finding_link, name_link, table, used_ms
 from dashboard.charts.holders import paid
-from dashboard.charts.panel import panel
-from dashboard.charts.written import legend
+from dashboard.render.figures import legend
+from dashboard.render.panel import panel
+from dashboard.render.tables import GIVEN, NAME_MOST, bar, finding_link, listed_table, name_link, used_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.capacity.jobs import Job
     from analytics.report.figures import Person
+    from analytics.sections.palette import Palette
     from analytics.workloads.model import Finding
-    from dashboard.palette import Palette
     from dashboard.view import View
 
 _MOST, _FINDINGS = 100, 8
@@ -112,7 +112,7 @@ def _jobs(view: View, colours: Palette, found: Sequence[Job]) -> html.Section:
         finding=view.say(_finding(found)),
         body=[
             legend(view, colours, GIVEN),
-            table([view.say(say(each)) for each in header], rows, "jobs-title", words=(0, 1)),
+            listed_table([view.say(say(each)) for each in header], rows, "jobs-title", words=(0, 1)),
             *([html.P(view.say(said), className="note")] if rest else []),
         ],
         wide=True,

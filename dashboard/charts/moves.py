@@ -12,8 +12,8 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.names import JOINER
 from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import by_cost
-from dashboard.charts.bars import NAME_MOST, finding_link, name_link, table
-from dashboard.charts.panel import panel
+from dashboard.render.panel import panel
+from dashboard.render.tables import NAME_MOST, finding_link, listed_table, name_link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def moves(view: View) -> html.Section:
         question=view.say(say("Who would need to change what, and what would it save in this window?")),
         finding=view.say(_finding(view, found)),
         body=[
-            *([table([view.say(say(each)) for each in _HEADER], [_row(view, each) for each in found[:_MOST]], "moves-title", words=(0, 1, 4, 5, 8))] if found else []),
+            *([listed_table([view.say(say(each)) for each in _HEADER], [_row(view, each) for each in found[:_MOST]], "moves-title", words=(0, 1, 4, 5, 8))] if found else []),
             *([html.P(view.say(said), className="note")] if rest else []),
             html.P(link, className="note"),
         ],

@@ -12,15 +12,15 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
-from dashboard.charts.bars import NAME_MOST
-from dashboard.charts.panel import capital, graph, layout, numbers, panel
+from dashboard.render.panel import capital, graph, layout, numbers, panel
+from dashboard.render.tables import NAME_MOST
 from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analytics.capacity.off_peak import OffPeak
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _DAY_PX, _POOLS = 26, 4

@@ -11,14 +11,14 @@ from analytics.language.sentences import say
 from analytics.render import surplus as spare
 from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
-from dashboard.charts.bars import NAME_MOST, table
-from dashboard.charts.panel import graph, layout, panel
+from dashboard.render.panel import graph, layout, panel
+from dashboard.render.tables import NAME_MOST, listed_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.report.figures import Reclaimable
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _ROW_PX, _AXIS_PX, _DRAWN = 54, 62, 12
@@ -33,7 +33,7 @@ def reclaimable(view: View, colours: Palette) -> html.Section:
     words = (0, len(spare.HEAD) - 1)
     body: list[Any] = [
         graph("reclaimable-chart", _figure(view, drawn, colours), finding, _height_px(drawn)),
-        table([view.say(each) for each in spare.HEAD], [_row(view, each) for each in found], "reclaimable-title", words=words),
+        listed_table([view.say(each) for each in spare.HEAD], [_row(view, each) for each in found], "reclaimable-title", words=words),
         html.P([view.say(say("Bar: all GPUs of the pool. Mark: those that can go, with the interval.")), " ", view.say(spare.NOTE)], className="note"),
     ]  # fmt: skip
     return panel(

@@ -15,15 +15,15 @@ from analytics.language.sentences import Listed, say, say_many
 from analytics.render.ledger_text import plain
 from analytics.workloads.card_footprints import RESERVED, SMALLER, SPLIT, findings_of, sizes
 from analytics.workloads.smaller_cards import shelf
-from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.moves import target
-from dashboard.charts.panel import capital, graph, layout, numbers, panel
-from dashboard.charts.written import separators
+from dashboard.render.figures import separators
+from dashboard.render.panel import capital, graph, layout, numbers, panel
+from dashboard.render.tables import NAME_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 GIB = 2**30

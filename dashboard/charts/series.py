@@ -11,18 +11,17 @@ from dash import html
 from analytics.language.quantities import Moment, Span
 from analytics.language.sentences import Listed, say
 from analytics.render.ledger_text import plain
-from dashboard.charts.panel import capital, graph, layout
-from dashboard.charts.strip import heatmap, hover
-from dashboard.charts.tables import table
-from dashboard.charts.time_axis import time_axis
-from dashboard.charts.written import separators
+from dashboard.render.figures import separators, time_axis
+from dashboard.render.panel import capital, graph, layout
+from dashboard.render.strip import heatmap, hover
+from dashboard.render.tables import table
 from dashboard.zoom import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from analytics.sections.palette import Palette
     from dashboard.film import Film
-    from dashboard.palette import Palette
     from dashboard.series import Line, Series
     from dashboard.view import View
 

@@ -16,7 +16,7 @@ from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from analytics.report.window_before import Change, Changes
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 

@@ -10,16 +10,16 @@ from analytics.language.quantities import Amount, GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.render.html.amounts import cents
-from dashboard.charts.panel import capital, graph, layout, numbers, panel
-from dashboard.charts.written import pattern, separators
-from dashboard.palette import FAINT
+from analytics.sections.palette import FAINT
+from dashboard.render.figures import pattern, separators
+from dashboard.render.panel import capital, graph, layout, numbers, panel
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from dash import html
 
     from analytics.report.figures import Step
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 _HEIGHT_PX = 366

@@ -17,7 +17,7 @@ from dashboard.pages.right_size import RightSize
 from dashboard.pages.settings import Settings
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

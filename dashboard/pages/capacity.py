@@ -14,7 +14,7 @@ from dashboard.charts.reclaimable import reclaimable
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

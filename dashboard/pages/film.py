@@ -9,12 +9,12 @@ from dash import ClientsideFunction, Input, Output, State, html
 from analytics.language.sentences import say
 from dashboard.charts.film_strip import GRAPH, film_strip
 from dashboard.charts.hour_of_week import hour_of_week
-from dashboard.charts.strip import TOOLTIP, WORDS
 from dashboard.exports import links
 from dashboard.people import VIEWER
+from dashboard.render.strip import TOOLTIP, WORDS
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

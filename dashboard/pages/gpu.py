@@ -11,16 +11,16 @@ from analytics.language.quantities import Amount
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain
 from analytics.render.money_text import price_source
-from dashboard.charts.tables import host_link
 from dashboard.detail import find, gpu_links, lead, nothing, states
 from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel
 from dashboard.pages.film import connect_strip
 from dashboard.people import VIEWER
+from dashboard.render.tables import host_link
 from dashboard.series import gpu_series
 
 if TYPE_CHECKING:
+    from analytics.sections.palette import Palette
     from dashboard.detail import Subject
-    from dashboard.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

@@ -13,7 +13,7 @@ from dashboard.exports import links
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

@@ -16,7 +16,7 @@ from dashboard.charts.waterfall import waterfall
 from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

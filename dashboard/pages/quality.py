@@ -13,13 +13,15 @@ from analytics.ledger.summary import totals_by
 from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
 from dashboard.charts.coverage import coverage
-from dashboard.charts.panel import panel
-from dashboard.charts.tables import host_link, table
 from dashboard.people import VIEWER
+from dashboard.render.panel import panel
+from dashboard.render.tables import host_link, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from analytics.ledger.summary import Totals
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 
@@ -129,5 +131,5 @@ def _groups(view: View, colours: Palette) -> list[html.Section]:
     return found
 
 
-def _section(view: View, name: str) -> dict[str, Totals]:
-    return next(section.groups for section in view.report.sections if section.name == name)
+def _section(view: View, name: str) -> Mapping[str, Totals]:
+    return view.report.groups[name]

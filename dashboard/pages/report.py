@@ -9,16 +9,15 @@ from dash import dcc, html
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain
 from analytics.render.wording import scope_parts
-from dashboard.charts.panel import capital, panel
-from dashboard.documents import serve_documents
-from dashboard.editions import chosen_week, weeks
+from dashboard.documents import chosen_week, serve_documents, weeks
 from dashboard.people import PLANNER, VIEWER
+from dashboard.render.panel import capital, panel
 from dashboard.sending import connect_sending, sending
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     from analytics.report.weeks import Week
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

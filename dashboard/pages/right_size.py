@@ -15,7 +15,7 @@ from dashboard.people import VIEWER
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 

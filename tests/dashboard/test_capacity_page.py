@@ -11,12 +11,12 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.report.figures import Reclaimable
+from analytics.sections.palette import LIGHT
 from dashboard.app import build_app
 from dashboard.charts.demand import hours_of
 from dashboard.charts.gangs import gangs_of
 from dashboard.charts.off_peak import off_peak
 from dashboard.charts.reclaimable import reclaimable
-from dashboard.palette import LIGHT
 from dashboard.source import Source
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.sections.palette import LIGHT, ORDER
 from analytics.simulation import Fleet, write_fleet
 from dashboard import film
-from dashboard.charts import strip as strips
 from dashboard.charts.film_strip import GRAPH
-from dashboard.charts.strip import WORDS
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
 from dashboard.pages.film import Film
-from dashboard.palette import LIGHT, ORDER
 from dashboard.query import Query
+from dashboard.render import strip as strips
+from dashboard.render.strip import WORDS
 from dashboard.source import Source
 from dashboard.view import View
 from dashboard.zoom import is_zoomed, visible

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from analytics.sections.palette import LIGHT
 from dashboard.charts.series import round_step
-from dashboard.charts.strip import WORDS
 from dashboard.detail import Subject
 from dashboard.histories import events, processes
 from dashboard.pages.gpu import Gpu
-from dashboard.palette import LIGHT
+from dashboard.render.strip import WORDS
 from dashboard.series import MOST_POINTS, gpu_series
 from fallow.clock import HOUR_MS, to_ms
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of

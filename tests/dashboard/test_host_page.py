@@ -9,11 +9,11 @@ import pytest
 
 from analytics.ledger.occupancy import stays
 from analytics.report.model import Report
-from dashboard.charts.strip import WORDS
+from analytics.sections.palette import LIGHT
 from dashboard.detail import find
 from dashboard.histories import findings_panel
 from dashboard.pages.host import Host
-from dashboard.palette import LIGHT
+from dashboard.render.strip import WORDS
 from dashboard.series import host_series
 from fallow.clock import HOUR_MS
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analytics.sections.palette import DARK, LIGHT, ORDER
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.palette import DARK, LIGHT, ORDER
 from dashboard.source import Source
 from fallow.schema import STATES
 from tests.dashboard.conftest import components, page, words

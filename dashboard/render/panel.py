@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.sentences import say
-from dashboard.charts.tables import columns, scrolling
+from dashboard.render.tables import columns, scrolling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 GRAPH_CONFIG = {

@@ -10,8 +10,8 @@ from dash import dcc, html
 
 from analytics.language.sentences import say
 from analytics.render.ledger_text import MEANING, plain
+from analytics.sections.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN
-from dashboard.palette import ORDER, Palette
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
