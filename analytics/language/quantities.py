@@ -110,6 +110,18 @@ class Date(Quantity):
 
 
 @dataclass(frozen=True)
+class WeekHour(Quantity):
+    """An hour of the week, from the midnight of a weekday, 0 being Monday, on: hours beyond 24 lie in the next days."""
+
+    weekday: int
+    hour: int
+
+    def shown(self, language: Language) -> str:
+        """`Sat 06:00`."""
+        return f"{language.weekday((self.weekday + self.hour // 24) % 7)} {self.hour % 24:02}:00"
+
+
+@dataclass(frozen=True)
 class Span(Quantity):
     """A duration in milliseconds."""
 

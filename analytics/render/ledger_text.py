@@ -9,6 +9,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from analytics.language.languages import ENGLISH
+from analytics.language.plain import plain as plain  # noqa: PLC0414  # many ask for it here
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
@@ -46,12 +47,6 @@ def percent(share: float | None, digits: int = 1) -> str:
 def count(number: int, thing: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def plain(text: str, most: int = 80) -> str:
-    """A name on one line: names are other people's, so control and direction marks become `?` and long ones end in `…`."""
-    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:

@@ -17,9 +17,11 @@ from analytics.workloads.sensitivity import in_words
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from analytics.language.sentences import Sentence
     from analytics.ledger.summary import Totals
-    from analytics.report.model import Report, Section
+    from analytics.report.model import Report
     from analytics.scope import Scope
 
 TITLE = say("GPU waste report")
@@ -152,17 +154,17 @@ def as_sentence(text: str) -> str:
 _MOST_GROUPS = {"holder": 10}
 
 
-def shown_groups(section: Section) -> tuple[list[tuple[str, Totals]], str]:
+def shown_groups(by: str, totals_by: Mapping[str, Totals]) -> tuple[list[tuple[str, Totals]], str]:
     """The groups that are listed, and a line that counts the others; the most GPU time first, days in their order.
 
     Left out: what would show as 0.0 GPU-hours, such as the 20 ms by which a last interval reaches into a day.
     """
-    groups = list(section.groups.items())
-    if section.name != "day":
+    groups = list(totals_by.items())
+    if by != "day":
         groups.sort(key=lambda item: -item[1].total_ms)
     sizeable = [item for item in groups if _shows(item[1].total_ms)] or groups
-    most = _MOST_GROUPS.get(section.name, 40)
-    shown = sizeable[-most:] if section.name == "day" else sizeable[:most]
+    most = _MOST_GROUPS.get(by, 40)
+    shown = sizeable[-most:] if by == "day" else sizeable[:most]
     if len(shown) == len(groups):
         return shown, ""
     rest_ms = sum(totals.total_ms for _, totals in groups) - sum(totals.total_ms for _, totals in shown)
@@ -177,9 +179,9 @@ def _shows(milliseconds: float) -> bool:
     return str(GpuHours(milliseconds)) != "0.0"
 
 
-def group_name(section: Section, name: str, language: Language) -> str:
+def group_name(by: str, name: str, language: Language) -> str:
     """A group's name on one line: days as the language writes them, and the words for what has no name."""
-    if section.name == "day":
+    if by == "day":
         return language.date(date.fromisoformat(name))
     return placed(plain(name), language)
 

@@ -15,29 +15,54 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analytics.glossary import Term
+    from analytics.language.languages import Language
     from analytics.report.figures import Film
     from analytics.workloads.model import Finding
 
 Kind = Literal[
     "name", "pool", "gpu", "host", "holder", "team", "finding",  # names, which pages may link
-    "state", "words", "sentence", "moment",
+    "state", "grade", "words", "sentence", "moment",
     "bar",
-    "gpu_hours", "money", "share", "count", "number",
+    "gpu_hours", "money", "share", "share_bar", "count", "number",
 ]  # fmt: skip
-"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures."""
+"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures; pages draw a `share_bar` beside it."""
 
-FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "count", "number"})
+FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "share_bar", "count", "number"})
 """Kinds that are set to the right."""
 
 
 @dataclass(frozen=True)
 class StateBar:
-    """A bar in a cell: the states' shares of the cell's width, from the left."""
+    """A bar in a cell: the states' shares of the cell's width, from the left.
+
+    The bar has a ground `track` of the cell's width long, and a line at `mark`.
+    """
 
     shares: Mapping[str, float]
+    track: float = 1.0
+    mark: float | None = None
 
 
-Cell: TypeAlias = str | Quantity | StateBar | None
+@dataclass(frozen=True)
+class LinkedCell:
+    """A text that pages link to what it is about: a `to` of gpu, host, holder, team or finding, and its `key`.
+
+    `aside` is said behind it, smaller.
+    """
+
+    text: str | Quantity
+    to: Kind
+    key: str
+    aside: str = ""
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+    def shown(self, language: Language) -> str:
+        return language.shown(self.text)
+
+
+Cell: TypeAlias = str | Quantity | StateBar | LinkedCell | None
 """None is unknown; an empty string says that there is nothing to say."""
 
 
@@ -171,7 +196,84 @@ class Lines:
     steps: bool = False
 
 
-Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | Lines
+@dataclass(frozen=True)
+class Curve:
+    """A line that falls: (percent of the time, level), each level reached from there on to the left; `most` where unknown time counts."""
+
+    name: str
+    state: str
+    points: tuple[tuple[float, float], ...]
+    most: tuple[tuple[float, float], ...] = ()
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class DurationCurves:
+    """For how much of the time at least so many were needed; `whole` is how many there are."""
+
+    unit: str
+    across: str
+    whole: float
+    whole_label: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class ShareBars:
+    """Bars of shares of one: `name` in a tooltip, `label` in the legend; `most` is how high each may be where that is unknown."""
+
+    name: str
+    label: str
+    state: str
+    shares: tuple[float | None, ...]
+    most: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupedShares:
+    """Shares side by side for each of `names`."""
+
+    unit: str
+    across: str
+    names: tuple[str, ...]
+    series: tuple[ShareBars, ...]
+
+
+@dataclass(frozen=True)
+class WeekShares:
+    """A share for each hour of the week from Monday 0:00 on, None where it is unknown."""
+
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class CardMark:
+    """One workload: its activity in percent, its peak memory in GiB and its weight; `lines` are said of it.
+
+    `is_hollow` where the activity is an upper bound.
+    """
+
+    kind: str
+    activity_pct: float
+    memory_gib: float
+    weight: float
+    lines: tuple[str | Quantity, ...]
+    is_hollow: bool
+
+
+@dataclass(frozen=True)
+class CardFit:
+    """Workloads against the memory of the cards: `kinds` has the words of each kind, `cards` (GiB, name)."""
+
+    kinds: Mapping[str, str]
+    marks: tuple[CardMark, ...]
+    cards: tuple[tuple[float, str], ...]
+
+
+PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
+"""Charts that only pages have."""
+
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | Lines | PageChart
 
 
 @dataclass(frozen=True)

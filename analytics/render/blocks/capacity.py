@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import say
 from analytics.render.blocks.block import Block
 from analytics.render.ledger_text import plain
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
 
 _BLOCKS = (1, 2, 4, 8)
-_MOST = 12
 
 
 def beyond_need(report: Report, language: Language) -> Block | None:
@@ -63,41 +62,3 @@ def _tested(test: BackTest | None) -> str:
     if test is None:
         return say("not known")
     return say("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
-
-
-def off_peak(report: Report, language: Language) -> Block | None:
-    """Windows of the week in which GPUs were not needed in nine weeks of ten; None for people's editions."""
-    if report.scope.is_personal:
-        return None
-    title, found = language.say("Off-peak hours"), report.off_peak
-    if not found:
-        none = say("No hours of the week stand out, or fewer than four weeks are known.")
-        return Block(title, lines=(language.say(none),))
-    widest = sorted(found, key=lambda each: each.gpus * (each.until_hour - each.from_hour), reverse=True)[:_MOST]
-    rest = len(found) - len(widest)
-    more = say_many("and {number} more window", "and {number} more windows", rest)
-    zone = say("local time, {zone}; GPUs not needed in nine weeks of ten", zone=str(report.zone))
-    heads = (say("pool"), say("from"), say("until"), say("GPUs"), say("weeks looked at"))
-    return Block(
-        title=title,
-        about=language.say(zone),
-        head=tuple(language.say(each) for each in heads),
-        rows=tuple(
-            (
-                language.say(_name(each.pool, NO_POOL)),
-                _hour(each.weekday, each.from_hour, language),
-                _hour(each.weekday, each.until_hour, language),
-                language.number(each.gpus),
-                language.number(each.weeks),
-            )
-            for each in found
-            if each in widest
-        ),
-        words=frozenset({0, 1, 2}),
-        lines=(language.say(more),) if rest else (),
-    )
-
-
-def _hour(weekday: int, hour: int, language: Language) -> str:
-    """`Sat 06:00`; an hour beyond 24 lies in the next days."""
-    return f"{language.weekday((weekday + hour // 24) % 7)} {hour % 24:02}:00"

@@ -15,12 +15,14 @@ from analytics.render.facts import facts
 from analytics.render.html import findings, head, prices
 from analytics.render.html.charts.days import days
 from analytics.render.html.charts.idle import idle
-from analytics.render.html.charts.off_peak import off_peak
 from analytics.render.html.charts.owners import owners
 from analytics.render.html.charts.reclaim import reclaim
 from analytics.render.html.charts.waterfall import waterfall
+from analytics.render.html.drawings import drawing
 from analytics.render.html.film import film_strip
+from analytics.render.html.marked import marked
 from analytics.render.wording import headline, how_made, reclaimable, reversals
+from analytics.sections.off_peak import off_peak
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
@@ -58,7 +60,9 @@ def _content(report: Report, language: Language) -> dict[str, object]:
         "days": days(report, language),
         "idle": idle(report, language),
         "reclaim": reclaim(report, language),
-        "off_peak": off_peak(report, language),
+        "off_peak": off_peak(report),
+        "mark": lambda cell: marked(cell, language),
+        "draw": lambda section: drawing(section, language),
         "film": film_strip(report, language),
         "owners": owners(report, language),
         "cards": findings.cards(report, language),

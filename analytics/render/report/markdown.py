@@ -13,6 +13,7 @@ from analytics.render.ledger_text import MEANING
 from analytics.render.money_text import basis_lines, energy_sentences, state_amounts
 from analytics.render.report.markdown_findings import findings
 from analytics.render.report.markdown_words import escape, name
+from analytics.render.report.text import written
 from analytics.render.wording import (
     BY,
     as_sentence,
@@ -25,14 +26,17 @@ from analytics.render.wording import (
     shown_groups,
     title,
 )
+from analytics.sections.off_peak import off_peak
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from analytics.language.languages import Language
+    from analytics.ledger.summary import Totals
     from analytics.render.blocks.block import Block
-    from analytics.report.model import Report, Section
+    from analytics.report.model import Report
+    from analytics.sections.section import Section
 
 _WHOLE = 1_000
 """Columns that no line of prices has."""
@@ -65,16 +69,16 @@ class MarkdownFormat:
             "\n".join(_idle(report, said)),
             *_shown(capacity.beyond_need(report, said)),
             *(
-                f"## {say_it(BY[section.name])}\n\n" + "\n".join(_section(section, said))
-                for section in report.sections
-                if section.groups
+                f"## {say_it(BY[by])}\n\n" + "\n".join(_groups(by, groups, said))
+                for by, groups in report.groups.items()
+                if groups
             ),
             *_shown(people.teams(report, said)),
             *_shown(people.holders(report, said)),
             f"## {say_it('Findings: what can be taken back first, then by cost')}",
             *findings(report, said),
             *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
-            *_shown(capacity.off_peak(report, said)),
+            *section_parts(off_peak(report), said),
             *(part for make in (lists.gone, lists.suppressed) for part in _shown(make(report, said))),
             *_quality(report, said),
             f"## {say_it('How each figure is made')}",
@@ -101,6 +105,27 @@ def _shown(block: Block | None) -> list[str]:
     about = f" ({block.about})" if block.about else ""
     parts = [f"## {escape(block.title + about)}", "\n".join(table), _listed(block.items)]
     return [part for part in (*parts, *map(escape, block.lines)) if part]
+
+
+def section_parts(section: Section | None, language: Language) -> list[str]:
+    """The heading, the headline, a table, a list, and what to know beside; nothing for None."""
+    if section is None:
+        return []
+    said = language.say
+    shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
+    rule = "|".join("---:" if section.columns[place].is_figure else "---" for place in shown)
+    rows = [[written(row[place], language) for place in shown] for row in section.listed]
+    head = [said(section.columns[place].title) for place in shown]
+    table = [f"| {' | '.join(map(escape, row))} |" for row in (head, *rows)] if rows else []
+    table.insert(1, f"|{rule}|") if rows else None
+    parts = [
+        f"## {escape(said(section.title))}",
+        escape(said(section.headline)),
+        "\n".join(table),
+        _listed(map(said, section.lines)),
+        *(escape(said(each)) for each in (section.left_out, *section.notes)),
+    ]
+    return [part for part in parts if part]
 
 
 def _listed(lines: Iterable[str]) -> str:
@@ -137,14 +162,14 @@ def _idle(report: Report, language: Language) -> list[str]:
     return [f"| {language.say('time at 0 %')} | {language.say('of observed')} |", "|---|---:|", *lines]
 
 
-def _section(section: Section, language: Language) -> list[str]:
+def _groups(by: str, totals_by: Mapping[str, Totals], language: Language) -> list[str]:
     shown = ("unavailable", "free", "reserved", "held", "low", "active")
-    heads = [language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed", *shown)]
+    heads = [language.say(each) for each in (by, "GPUs", "GPU-hours", "observed", *shown)]
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(shown)]
-    groups, rest = shown_groups(section)
+    groups, rest = shown_groups(by, totals_by)
     for each, totals in groups:
         cells = (
-            name(group_name(section, each, language)),
+            name(group_name(by, each, language)),
             language.number(totals.gpus),
             language.hours(totals.total_ms),
             language.percent(totals.coverage),

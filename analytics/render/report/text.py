@@ -27,11 +27,17 @@ from analytics.render.wording import (
     shown_groups,
     title,
 )
+from analytics.sections.off_peak import off_peak
+from analytics.sections.section import StateBar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from analytics.language.languages import Language
+    from analytics.ledger.summary import Totals
     from analytics.render.blocks.block import Block
-    from analytics.report.model import Report, Section
+    from analytics.report.model import Report
+    from analytics.sections.section import Cell, Column, Section
     from analytics.workloads.model import Finding
 
 _TOP = 10
@@ -66,7 +72,7 @@ class TextFormat:
             _titled(said.say("Money and energy"), _money(report, said)),
             _idle(report, said),
             _shown(capacity.beyond_need(report, said)),
-            *(_section(section, said) for section in report.sections if section.groups),
+            *(_groups(by, groups, said) for by, groups in report.groups.items() if groups),
             _shown(people.teams(report, said)),
             _shown(people.holders(report, said)),
             _titled(
@@ -74,7 +80,7 @@ class TextFormat:
                 _findings(report, said),
             ),
             *(_shown(make(report, said)) for make in (lists.inefficient, lists.winding_down)),
-            _shown(capacity.off_peak(report, said)),
+            section_text(off_peak(report), said),
             *(_shown(make(report, said)) for make in (lists.gone, lists.suppressed)),
             "" if report.scope.is_personal else _titled(said.say("Data quality"), _remarks(report, said)),
             _titled(said.say("How each figure is made"), [
@@ -105,6 +111,43 @@ def _shown(block: Block | None) -> str:
     lines += [line for each in block.items for line in wrap(each, _WIDTH, "  - ", "    ")]
     lines += [line for each in block.lines for line in wrap(each, _WIDTH, "  ", "  ")]
     return _titled(block.title, lines, block.about)
+
+
+def section_text(section: Section | None, language: Language) -> str:
+    """The title, the headline, a table or a list, and what to know beside; empty for None."""
+    if section is None:
+        return ""
+    said = language.say
+    lines = wrap(said(section.headline), _WIDTH, "  ", "  ")
+    if any(column.kind == "sentence" for column in section.columns):
+        lines += [line for row in section.listed for line in _record(section.columns, row, language)]
+    elif section.rows:
+        shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
+        head = [said(section.columns[place].title) for place in shown]
+        rows = [[written(row[place], language) for place in shown] for row in section.listed]
+        words = {number for number, place in enumerate(shown) if not section.columns[place].is_figure}
+        lines += columns(head, rows, words, _WIDTH)
+    lines += [line for each in section.lines for line in wrap(said(each), _WIDTH, "  - ", "    ")]
+    lines += [
+        line for each in (section.left_out, *section.notes) if each for line in wrap(said(each), _WIDTH, "  ", "  ")
+    ]
+    return _titled(said(section.title), lines)
+
+
+def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) -> list[str]:
+    """A row too long for a table: its name, then what is known of it."""
+    first, *others = (written(cell, language) for cell in row)
+    about = (
+        language.say(say("{label}: {value}", label=column.title, value=text))
+        for column, text in zip(heads[1:], others, strict=True)
+        if text
+    )
+    return [*wrap(first, _WIDTH, "  - ", "    "), *wrap("; ".join(about), _WIDTH, "    ", "    ")]
+
+
+def written(cell: Cell, language: Language) -> str:
+    """A cell as text."""
+    return "-" if cell is None or isinstance(cell, StateBar) else language.shown(cell)
 
 
 def _states(report: Report, language: Language) -> list[str]:
@@ -140,25 +183,25 @@ def _idle(report: Report, language: Language) -> str:
     )
 
 
-def _section(section: Section, language: Language) -> str:
-    shown, rest = shown_groups(section)
+def _groups(by: str, groups: Mapping[str, Totals], language: Language) -> str:
+    shown, rest = shown_groups(by, groups)
     width = 21
     heads = [language.say(_SHORT.get(state, state)) for state in _SHOWN]
     wide = [max(8, len(head) + 1) for head in heads]
-    first, gpus, total, observed = (language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed"))
+    first, gpus, total, observed = (language.say(each) for each in (by, "GPUs", "GPU-hours", "observed"))
     lines = [
         f"  {first:<{width}} {gpus:>5} {total:>10} {observed:>9}"
         + "".join(f"{head:>{each}}" for head, each in zip(heads, wide, strict=True))
     ]
     for full_name, totals in shown:
-        name = plain(group_name(section, full_name, language), width)
+        name = plain(group_name(by, full_name, language), width)
         spent, seen = language.hours(totals.total_ms), language.percent(totals.coverage)
         shares = "".join(
             f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(_SHOWN, wide, strict=True)
         )
         lines.append(f"  {name:<{width}} {language.number(totals.gpus):>5} {spent:>10} {seen:>9}{shares}")
     about = language.say("GPU-hours; share of the observed time")
-    return _titled(language.say(BY[section.name]), [*lines, f"  {language.say(rest)}"] if rest else lines, about)
+    return _titled(language.say(BY[by]), [*lines, f"  {language.say(rest)}"] if rest else lines, about)
 
 
 def _findings(report: Report, language: Language) -> list[str]:

@@ -62,7 +62,7 @@ def days(report: Report, language: Language) -> Chart:
 
 def shown_days(report: Report) -> dict[str, Totals]:
     """The last days, without one into which only the end of a last interval reaches."""
-    groups = next(section.groups for section in report.sections if section.name == "day")
+    groups = report.groups["day"]
     sizeable = [(str(day), totals) for day, totals in groups.items() if totals.total_ms >= HOUR_MS / 20]
     return dict(sizeable[-_MOST_DAYS:])
 
