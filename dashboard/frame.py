@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
+from analytics.language.plain import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
-from analytics.render.facts import facts
-from analytics.render.ledger_text import plain
+from analytics.sections.facts import facts
 from dashboard.pages import PAGES
 from dashboard.people import ADMIN
 from dashboard.query import DEFAULT_SPAN, SPANS, Query

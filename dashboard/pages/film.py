@@ -6,26 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, State, html
 
+from analytics.capacity.hour_of_week import hours_of_week
 from analytics.language.sentences import say
-from dashboard.charts.film_strip import GRAPH, film_strip
-from dashboard.charts.hour_of_week import hour_of_week
+from analytics.sections.hour_of_week import hour_of_week
 from dashboard.exports import links
-from dashboard.people import VIEWER
+from dashboard.pages.page import Page
+from dashboard.render.film_strip import GRAPH, film_strip
+from dashboard.render.panel import section_panel
 from dashboard.render.strip import TOOLTIP, WORDS
 
 if TYPE_CHECKING:
+    from analytics.capacity.hour_of_week import HoursOfWeek
     from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 
 
-class Film:
-    """`/film`."""
-
+class Film(Page):
     path = "/film"
     name: str = say("Film strip")
-    role = VIEWER
-    listed = True
 
     def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
         """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
@@ -34,7 +33,19 @@ class Film:
     def content(self, view: View, colours: Palette) -> html.Div:
         """The strip, then the hours of the week."""
         files = html.Div(links(view, "gpus"), className="tools")
-        return html.Div([files, html.Div([film_strip(view, colours), hour_of_week(view, colours)], className="panels")])
+        hours = section_panel(view, colours, hour_of_week(_hours(view), view.zone))
+        return html.Div([files, html.Div([film_strip(view, colours), hours], className="panels")])
+
+
+def _hours(view: View) -> HoursOfWeek | None:
+    """Of the weeks up to the window's end, whatever the window's length: made once for all that is zoomed into."""
+
+    def make() -> HoursOfWeek | None:
+        spans = view.whole.narrowed(view.whole.ledger.whole, view.report.scope).stretches
+        return hours_of_week(spans, view.report.summary.until_ms, view.zone)
+
+    key = ("hours of the week", view.query.on_every_page, view.reader.role, view.reader.team)
+    return view.made.of(key, make)  # type: ignore[no-any-return]
 
 
 def connect_strip(app: Any, graph: str) -> None:

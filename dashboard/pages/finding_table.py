@@ -8,13 +8,13 @@ from dash import dcc, html
 
 from analytics.decide.lifecycle import STATUSES, in_words
 from analytics.decide.totals import totals
+from analytics.language.plain import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.names import JOINER
-from analytics.render.evidence_text import evidence
 from analytics.render.findings_text import ENDED
-from analytics.render.ledger_text import plain
-from analytics.render.listed_findings import notified
+from analytics.sections.evidence_text import evidence
+from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, Column, ranked
 from fallow.clock import from_ms

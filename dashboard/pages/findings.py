@@ -15,7 +15,8 @@ from dashboard.exports import links
 from dashboard.grid import grid, rows_of
 from dashboard.grid_address import check
 from dashboard.pages.finding_table import columns, detail, rows
-from dashboard.people import PLANNER, VIEWER
+from dashboard.pages.page import Page
+from dashboard.people import PLANNER
 from dashboard.render.panel import panel
 from dashboard.source import view_of
 from dashboard.view import Problem
@@ -34,13 +35,11 @@ _GRID = "findings-grid"
 _LABELS = {ACK: say("Acknowledge"), SUPPRESS: say("Suppress"), REOPEN: say("Reopen"), NOTE: say("Add a note")}
 
 
-class Findings:
+class Findings(Page):
     """`/findings`."""
 
     path = "/findings"
     name: str = say("Findings")
-    role = VIEWER
-    listed = True
 
     def connect(self, app: Any, source: Source) -> None:
         """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.plain import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
-from analytics.render.wording import scope_parts
+from analytics.sections.wording import scope_parts
 from dashboard.documents import chosen_week, serve_documents, weeks
-from dashboard.people import PLANNER, VIEWER
-from dashboard.render.panel import capital, panel
+from dashboard.pages.page import Page
+from dashboard.people import PLANNER
+from dashboard.render.panel import panel
+from dashboard.render.states import capital
 from dashboard.sending import connect_sending, sending
 from fallow.errors import UsageError
 
@@ -27,13 +29,11 @@ _FORMATS = {
 }  # fmt: skip
 
 
-class ReportPage:
+class ReportPage(Page):
     """`/report`; the week stands in the address as `start`."""
 
     path = "/report"
     name: str = say("Report")
-    role = VIEWER
-    listed = True
 
     def connect(self, app: Any, source: Source) -> None:
         """The documents' own addresses, and the form that sends."""

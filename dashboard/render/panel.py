@@ -1,4 +1,4 @@
-"""What every chart has: a title, the question that it answers, its finding in words, a name, and its numbers as a table."""
+"""A section as a panel of a page: heading, question, headline, chart with its accessible name, table and notes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.sentences import say
-from dashboard.render.tables import columns, scrolling
+from analytics.language.sentences import Listed, say
+from analytics.sections.section import (
+    CardFit,
+    DurationCurves,
+    GroupedShares,
+    Intervals,
+    RankedBars,
+    StackedBars,
+    Waterfall,
+    WeekGrid,
+    WeekShares,
+)
+from dashboard.render.figures import intervals_figure, ranked_figure, stacked_figure, waterfall_figure, week_grid_figure
+from dashboard.render.page_figures import (
+    card_fit_figure,
+    chart_legend,
+    duration_figure,
+    grouped_figure,
+    week_shares_figure,
+)
+from dashboard.render.states import legend
+from dashboard.render.tables import section_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+
+    import plotly.graph_objects as go
 
     from analytics.sections.palette import Palette
+    from analytics.sections.section import Section
     from dashboard.view import View
 
 GRAPH_CONFIG = {
@@ -26,17 +49,71 @@ GRAPH_CONFIG = {
     "scrollZoom": False,
 }
 
-FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
-"""As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""
+
+def section_panel(
+    view: View, colours: Palette, section: Section, *, table: str = "folded", first: int | None = None, after: Iterable[Any] = (), wide: bool = False
+) -> html.Section:  # fmt: skip
+    """A section; its `table` stands `folded`, `below` or `beside` its chart, `after` at the end of the panel.
+
+    Rows behind the `first` are folded away.
+    """
+    notes = [html.P(view.say(Listed(section.notes, " ")), className="note")] if section.notes else []
+    lines = [html.Ul([html.Li(view.say(line)) for line in section.lines])] if section.lines else []
+    if section.chart is None:
+        tables = section_tables(view, colours, section, first=first)
+        body = [*_legend(view, colours, section), *tables, *lines, *notes]
+    else:
+        headline, title = view.say(section.headline), view.say(section.title)
+        figure, height_px = _FIGURES[type(section.chart)](view, colours, section.chart)
+        chart: Any = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
+        drawn = [*_legend(view, colours, section), *chart_legend(view, colours, section.chart)]
+        if table == "folded":
+            folded = html.Details(
+                [
+                    html.Summary(view.say(say("The figures as a table"))),
+                    *section_tables(view, colours, section, "numbers"),
+                ]
+            )
+            body = [*drawn, chart, *lines, *notes, folded]
+        elif table == "beside":
+            body = [*drawn, _beside(chart, *section_tables(view, colours, section)), *lines, *notes]
+        else:
+            body = [*drawn, chart, *section_tables(view, colours, section, first=first), *lines, *notes]
+    return panel(
+        name=section.name,
+        title=view.say(section.title),
+        question=view.say(section.question),
+        finding=view.say(section.headline),
+        body=[*body, *after],
+        wide=wide or section.wide,
+    )
 
 
-def capital(text: str) -> str:
-    """A word of the ledger as a label that stands alone: `held` as `Held`. The style sheet does the same for headings."""
-    return text[:1].upper() + text[1:]
+_FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
+    Waterfall: waterfall_figure,
+    StackedBars: stacked_figure,
+    RankedBars: ranked_figure,
+    Intervals: intervals_figure,
+    WeekGrid: week_grid_figure,
+    DurationCurves: duration_figure,
+    GroupedShares: grouped_figure,
+    WeekShares: week_shares_figure,
+    CardFit: card_fit_figure,
+}
+"""Of each encoding its figure and the height in pixels; a film strip is more than a figure (dashboard.render.strip)."""
+
+
+def _legend(view: View, colours: Palette, section: Section) -> list[html.Ul]:
+    return [legend(view, colours, section.states)] if section.states else []
+
+
+def _beside(*parts: Any) -> html.Div:
+    """Side by side where there is room, else below one another."""
+    return html.Div([html.Div(each) for each in parts], className="beside")
 
 
 def panel(
-    *, name: str, title: str, question: str, finding: str, body: Iterable[Any], wide: bool = False
+    *, name: str, title: str, question: str, finding: Any, body: Iterable[Any], wide: bool = False
 ) -> html.Section:
     """A card with a heading, the question and the answer in one line, and the body below."""
     return html.Section(
@@ -60,45 +137,3 @@ def graph(name: str, figure: Any, label: str, height_px: int) -> html.Div:
         style={"minHeight": f"{height_px}px"},
         **{"aria-label": label},
     )
-
-
-def numbers(view: View, header: Sequence[str], rows: Iterable[Sequence[str]]) -> html.Details:
-    """The chart's numbers as a table, folded away. The first column names the row."""
-    return html.Details(
-        [
-            html.Summary(view.say(say("The figures as a table"))),
-            scrolling(columns(header, rows, (), "numbers")),
-        ]
-    )
-
-
-def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
-    """What all figures share: fonts, colours, margins; `more` adds to it or replaces it."""
-    axis = {
-        "gridcolor": colours.grid,
-        "linecolor": colours.grid,
-        "zeroline": False,
-        "automargin": True,
-        "fixedrange": True,
-    }
-    base: dict[str, Any] = {
-        "template": "none",
-        "height": height_px,
-        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": FONT, "size": 12, "color": colours.text},
-        "hoverlabel": {
-            "align": "left",
-            "bgcolor": colours.card,
-            "bordercolor": colours.muted,
-            "font": {"family": FONT, "size": 13, "color": colours.text},
-        },
-        "xaxis": axis,
-        "yaxis": axis,
-        "showlegend": False,
-        "dragmode": False,
-    }
-    for name, value in more.items():
-        base[name] = base[name] | value if name in ("xaxis", "yaxis", "margin") else value
-    return base

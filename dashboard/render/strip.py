@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
-from dash import dcc, html
+from dash import dcc
 
+from analytics.glossary import STATES
+from analytics.language.plain import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import MEANING, plain
 from analytics.sections.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import tzinfo
 
+    from analytics.language.languages import Language
     from dashboard.film import Film
     from dashboard.view import View
 
@@ -68,18 +73,6 @@ def hover(view: View, colours: Palette, film: Film, lines: Sequence[Mapping[str,
     ]
 
 
-def state_legend(view: View, colours: Palette) -> html.Ul:
-    """The states' colours with their names and meanings."""
-    items = [
-        html.Li(
-            [html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), view.say(say(state))],
-            title=view.say(MEANING[state]),
-        )
-        for state in ORDER
-    ]
-    return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})
-
-
 def not_seen(view: View) -> str:
     """What a frame without a state means."""
     if view.report.scope.is_personal:
@@ -95,7 +88,7 @@ def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) ->
         "hosts": [plain(host) for host in hosts],
         "at": [hosts.index(host) for host in film.hosts],
         "states": [
-            *(view.say(say("{label}: {value}", label=say(state), value=MEANING[state])) for state in ORDER),
+            *(view.say(say("{label}: {value}", label=say(state), value=STATES[state].meaning)) for state in ORDER),
             not_seen(view),
         ],
         "start": int(film.edges[0]),
@@ -134,3 +127,52 @@ def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
         lasted = np.diff(columns, append=had.size)
         rows.append(np.stack([had[columns], lasted], axis=1).ravel().tolist())
     return rows, [plain(name, 40) for name in film.names]
+
+
+_MOST_MARKS = 10
+_STEPS_MS = (
+    *(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(HOUR_MS * hours for hours in (1, 2, 3, 6, 12)),
+    *(DAY_MS * days for days in (1, 2, 4, 7, 14, 28, 56, 112, 364)),
+)
+
+
+def time_axis(language: Language, colours: Palette, since_ms: int, until_ms: int, **more: Any) -> dict[str, Any]:
+    """The x axis of a figure from one moment to another, for dragging a part out of it."""
+    marks = marks_of(language, since_ms, until_ms)
+    return {
+        "type": "linear",
+        "tickvals": [moment for moment, _ in marks],
+        "ticktext": [label for _, label in marks],
+        "showgrid": False,
+        "ticks": "outside",
+        "tickangle": 0,  # the style sheet leaves out every other one where they would be in each other's way
+        "tickcolor": colours.grid,
+        "fixedrange": False,
+        **more,
+    }
+
+
+def marks_of(language: Language, since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+    """Moments on round local times and what to write there: `20 Nov` at midnight and where no day has been named, else `06:00`."""
+    step_ms = next((step for step in _STEPS_MS if (until_ms - since_ms) / step <= _MOST_MARKS), _STEPS_MS[-1])
+    found: list[tuple[int, str]] = []
+    for moment_ms, local in _round_times(language.zone, since_ms, until_ms, step_ms):
+        day = language.day(moment_ms).replace(str(local.year), "").strip()
+        clock = f"{local:%H:%M}"
+        within_day = clock if found else f"{clock}<br>{day}"
+        found.append((moment_ms, day if step_ms >= DAY_MS or clock == "00:00" else within_day))
+    return found
+
+
+def _round_times(zone: tzinfo, since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, datetime]]:
+    first = from_ms(since_ms).astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    last_ms = -1
+    for count in range((until_ms - since_ms + 2 * DAY_MS) // step_ms + 2):
+        local = first + timedelta(milliseconds=count * step_ms)
+        moment_ms = to_ms(local.replace(tzinfo=zone))
+        # an hour that clocks leave out comes out as the next one, which has a mark of its own
+        shown = from_ms(moment_ms).astimezone(zone)
+        if since_ms <= moment_ms <= until_ms and moment_ms > last_ms and shown.replace(tzinfo=None) == local:
+            last_ms = moment_ms
+            yield moment_ms, shown

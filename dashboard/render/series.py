@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
-from analytics.language.quantities import Moment, Span
+from analytics.language.plain import plain
+from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import Listed, say
-from analytics.render.ledger_text import plain
-from dashboard.render.figures import separators, time_axis
-from dashboard.render.panel import capital, graph, layout
-from dashboard.render.strip import heatmap, hover
+from analytics.sections.section import Column, Section
+from dashboard.render.layout import layout, separators
+from dashboard.render.panel import graph
+from dashboard.render.states import capital
+from dashboard.render.strip import heatmap, hover, time_axis
 from dashboard.render.tables import table
 from dashboard.zoom import visible
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.sections.palette import Palette
+    from analytics.sections.section import Cell
     from dashboard.film import Film
     from dashboard.series import Line, Series
     from dashboard.view import View
@@ -56,7 +59,7 @@ def series_chart(view: View, colours: Palette, name: str, film: Film, series: Se
         graph(name, figure, view.say(label), height_px),
         *hover(view, colours, film, words),
         html.P(view.say(_note(series)), className="hint"),
-        _numbers(view, series),
+        _numbers(view, colours, series),
     ]
 
 
@@ -104,7 +107,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
         layout(
             colours,
             height_px,
-            separators=separators(view.language),
+            separators=separators(view),
             margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
             xaxis=time_axis(
                 view.language, colours, since_ms, until_ms, side="top", anchor="free", position=1, automargin=False,
@@ -164,24 +167,21 @@ def _values(series: Series, line: Line, part: str) -> list[float | None]:
     return [None if value is None else round(value / line.scale, line.digits + 1) for value in values]
 
 
-def _numbers(view: View, series: Series) -> html.Details:
+def _numbers(view: View, colours: Palette, series: Series) -> html.Details:
     def cell(row: dict[str, Any], line: Line) -> str:
         least, mean, most = (row[f"{line.column}_{part}"] for part in ("min", "mean", "max"))
         if mean is None:
-            return view.say(say("unknown"))
-        low, middle, high = (
-            view.language.number(value / line.scale, line.digits) for value in (least, mean, most)
-        )  # fmt: skip
-        return f"{middle} ({low} \N{EN DASH} {high})"
+            return say("unknown")
+        low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
+        return say("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    header = [view.say(say("from")), *(f"{view.say(line.name)}, {line.unit}" for line in series.lines)]
-    rows = [
-        [view.language.moment(row["time"]), *(cell(row, line) for line in series.lines)]
+    heads = (
+        Column(line.column, say("{name}, {unit}", name=line.name, unit=line.unit), "number") for line in series.lines
+    )
+    listed = Section("states", "", "", "", (Column("from", say("from"), "moment"), *heads))
+    rows: list[tuple[Cell, ...]] = [
+        (Moment(row["time"]), *(cell(row, line) for line in series.lines))
         for row in series.coarse.iter_rows(named=True)
     ]
-    return html.Details(
-        [
-            html.Summary(view.say(say("The figures as a table: mean, least and most"))),
-            table(header, rows, right=len(series.lines)),
-        ]
-    )
+    summary = html.Summary(view.say(say("The figures as a table: mean, least and most")))
+    return html.Details([summary, table(view, colours, listed, rows, "linked")])

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 from dash import dcc, html
 
-from analytics.language.quantities import Moment, Number, Span
+from analytics.language.plain import plain
+from analytics.language.quantities import GpuHours, Moment, Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import plain
-from analytics.render.wording import reclaimable
+from analytics.sections.palette import ORDER
+from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.wording import reclaimable
 from dashboard.film import SORTS, shoot, sort_of
-from dashboard.render.figures import time_axis
-from dashboard.render.panel import graph, layout, panel
-from dashboard.render.strip import heatmap, hover, state_legend
-from dashboard.render.tables import gpu_link, holder_links, host_link, table
+from dashboard.render.layout import layout
+from dashboard.render.panel import graph, panel
+from dashboard.render.states import legend
+from dashboard.render.strip import heatmap, hover, time_axis
+from dashboard.render.tables import table
 from dashboard.zoom import visible, zoom_note
 
 if TYPE_CHECKING:
@@ -60,7 +63,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
         ),
         finding=" ".join([finding, *_cut(view, film)]),
         body=[
-            html.Div([state_legend(view, colours), _sorting(view)], className="film-head"),
+            html.Div([legend(view, colours, ORDER), _sorting(view)], className="film-head"),
             zoom_note(view),
             html.Div(
                 graph(GRAPH, _figure(view, film, colours, height_px), f"{view.say(label)} {finding}", height_px),
@@ -68,7 +71,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
                 tabIndex="0",
             ),
             *hover(view, colours, film),
-            _list(view, film),
+            _list(view, colours, film),
         ],
         wide=True,
     )
@@ -136,33 +139,21 @@ def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
     return [position for position, _ in kept], [name for _, name in kept]
 
 
-def _list(view: View, film: Film) -> html.Details:
+def _list(view: View, colours: Palette, film: Film) -> html.Details:
     """The rows with links, for those who do not click into pictures."""
-    header = ("GPU", "host", "longest held by", "unused GPU-hours")
     every = zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
-    rows: list[list[Any]] = [
-        [gpu_link(view, gpu), host_link(view, host), holder_links(view, holder), view.language.hours(unused_ms)]
+    rows = [
+        (LinkedCell(gpu, "gpu", gpu), host, say("(nobody)") if holder is None else holder, GpuHours(unused_ms))
         for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
     ]
-    note = (
-        [
-            html.P(
-                view.say(
-                    say(
-                        "Listed are the first {number}; choose a pool or a model to see others.",
-                        number=Number(_MOST_LISTED),
-                    )
-                ),
-                className="hint",
-            )
-        ]
-        if len(film.gpus) > len(rows)
-        else []
+    columns = (
+        Column("gpu", say("GPU"), "gpu"),
+        Column("host", say("host"), "host"),
+        Column("holder", say("longest held by"), "holder"),
+        Column("unused", say("unused GPU-hours"), "gpu_hours"),
     )
-    return html.Details(
-        [
-            html.Summary(view.say(say("The GPUs as a list"))),
-            *note,
-            table([view.say(say(each)) for each in header], rows, right=1),
-        ]
-    )
+    listed = Section("film", "", "", "", columns)
+    first = say("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
+    note = [html.P(view.say(first), className="hint")] if len(film.gpus) > len(rows) else []
+    summary = html.Summary(view.say(say("The GPUs as a list")))
+    return html.Details([summary, *note, table(view, colours, listed, rows, "linked")])

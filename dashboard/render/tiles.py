@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from analytics.glossary import STATES
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say
-from analytics.render.ledger_text import MEANING
 from analytics.report.coverage import WHOLE_FROM
-from analytics.report.window_before import changes
+from analytics.report.trends import changes
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from analytics.report.window_before import Change, Changes
+    from analytics.report.trends import Change, Changes
     from analytics.sections.palette import Palette
     from dashboard.view import View
 
@@ -36,10 +36,10 @@ class _Tile:
 _TILES = (
     _Tile("active", say("useful"), say("active; low use is not counted"), "active_share", "active", "active_money", 1),
     _Tile("unused", say("unused"), say("free, reserved or held"), "unused_share", "unused", "unused_money"),
-    _Tile("held", say("held"), MEANING["held"], "held_share", "held", "held_money"),
-    _Tile("reserved", say("reserved"), MEANING["reserved"], "reserved_share", "reserved", "reserved_money"),
-    _Tile("free", say("free"), MEANING["free"], "free_share", "free", "free_money"),
-    _Tile("unavailable", say("unavailable"), MEANING["unavailable"], "unavailable_share", "unavailable", "unavailable_money"),
+    _Tile("held", say("held"), STATES["held"].meaning, "held_share", "held", "held_money"),
+    _Tile("reserved", say("reserved"), STATES["reserved"].meaning, "reserved_share", "reserved", "reserved_money"),
+    _Tile("free", say("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
+    _Tile("unavailable", say("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
     _Tile("paid", say("paid"), say("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
     _Tile("observed", say("observed"), say("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
 )  # fmt: skip
