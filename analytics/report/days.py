@@ -1,4 +1,4 @@
-"""The ledger's rows by the days of the report's own time zone."""
+"""The ledger's rows by the days of the report's own time zone, and by hours for windows in which a day is too long a step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from fallow.clock import DAY_MS, HOUR_MS
+
 if TYPE_CHECKING:
     from datetime import tzinfo
+
+
+HOURLY_UP_TO_MS = 3 * DAY_MS
 
 
 def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
@@ -28,3 +33,14 @@ def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
 def _midnight_after(time: pl.Expr, zone: str) -> pl.Expr:
     local = pl.from_epoch(time, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
     return local.dt.truncate("1d").dt.offset_by("1d").dt.epoch("ms")
+
+
+def by_hour(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the ledger cut at full hours of UTC, with `hour` as the millisecond at which it begins.
+
+    Only what a sum of time needs is right afterwards: sums that a row carries, such as its energy, stay those of the whole row.
+    """
+    first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
+    cut = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour")
+    start, end = pl.col("hour") * HOUR_MS, (pl.col("hour") + 1) * HOUR_MS
+    return cut.with_columns(time=pl.max_horizontal("time", start), end=pl.min_horizontal("end", end), hour=start)

@@ -20,7 +20,7 @@ from analytics.quality.remarks import data_quality
 from analytics.render.ledger_text import simulated_text
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
-from analytics.report.days import by_day
+from analytics.report.days import HOURLY_UP_TO_MS, by_day, by_hour
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, looked_back, trends
@@ -51,7 +51,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `groups` are totals by what they are grouped by: pool, model, day, holder. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -63,6 +63,7 @@ class Report:
     summary: Summary
     money: Money
     groups: Mapping[str, Mapping[str, Totals]]
+    hours: Mapping[int, Totals]
     review: Review
     quality: tuple[Remark, ...]
     week: Week | None
@@ -196,6 +197,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         held_min_ms=inputs.settings.integer("findings.held_min"),
         summary=part.summary,
         money=money,
+        hours=_hours(spans, part.summary),
         groups=_groups(spans, money, inventory, asked.zone),
         review=found,
         quality=() if scope.is_personal else whole.quality,
@@ -265,3 +267,10 @@ def _groups(
         "day": totals_by(by_day(named, zone), "day"),
         "holder": totals_by(named.filter(pl.col("holder").is_not_null()), "holder"),
     }
+
+
+def _hours(spans: pl.DataFrame, summary: Summary) -> Mapping[int, Totals]:
+    if summary.until_ms - summary.since_ms > HOURLY_UP_TO_MS:
+        return {}
+    found = totals_by(by_hour(spans), "hour")
+    return dict(sorted((int(name), totals) for name, totals in found.items()))

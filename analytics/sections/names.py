@@ -9,6 +9,7 @@ from analytics.language.plain import plain
 from analytics.language.sentences import say
 
 if TYPE_CHECKING:
+    from analytics.language.languages import Language
     from analytics.language.quantities import Quantity
     from analytics.sections.section import Cell
 
@@ -18,6 +19,11 @@ NAME_MOST = 200
 def place_name(name: str, most: int = NAME_MOST) -> str:
     """The name of a pool or a model on one line; where there is none, the words for that."""
     return say(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+
+
+def placed(name: str, language: Language) -> str:
+    """The same in the reader's language."""
+    return language.shown(place_name(name))
 
 
 def least_to_most(least: Quantity, most: Quantity) -> Cell:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 ORDER = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
 """The states as a reader meets them: from used, over wasted, to not known."""
 
+GIVEN = ("active", "low", "held", "reserved")
+"""States of time that somebody was given, used first."""
+
 FAINT = ("low", "reserved", "free")
 """States whose colour is close to that of the card in one scheme or the other: their bars have an edge."""
 
@@ -60,7 +63,7 @@ LIGHT = Palette(
 DARK = Palette(
     state={
         "active": "#4f9ff0",
-        "low": "#2a5d92",
+        "low": "#3268a3",
         "held": "#f08b38",
         "reserved": "#f4d170",
         "free": "#454c59",
@@ -73,7 +76,7 @@ DARK = Palette(
     edge="#6f7a8b",
     card="#171c25",
     mark="#4f9ff0",
-    soft="#2a5d92",
+    soft="#3268a3",
     whole="#454c59",
 )
 

@@ -44,7 +44,7 @@ class StateBar:
 
 
 @dataclass(frozen=True)
-class LinkedCell:
+class LinkedCell(Quantity):
     """A text that pages link to what it is about: a `to` of gpu, host, holder, team or finding, and its `key`.
 
     `aside` is said behind it, smaller.
@@ -55,14 +55,12 @@ class LinkedCell:
     key: str
     aside: str = ""
 
-    def __str__(self) -> str:
-        return str(self.text)
-
     def shown(self, language: Language) -> str:
+        """Its text alone."""
         return language.shown(self.text)
 
 
-Cell: TypeAlias = str | Quantity | StateBar | LinkedCell | None
+Cell: TypeAlias = str | Quantity | StateBar | None
 """None is unknown; an empty string says that there is nothing to say."""
 
 
@@ -327,5 +325,5 @@ class Section:
 
     @property
     def left_out(self) -> str:
-        """What a document says of the rows that it does not list; empty where it lists all."""
-        return self.rest if len(self.listed) < len(self.rows) else ""
+        """What a document says of what it does not list; empty where it lists all."""
+        return self.rest if self.cards or len(self.listed) < len(self.rows) else ""

@@ -9,11 +9,12 @@ from markupsafe import Markup
 from analytics.language.quantities import Quantity
 from analytics.language.sentences import say
 from analytics.render.html import svg
+from analytics.render.html.film import film_strip
 from analytics.sections.palette import LIGHT, ORDER
-from analytics.sections.section import Intervals, RankedBars, StackedBars, Waterfall, WeekGrid
+from analytics.sections.section import FilmStrip, Intervals, RankedBars, StackedBars, Waterfall, WeekGrid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from analytics.language.languages import Language
     from analytics.sections.section import Cell, Section
@@ -27,18 +28,22 @@ def drawing(section: Section, language: Language) -> Markup:
     """The section's chart with its title and headline as its name; nothing where it has none."""
     chart, key = section.chart, section.name
     name = language.say(say("{label}: {value}", label=section.title, value=section.headline))
+    if isinstance(chart, FilmStrip):
+        return film_strip(chart.film, name, language)
+    height: float = 0
+    parts: Iterable[Markup] = ()
     match chart:
         case Waterfall():
-            return svg.drawing(_STEP * len(chart.steps), _waterfall(chart, key, language), name)
+            height, parts = _STEP * len(chart.steps), _waterfall(chart, key, language)
         case StackedBars():
-            return svg.drawing(_BOTTOM + 24, _stacked(chart, key, language), name)
+            height, parts = _BOTTOM + 24, _stacked(chart, key, language)
         case RankedBars():
-            return svg.drawing(_ranked_height(chart), _ranked(chart, key, language), name)
+            height, parts = _ranked_height(chart), _ranked(chart, key, language)
         case Intervals():
-            return svg.drawing(_INTERVAL * min(len(chart.rows), _MOST), _intervals(chart, language), name)
+            height, parts = _INTERVAL * min(len(chart.rows), _MOST), _intervals(chart, language)
         case WeekGrid():
-            return svg.drawing(_GRID * min(len(chart.grids), _MOST_GRIDS) - 14, _grids(chart, language), name)
-    return Markup()
+            height, parts = _GRID * min(len(chart.grids), _MOST_GRIDS) - 14, _grids(chart, language)
+    return svg.drawing(height, parts, name) if height else Markup()
 
 
 def _words(cell: Cell, language: Language) -> str:

@@ -25,20 +25,23 @@ def bdi(name: str, most: int = NAME_MOST) -> Markup:
 
 def marked(cell: Cell, language: Language) -> Markup:
     """A cell or a sentence in the reader's language, in which every name is kept apart; unknown is said."""
-    if cell is None:
-        return escape(language.say("unknown"))
-    if isinstance(cell, StateBar):
-        return _bar(cell)
-    if isinstance(cell, Listed):
-        return escape(language.say(cell.between)).join(marked(part, language) for part in cell.parts)
-    if isinstance(cell, LinkedCell):
-        return marked(cell.text, language)
-    if isinstance(cell, Sentence):
-        values = {name: _value(value, language) for name, value in cell.values.items()}
-        return Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped
-    if isinstance(cell, str):
-        return bdi(cell) if cell else Markup()
-    return escape(cell.shown(language))
+    match cell:
+        case None:
+            found = escape(language.say("unknown"))
+        case StateBar():
+            found = _bar(cell)
+        case LinkedCell():
+            found = marked(cell.text, language)
+        case Listed():
+            found = escape(language.say(cell.between)).join(marked(part, language) for part in cell.parts)
+        case Sentence():
+            values = {name: _value(value, language) for name, value in cell.values.items()}
+            found = Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped
+        case str():
+            found = bdi(cell) if cell else Markup()
+        case _:
+            found = escape(cell.shown(language))
+    return found
 
 
 def _value(value: object, language: Language) -> Markup:

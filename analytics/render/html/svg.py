@@ -89,8 +89,3 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "
 def name(words: str, most: int) -> str:
     """A name for a drawing, cut to so many characters; the table beside it has it whole."""
     return plain(words, most)
-
-
-def isolated(words: str) -> str:
-    """A name inside a sentence: its direction ends with it."""
-    return f"\N{FIRST STRONG ISOLATE}{plain(words, 60)}\N{POP DIRECTIONAL ISOLATE}"

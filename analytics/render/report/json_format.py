@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from analytics.render.listed_findings import notes
 from analytics.render.money_json import energy_json, money_json
+from analytics.sections.findings import notes
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:

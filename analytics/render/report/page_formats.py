@@ -1,4 +1,4 @@
-"""The report as PDF: the HTML page with its print styles."""
+"""The report as one HTML file, and as PDF: the same page with its print styles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.report.model import Report
+
+
+class HtmlFormat:
+    """`--format html`."""
+
+    name = "html"
+    suffix = ".html"
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole page."""
+        from analytics.render.html import page
+
+        return page(report, language).encode()
 
 
 class PdfFormat:

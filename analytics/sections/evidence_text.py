@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from analytics.language.plain import plain
 from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
-from analytics.render.ledger_text import plain
 from analytics.workloads.evidence_labels import COUNTS, IN_WORDS, TOLD, WHOLE, WORDS
 from analytics.workloads.phrases import gpus_of
 from analytics.workloads.sensitivity import in_words as in_stretches
