@@ -1,4 +1,4 @@
-"""What stands around every page: the bar, the list of pages, and the page's heading."""
+"""What surrounds every page: the bar with its choices, the navigation and the heading."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def connect_bar(app: Any) -> None:
     )
 
 
-MISHAP = "mishap"
-"""Where it is told that something failed that somebody did on the page."""
+FAILED_ACTION = "failed-action"
+"""The element that says why an action on the page failed."""
 
 _NEWS_EVERY_MS = 60_000
 _FACTS = ("window", "observed", "prices")
@@ -185,7 +185,7 @@ def frame() -> html.Div:
             html.Nav([], id="nav", **{"aria-label": "Pages"}),
             html.Main(
                 [
-                    html.P("", id=MISHAP, className="trouble", role="alert"),
+                    html.P("", id=FAILED_ACTION, className="stale", role="alert"),
                     html.Div(html.P("Reading the ledger…", className="waiting", role="status"), id="page"),
                 ],
                 id="main",

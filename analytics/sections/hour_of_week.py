@@ -42,7 +42,7 @@ def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
         headline=_headline(found) if found is not None and known else say("Nothing was observed."),
         columns=(Column("day", say("day"), "words"), *(Column(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
         rows=tuple(
-            (Weekday(day), *(None if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
+            (Weekday(day), *("-" if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
             for day in range(7)
         ) if found is not None and known else (),
         chart=WeekShares(found.shares) if found is not None and known else None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dashboard.pages.capacity import Capacity
 from dashboard.pages.detail import Gpu, Host
-from dashboard.pages.film import Film
+from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
 from dashboard.pages.holders import Holders
 from dashboard.pages.overview import Overview
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGES: tuple[Page, ...] = (
     Overview(),
-    Film(),
+    FilmPage(),
     Findings(),
     Holders(),
     RightSize(),
