@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from analytics.decide.totals import most_first
 from analytics.language.plain_text import count, plain
 from analytics.names import JOINER, single_name
-from analytics.render.evidence_text import money
 from analytics.render.review_text import Selection
+from analytics.sections.evidence_text import money
 
 if TYPE_CHECKING:
     import argparse
