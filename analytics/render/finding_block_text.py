@@ -10,7 +10,7 @@ from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.quality.timestamps import Stamp
-from analytics.render.evidence_text import evidence
+from analytics.sections.evidence_text import evidence
 from analytics.workloads.wording import gpus_of
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from analytics.decide.totals import totals
 from analytics.language.plain_text import count, moment, plain, wrap
-from analytics.language.quantities import Number, Share, Span
-from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.names import JOINER
 from analytics.quality.model import named
-from analytics.quality.timestamps import Stamp
 from analytics.render.findings_text import Beside, findings_text, gone_lines
+from analytics.sections.findings import reversals_text
 from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from analytics.decide.filters import Selection
-    from analytics.decide.reversals import Rate, Reversals
     from analytics.decide.review import Review
     from analytics.decide.totals import Totals
     from analytics.ledger.summary import Summary
@@ -151,46 +148,6 @@ def _worth(sums: Totals) -> str:
     surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
     unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
     return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
-
-
-def reversals_text(found: Reversals) -> Sentence:
-    """How often last week's findings were wrong, in one sentence."""
-    until, unseen = Stamp(found.until_ms), found.not_judged
-    if not found.n:
-        none = say("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
-        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
-    low, high = found.total.interval
-    judged = say_many(
-        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
-        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
-        found.n,
-        until=until,
-        wrong=_wrong(found),
-        rate=Share(found.rate, 0),
-        low=Share(low, 0),
-        high=Share(high, 0),
-        grades=_grades(found),
-    )
-    if not unseen:
-        return judged
-    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
-
-
-def _wrong(found: Reversals) -> Sentence:
-    return say_many(
-        "{number} was wrong within {horizon}",
-        "{number} were wrong within {horizon}",
-        found.total.wrong,
-        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
-    )
-
-
-def _grades(found: Reversals) -> Listed:
-    def shown(grade: str, rate: Rate) -> Sentence:
-        wrong, judged = Number(rate.wrong), Number(rate.judged)
-        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
-
-    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")
 
 
 def _by_rule(sums: Totals) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import merge
-from analytics.render.evidence_text import evidence
 from analytics.rules.standing_surplus import STANDING_SURPLUS
+from analytics.sections.evidence_text import evidence
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, L40S, Fleet
