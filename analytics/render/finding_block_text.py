@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.workloads.model import Finding
 
-ENDED = say("nothing to take back now, it has ended")
+ENDED = say("nothing to take back: it has ended")
 NONE = say("no findings: no GPU was held for long without a kernel, and none went unused")
 _WIDTH = 98
 """100 columns less the report's indent."""

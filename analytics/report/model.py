@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
-from analytics.decide.review import Found, Review, look, stand
+from analytics.decide.filters import is_in_scope, names_others
+from analytics.decide.review import Found, Review, find_in_window, with_actions
 from analytics.intervals import by_day, by_hour
-from analytics.inventory import Inventory, load_inventory
-from analytics.ledger.summary import totals_by
+from analytics.inventory import Inventory, load_inventory, simulated_text
+from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
-from analytics.render.ledger_text import simulated_text
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
 from analytics.report.film import film
@@ -130,12 +130,12 @@ class Whole:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found
-        return look(self.inputs, self.ledger, self.inventory, self._now_ms)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self._now_ms)
 
     @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return stand(self.found)
+        return with_actions(self.found)
 
     def after_actions(self) -> Whole:
         """The same, which asks anew what people did about the findings; the rules do not run again.
@@ -237,10 +237,10 @@ def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, i
         return found, 0
 
     def apart(finding: Finding) -> bool:
-        return scope.is_personal and scope.names_others(finding, owners)
+        return scope.is_personal and names_others(finding, scope, owners)
 
-    part = found.about(lambda each: scope.touches(each, inventory) and not apart(each), spans)
-    return part, sum(scope.touches(each, inventory) and apart(each) for each in found.shown)
+    part = found.about(lambda each: is_in_scope(each, scope, inventory) and not apart(each), spans)
+    return part, sum(is_in_scope(each, scope, inventory) and apart(each) for each in found.shown)
 
 
 def _known(ledger: WindowLedger) -> Window:

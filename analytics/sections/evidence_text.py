@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.plain_text import plain
 from analytics.language.sentences import Listed
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
@@ -28,8 +27,3 @@ def evidence(finding: Finding) -> Listed:
         else:
             parts.append(f"{key.replace('_', ' ')} {shown_plainly(known.pop(key))}")
     return Listed(parts)
-
-
-def money(amount: float, currency: str | None) -> str:
-    """`1,234.50 USD`."""
-    return f"{amount:,.2f} {plain(currency or '')}".rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.decide.lifecycle import in_words
+from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import to_take
 from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.plain_text import plain
@@ -81,7 +81,7 @@ def notified(report: Report, finding: Finding) -> str:
 def notes(report: Report, finding: Finding) -> tuple[str, ...]:
     """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
     unnamed = {
-        str(in_words(action)): action
+        str(action_sentence(action)): action
         for action in report.review.actions.get(finding.finding_id, ())
         if not _may_name(report, action)
     }
@@ -95,7 +95,7 @@ def _may_name(report: Report, action: Action) -> bool:
 
 def _unnamed(action: Action) -> Sentence:
     """When and what; not by whom, why, or to which address."""
-    did = in_words(replace(action, reason="", channel=""))
+    did = action_sentence(replace(action, reason="", channel=""))
     return say("{label}: {value}", label=did.values["moment"], value=did.values["what"])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.decide.lifecycle import STATUSES, in_words
+from analytics.decide.lifecycle import STATUSES, action_sentence
 from analytics.decide.totals import totals
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
@@ -160,7 +160,7 @@ def _one(view: View, finding: Finding) -> list[Any]:
                 _list(view, say("evidence"), evidence(finding).parts),
                 _list(view, say("conditions that failed"), failed, say("every condition holds")),
                 *([_list(view, say("notes"), notes)] if notes else []),
-                _list(view, say("history"), [in_words(each) for each in actions], say("nobody acted on it yet")),
+                _list(view, say("history"), [action_sentence(each) for each in actions], say("nobody acted on it yet")),
             ],
             className="lists",
         ),
