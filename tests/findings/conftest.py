@@ -16,6 +16,7 @@ from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
+from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
@@ -57,6 +58,11 @@ def only(lake: Lake, since: str | None = None, until: str | None = None) -> Find
     """The one finding that there is."""
     (found,) = idle_findings(lake, since, until)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_results(monkeypatch)
 
 
 @pytest.fixture(scope="session")
