@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from analytics.decide.review import Review, review, run_rules
-from analytics.rules.held import Held
-from analytics.rules.never_used import NeverUsed
+from analytics.rules import RULES
 from analytics.simulation import Fleet, FleetSummary, write_fleet
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
 
 HOUR, DAY = 3600, 86_400
-IDLE = (Held(), NeverUsed())
+IDLE = tuple(rule for rule in RULES if rule.name in ("held", "never_used"))
 """The rules of `idle_findings` and `only`; what other rules find beside them has tests of its own."""
 HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
 BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
