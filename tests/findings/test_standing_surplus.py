@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.render.evidence_text import evidence
 from analytics.rules.standing_surplus import STANDING_SURPLUS
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -60,7 +61,7 @@ def test_most_at_once_agrees_with_counting_minute_by_minute() -> None:
 
 
 def test_a_tail_joins_what_it_reaches() -> None:
-    joined = lasting_on(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), 30 * MINUTE_MS)
+    joined = merge(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), tail_ms=30 * MINUTE_MS)
     hours = [
         (gpu, first / HOUR_MS, last / HOUR_MS) for gpu, first, last in joined.select("gpu", "time", "end").iter_rows()
     ]
