@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dashboard.query import Query
     from dashboard.view import Problem, View
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def served(source: Source) -> Iterator[str]:
