@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from agent.collectors import Collector, Interval
 from agent.host import levels, transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent.host.transfers import Transfers
+    from agent.rows import HostRow
 
 Value = int | float | None
 
@@ -36,11 +38,13 @@ class _Look:
     interfaces: Transfers | None
 
 
-class HostMeter:
+class HostMeter(Collector):
     """Reads the host's counters and differences them from one call to the next.
 
     Whatever is missing, denied or garbled is null in the row; no call raises.
     """
+
+    name = table = "host"
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = _since_boot_s) -> None:
         """`proc` and `sys` are where the host's are mounted; the clock may never be put back."""
@@ -50,7 +54,13 @@ class HostMeter:
         self._interfaces: frozenset[str] | None = None
         self._found_s = float("-inf")
 
-    def row(self, start_ms: int, interval_ms: int) -> dict[str, Value]:
+    def collect(self, interval: Interval) -> list[HostRow]:
+        return [self.row(interval.start_ms, interval.length_ms)]
+
+    def unknown(self, interval: Interval) -> list[HostRow]:
+        return [{"time": interval.start_ms, "interval_ms": interval.length_ms}]
+
+    def row(self, start_ms: int, interval_ms: int) -> HostRow:
         """Columns of the `host` table: levels of this moment, rates and shares as means since the call before.
 
         Rates are null in the first row, where a counter went back or a device came or went, and where much more or no time
@@ -66,7 +76,7 @@ class HostMeter:
             "mem_used_bytes": memory.used,
             "mem_total_bytes": memory.total,
             "swap_used_bytes": memory.swap_used,
-            **_means(before, look, _LONGEST * interval_ms / 1000),
+            **cast("HostRow", _means(before, look, _LONGEST * interval_ms / 1000)),
         }
 
     def _look(self) -> _Look:
