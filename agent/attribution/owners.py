@@ -6,12 +6,10 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from agent.attribution.allocations import PodName, Sighting
-from agent.attribution.background import Failures
 from agent.attribution.kubelet import Kubelet
-from agent.attribution.names import LoginNames
+from agent.attribution.lookups import Failures, LoginNames, SlurmAccounts
 from agent.attribution.proc import own_proc, sees_all_processes
 from agent.attribution.processes import Process, Processes
-from agent.attribution.slurm import SlurmAccounts
 from agent.collectors import Collector, Interval
 
 if TYPE_CHECKING:

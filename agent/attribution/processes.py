@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent.attribution.lookups import SlurmJob, slurm_job
 from agent.attribution.placement import Placement, parse_cgroup, parse_environ
 from agent.attribution.proc import (
     PAGE_BYTES,
@@ -18,7 +19,6 @@ from agent.attribution.proc import (
     read_identity,
     read_stat,
 )
-from agent.attribution.slurm import SlurmJob, slurm_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

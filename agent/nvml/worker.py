@@ -19,7 +19,7 @@ import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
 from agent.nvml.driver import Driver
 from agent.nvml.gpu import Costs, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
-from agent.nvml.status_page import PAGE_BYTES, StatusPage
+from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
 from agent.own_memory import resident_bytes, settle_memory
 

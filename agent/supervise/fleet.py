@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent.nvml.installation import REVOKED, driver_error, in_container
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.quarantine import Crashes, Stuck
-from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
+from agent.supervise.workers import Crashes, StoppedError, Stuck, WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent.nvml.answers import IntervalAnswer, OpenAnswer
+    from agent.nvml.worker_protocol import IntervalAnswer, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
 
 log = logging.getLogger("fallow.agent")

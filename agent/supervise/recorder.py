@@ -17,7 +17,7 @@ from fallow.clock import SECOND_MS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.nvml.answers import IntervalAnswer
+    from agent.nvml.worker_protocol import IntervalAnswer
     from agent.rows import AgentRow, DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import Board

@@ -14,7 +14,7 @@ from fallow.clock import format_ms
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from agent.nvml.answers import IntervalAnswer
+    from agent.nvml.worker_protocol import IntervalAnswer
     from agent.rows import DeviceRow, GpuRow, ProcessRow
     from agent.snapshot import Row
     from fallow.config import Config
