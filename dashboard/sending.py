@@ -9,8 +9,8 @@ from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
 from analytics.language.languages import ENGLISH
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from dashboard.audit import audit
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition

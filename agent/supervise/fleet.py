@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent.nvml.worker_protocol import IntervalAnswer, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
 
+    from fallow.clock import Clock
+
 log = logging.getLogger("fallow.agent")
 
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
@@ -44,12 +46,14 @@ class Fleet:
         known: Mapping[str, int] | None = None,
         sys: str = "/sys",
         alive: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
     ) -> None:
         """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
 
         `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
         """
         self._alive = alive
+        self._clock = clock
         self.timeout_s = call_timeout_s
         self._sys = sys
         self._worker: WorkerClient | None = None
@@ -213,7 +217,7 @@ class Fleet:
 
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
-        return WorkerClient(self._skip(), self._sys, self._alive)
+        return WorkerClient(self._skip(), self._sys, self._alive, self._clock)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)

@@ -71,7 +71,7 @@ class Supervisor:
         known = read_fact(spool, "gpus", dict, {})
         self._board = Board()
         self._surfaces = Surfaces(loaded, self._board)
-        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive)
+        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.folder import safe
 from analytics.delivery.model import Brief, Line, Parcel, Part
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.facts import facts
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import costliest
 from analytics.render.report.text import TextFormat
 from analytics.render.wording import TITLE, headline, reclaimable, scope_parts

@@ -1,4 +1,4 @@
-"""What sentences about findings have in common: counted things, and rules' sentences that agree with a number of GPUs."""
+"""What sentences about findings have in common: counted things, and sentences that agree with a number of GPUs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Sentence, say, say_many
+from analytics.language.sentences import Listed, Sentence, say, say_many
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def of_gpus(one: str, many: str = "") -> str:
@@ -45,3 +45,20 @@ def at_most_below(share: float) -> Share:
 def floored(value: float, digits: int = 1) -> Number:
     """The number, never rounded up to what it fell short of."""
     return Number(math.floor(10**digits * value) / 10**digits, digits)
+
+
+def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
+    """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
+    return say(
+        "{sums} GPU-hours in stretches of at least {minutes} min",
+        sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
+        minutes=" / ".join(map(str, gpu_hours)),
+    )
+
+
+def whole_gpus(value: float | str | None) -> Number:
+    """A number of GPUs; parts of one only where a split card leaves them."""
+    if value is None:
+        return Number(None)
+    number = round(float(value), 1)
+    return Number(number, 0 if number.is_integer() else 1)

@@ -1,10 +1,9 @@
-"""Who is on a GPU at the end of a window: its newest process list, and the command that would end what runs there."""
+"""Who is on a GPU at the end of a window: its newest process list."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,6 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from analytics.ledger.rollups import Rollups
+
+
+_SERVICES = (
+    "Xorg", "X", "Xwayland", "gnome-shell", "kwin.*", "plasmashell", "mutter.*", "cinnamon", "sddm.*", "gdm.*", "lightdm", "xfwm4",
+    "sway", "weston", "xrdp.*", "nvidia-cuda-mps.*", "nvidia-persiste.*", "nv-hostengine", "dcgm-exporter", "nvidia-smi",
+)  # fmt: skip
+_SERVICE = re.compile("|".join(_SERVICES))
+
+
+def is_service() -> pl.Expr:
+    """Whether a row of `process_day` is a display server, an MPS daemon or a monitor: on a GPU, but no work that holds it."""
+    kind = pl.col("kind").is_in(("graphics", "mps"))
+    named = pl.col("command").str.contains(f"^(?:{'|'.join(_SERVICES)})$")
+    return kind.fill_null(value=False) | named.fill_null(value=False)
+
+
+def serves_only(command: str | None) -> bool:
+    """Whether a command name is that of a display server, an MPS daemon or a monitor."""
+    return command is not None and _SERVICE.fullmatch(command) is not None
+
+
+SERVER = (
+    r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
+    r"torchserve|lorax|aphrodite"
+)
+"""How commands and arguments of inference servers read."""
 
 _NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
 _GROUP_LABELS = (
@@ -146,50 +171,3 @@ def _groups(labels: str | None) -> tuple[tuple[str, str], ...]:
     if not isinstance(known, dict):
         return ()
     return tuple((name, str(known[name])) for name in _GROUP_LABELS if known.get(name))
-
-
-def release_command(host: str, processes: Sequence[Process]) -> str:
-    """What ends these processes: the scheduler's own command where one owns them, `kill` otherwise."""
-    jobs = sorted({process.slurm_job_id for process in processes if process.slurm_job_id})
-    if jobs:
-        return f"scancel {_operands(jobs)}"
-    pods = sorted({(process.namespace or "default", process.pod) for process in processes if process.pod})
-    if pods:
-        return " && ".join(f"kubectl delete pod -n {quote(space)} {_operands([pod])}" for space, pod in pods)
-    pids = sorted({process.pid for process in processes})
-    if pids:
-        return f"ssh {_operands([host])} kill {' '.join(map(str, pids))}"
-    return look_command(host)
-
-
-def look_command(host: str) -> str:
-    """What shows who is on the host's GPUs, where no process list is known."""
-    return f"ssh {_operands([host])} nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
-
-
-def array_command(slurm_jobs: Sequence[str]) -> str:
-    """What shows Slurm jobs with the arrays and heterogeneous jobs that they are a part of, task by task."""
-    return f"squeue --jobs={quote(','.join(slurm_jobs))} --array"
-
-
-def watch_command(host: str) -> str:
-    """What shows how busy the host's GPUs are."""
-    return f"ssh {_operands([host])} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv"
-
-
-def _operands(names: Sequence[str]) -> str:
-    """Names as operands that no command takes for an option."""
-    return " ".join([*(["--"] if any(name.startswith("-") for name in names) else []), *map(quote, names)])
-
-
-def quote(name: str) -> str:
-    """The name as one word of a shell line that holds no control character, whatever the name holds."""
-    if name.isprintable():
-        return shlex.quote(name)
-    shown = (char if char.isprintable() and char not in "\\'" else _escaped(char) for char in name)
-    return f"$'{''.join(shown)}'"
-
-
-def _escaped(char: str) -> str:
-    """Bash's and zsh's $'...' notation, byte by byte."""
-    return "".join(f"\\{byte:03o}" for byte in char.encode())
