@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.supervise.worker_client import WorkerClient, WorkerHungError
+from agent.supervise.workers import WorkerClient, WorkerHungError
 from tests.fakes.nvml import (
     GIB,
     Fabric,

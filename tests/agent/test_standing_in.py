@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.quarantine import Crashes
 from agent.supervise.schedule import Bell, Thinning
+from agent.supervise.workers import Crashes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from agent.doctor import command
 from agent.doctor.case import Check, Finding, Options, Result, Status, error, ok, skipped, warning
 from agent.doctor.checks import CHECKS
-from agent.doctor.examine import WIDTH, as_text, examine
+from agent.doctor.command import WIDTH, as_text, examine
 from agent.doctor.host import Host
 from agent.doctor.look import look_at_driver
 from fallow.errors import UsageError

@@ -1,12 +1,14 @@
-"""A page of memory that worker and supervisor share: the driver call being made, and on which GPU."""
+"""What worker and supervisor share: a page of memory that names the driver call being made, and the worker's answers."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import mmap
+
+    from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow
 
 PAGE_BYTES = 256
 _COUNTER = struct.Struct("=Q")
@@ -49,3 +51,37 @@ class StatusPage:
     def progress(self) -> int:
         """Another number whenever a call has begun or returned."""
         return int(_COUNTER.unpack_from(self._memory)[0])
+
+
+class CallCosts(TypedDict):
+    """What the driver calls since the answer before have cost."""
+
+    calls: int
+    busy_s: float
+    slowest_s: float
+    slowest_call: str | None
+
+
+class OpenAnswer(TypedDict):
+    """New inventory and error counters without times, who is watched, and who cannot be."""
+
+    device: list[DeviceRow]
+    health: list[HealthRow]
+    gpus: list[str]
+    instances: dict[str, list[str]]
+    """UUIDs of MIG instances by that of their parent."""
+    missing: list[int]
+    """Positions of GPUs that cannot be opened."""
+    count: int
+    incidents: list[EventRow]
+
+
+class IntervalAnswer(OpenAnswer):
+    """An interval's rows, and what they have cost."""
+
+    gpu: list[GpuRow]
+    process: list[ProcessRow]
+    costs: CallCosts
+    cpu_s: float
+    """Of this worker since its start."""
+    rss_bytes: int
