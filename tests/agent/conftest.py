@@ -72,8 +72,8 @@ class FakeHost:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return library_folder(tmp_path_factory.mktemp("driver"))
+def library() -> Path:
+    return library_folder()
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.agent.conftest import FakeHost
     from tests.fakes.nvml import Scenario
 
+pytestmark = pytest.mark.long
+
 INTERVAL_MS = 25
 TICKS = 600
 WARM = 150

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.player import OTHER_UUID, UUID, Player, one
-from tests.fakes.nvml import Gpu, Scenario, Steps, constant, ms_ago
+from tests.agent.player import OTHER_UUID, UUID, Player, ms_ago, one
+from tests.fakes.nvml import Gpu, Scenario, Steps, constant
 
 FIELDS = """
 def fields(handle, *wanted):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.player import OTHER_UUID, START, UUID, Player, one
-from tests.fakes.nvml import Fault, Gpu, Scenario, Xid, ms_ago
+from tests.agent.player import OTHER_UUID, START, UUID, Player, ms_ago, one
+from tests.fakes.nvml import Fault, Gpu, Scenario, Xid
 
 LISTEN = (
     START
@@ -62,8 +62,9 @@ import resource
 def switches():
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 before = switches()
-out = [attempt(nv.nvmlEventSetWait_v2, events, 1500), switches() - before]
+out = [attempt(nv.nvmlEventSetWait_v2, events, 500), switches() - before]
 """,
+        real_time=True,
     )
 
     assert out[0] == "NVMLError_Timeout"

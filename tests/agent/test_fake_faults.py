@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.agent.player import OTHER_UUID, START, UUID, Player, failing
+from tests.agent.player import OTHER_UUID, START, UUID, Player, failing, ms_ago
 from tests.fakes.nvml import (
     Fault,
     Gpu,
     Scenario,
-    ms_ago,
 )
 
 # -- faults

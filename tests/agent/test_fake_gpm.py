@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.player import UUID, Player, one
-from tests.fakes.nvml import Gpu, MigInstance, Scenario, Steps, constant, ms_ago
+from tests.agent.player import UUID, Player, ms_ago, one
+from tests.fakes.nvml import Gpu, MigInstance, Scenario, Steps, constant
 
 ALL = (1, 2, 3, 5, 10, 11, 12, 13, 20, 21, 60, 61)
 

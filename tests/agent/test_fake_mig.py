@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.player import UUID, Player, one
-from tests.fakes.nvml import GIB, Gpu, MigInstance, Process, Scenario, Steps, constant, ms_ago
+from tests.agent.player import UUID, Player, ms_ago, one
+from tests.fakes.nvml import GIB, Gpu, MigInstance, Process, Scenario, Steps, constant
 
 
 def mig_gpu() -> Gpu:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.agent.player import OTHER_UUID, UUID, Player, one
-from tests.fakes.nvml import GIB, Gpu, Process, Scenario, Steps, constant, ms_ago
+from tests.agent.player import OTHER_UUID, UUID, Player, ms_ago, one
+from tests.fakes.nvml import GIB, Gpu, Process, Scenario, Steps, constant
 
 # -- processes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from tests.agent.player import UUID, Player, one
-from tests.fakes.nvml import Fabric, Gpu, Platform, Scenario, ms_ago
+from tests.agent.player import UUID, Player, ms_ago, one
+from tests.fakes.nvml import Fabric, Gpu, Platform, Scenario
 
 CLUSTER = "7f1c6f3a-0d4e-4c55-9d0b-2a4f6b8c1e33"
 
