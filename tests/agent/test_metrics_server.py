@@ -168,8 +168,9 @@ def drip_until_let_go(connection: socket.socket) -> None:
     pytest.fail("a byte now and then keeps a connection open")
 
 
+@pytest.mark.long
 def test_a_client_that_reads_nothing_is_let_go(serve: Serve, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 3)
+    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 15)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
     with socket.socket() as deaf:

@@ -29,6 +29,7 @@ def healths(host: FakeHost) -> dict[str, str]:
     return {row["gpu"]: row["health"] for row in json.loads(finished.stdout)["gpus"]}
 
 
+@pytest.mark.long
 def test_a_gpu_that_blocks_is_wedged_and_the_others_are_shown(fake_host: MakeHost) -> None:
     host = fake_host(three_gpus(Fault("hang", gpu=1, function="nvmlDeviceGetPowerUsage", start_s=0)))
     host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = "4s"

@@ -210,6 +210,7 @@ def test_no_color_is_respected(terminal: Callable[..., Terminal]) -> None:
     assert coloured.search(view.await_text("idle while held.*sort: memory"))
 
 
+@pytest.mark.long
 def test_a_gpu_that_blocks_does_not_freeze_the_view(
     terminal: Callable[..., Terminal],
     environment: Callable[[Scenario], dict[str, str]],

@@ -246,6 +246,7 @@ def test_a_lake_that_cannot_be_written(healthy: Tree, tmp_path: Path) -> None:
     assert "no store for ftp://" in found.found
 
 
+@pytest.mark.long
 def test_a_store_that_never_answers_is_left_behind(healthy: Tree) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         healthy.environment |= clean_environment(
