@@ -57,6 +57,7 @@ docs:
 	@requirements/install.sh dev
 	@$(BIN)/python -m tests.core.pages
 	@$(BIN)/python -m tests.agent.test_metrics_docs
+	@$(BIN)/python -m tests.agent.test_rows
 
 # uv asks the index that pip is set to; dev takes the versions of all
 COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

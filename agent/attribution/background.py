@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.rows import EventRow
+
 Result = TypeVar("Result")
 
 
@@ -72,7 +74,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._failing: set[str] = set()
-        self._incidents: list[dict[str, str]] = []
+        self._incidents: list[EventRow] = []
 
     def failed(self, cause: str, detail: str) -> None:
         """Notes an incident, unless this cause has been failing already."""
@@ -84,7 +86,7 @@ class Failures:
         """The cause is over: its next failure is news again."""
         self._failing.discard(cause)
 
-    def take(self) -> list[dict[str, str]]:
+    def take(self) -> list[EventRow]:
         """Incidents since the last call, each with `kind` and `detail`."""
         taken, self._incidents = self._incidents, []
         return taken

@@ -88,6 +88,8 @@ class Gpu:
     parent: Gpu | None = None
     """The GPU that a MIG instance belongs to."""
     gpu_instance_id: int | None = None
+    split: bool = False
+    """Whether MIG is on."""
 
     @property
     def blamed(self) -> str:

@@ -11,7 +11,7 @@ import struct
 from ctypes import byref
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pynvml
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ctypes import Structure
 
-    from agent.collectors import Value
     from agent.nvml.driver import Driver
     from agent.nvml.gpu import Gpu
+    from agent.rows import DeviceRow
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ def _grouped(gpus: Sequence[Gpu], together: Callable[[Gpu, Gpu], bool | None]) -
     return {uuid: island for uuid, island in lowest.items() if uuid in known}
 
 
-Entry = dict[str, "Value"]
-
 _MOST_NVLINKS = 18
+_SHARED = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
+           "pci_bus_id", "gpm_supported", "source")  # fmt: skip
 _PLATFORM = struct.Struct("=4x16s16s5B")  # nvmlPlatformInfo_v2_t: version, InfiniBand GUID, chassis serial, five bytes
 _FABRIC_READY = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
 _ARCHITECTURES = {
@@ -96,43 +96,60 @@ _ARCHITECTURES = {
 }
 
 
-def read_device(driver: Driver, gpu: Gpu, islands: Islands, sys: str) -> Entry:
-    """One inventory entry of a whole GPU without its time and pool; unknown values are None.
+class InventoryCollector:
+    """Rows of the `device` table."""
 
-    `sys` is where the host's /sys lies. Raises GpuGoneError and DriverGoneError.
-    """
-    address = pci_address(driver, gpu)
-    entry = _memory(driver, gpu) | {
-        "gpu": gpu.uuid,
-        "gpu_index": gpu.index,
-        "model": driver.ask(gpu, pynvml.nvmlDeviceGetName),
-        "pci_bus_id": address,
-        "minor_number": driver.ask(gpu, pynvml.nvmlDeviceGetMinorNumber),
-        "serial": driver.ask(gpu, pynvml.nvmlDeviceGetSerial),
-        "numa_node": _numa_node(sys, address),
-        "pcie_island": islands.pcie.get(gpu.uuid),
-        "nvlink_island": islands.nvlink.get(gpu.uuid),
-        "source": "nvml",
-    }
-    return entry | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
+    name = "inventory"
 
+    def __init__(self, sys: str) -> None:
+        """`sys` is where the host's /sys lies."""
+        self._sys = sys
+        self._islands = Islands({}, {})
+        self._parents: dict[str, DeviceRow] = {}
 
-def read_instance(driver: Driver, instance: Gpu, parent: Entry) -> Entry:
-    """One inventory entry of a MIG instance: what it has of its own, and what it shares with its parent."""
-    shared = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
-              "pci_bus_id", "gpm_supported", "source")  # fmt: skip
-    name = driver.ask(instance, pynvml.nvmlDeviceGetName)
-    attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
-    return _memory(driver, instance) | {each: parent.get(each) for each in shared} | {
-        "gpu": instance.uuid,
-        "parent_gpu": parent["gpu"],
-        "model": name,
-        # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
-        "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
-        "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
-        "gpu_instance_id": instance.gpu_instance_id,
-        "compute_instance_id": driver.ask(instance, pynvml.nvmlDeviceGetComputeInstanceId),
-    }  # fmt: skip
+    def find_islands(self, driver: Driver, gpus: Sequence[Gpu]) -> None:
+        """Asks which GPUs reach one another; raises DriverGoneError."""
+        self._islands = read_islands(driver, gpus)
+
+    def collect(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+        """A row without its time and pool, of a MIG instance after its parent's. Raises GpuGoneError and DriverGoneError."""
+        if gpu.parent is not None:
+            return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
+        row = self._parents[gpu.uuid] = self._device(driver, gpu)
+        return row
+
+    def _device(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+        address = pci_address(driver, gpu)
+        row: DeviceRow = _memory(driver, gpu) | {
+            "gpu": gpu.uuid,
+            "gpu_index": gpu.index,
+            "model": driver.ask(gpu, pynvml.nvmlDeviceGetName),
+            "pci_bus_id": address,
+            "minor_number": driver.ask(gpu, pynvml.nvmlDeviceGetMinorNumber),
+            "serial": driver.ask(gpu, pynvml.nvmlDeviceGetSerial),
+            "numa_node": _numa_node(self._sys, address),
+            "pcie_island": self._islands.pcie.get(gpu.uuid),
+            "nvlink_island": self._islands.nvlink.get(gpu.uuid),
+            "source": "nvml",
+        }
+        return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
+
+    def _instance(self, driver: Driver, instance: Gpu, parent: DeviceRow) -> DeviceRow:
+        """What a MIG instance has of its own, and what it shares with its parent."""
+        name = driver.ask(instance, pynvml.nvmlDeviceGetName)
+        attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
+        shared = cast("DeviceRow", {each: parent.get(each) for each in _SHARED})
+        row: DeviceRow = _memory(driver, instance) | shared | {
+            "gpu": instance.uuid,
+            "parent_gpu": None if instance.parent is None else instance.parent.uuid,
+            "model": name,
+            # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
+            "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
+            "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
+            "gpu_instance_id": instance.gpu_instance_id,
+            "compute_instance_id": driver.ask(instance, pynvml.nvmlDeviceGetComputeInstanceId),
+        }  # fmt: skip
+        return row
 
 
 def pci_address(driver: Driver, gpu: Gpu) -> str | None:
@@ -171,12 +188,12 @@ def _numa_node(sys: str, address: str | None) -> int | None:
     return node if node >= 0 else None  # -1: the machine has no such thing
 
 
-def _memory(driver: Driver, gpu: Gpu) -> Entry:
+def _memory(driver: Driver, gpu: Gpu) -> DeviceRow:
     memory = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return {"mem_total_bytes": memory.total if memory is not None and memory.total else None}
 
 
-def _versions(driver: Driver) -> Entry:
+def _versions(driver: Driver) -> DeviceRow:
     cuda = driver.system(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return {
         "driver_version": driver.system(pynvml.nvmlSystemGetDriverVersion),
@@ -184,7 +201,7 @@ def _versions(driver: Driver) -> Entry:
     }
 
 
-def _modes(driver: Driver, gpu: Gpu) -> Entry:
+def _modes(driver: Driver, gpu: Gpu) -> DeviceRow:
     mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
     ecc = driver.ask(gpu, pynvml.nvmlDeviceGetEccMode)
     persistence = driver.ask(gpu, pynvml.nvmlDeviceGetPersistenceMode)
@@ -197,7 +214,7 @@ def _modes(driver: Driver, gpu: Gpu) -> Entry:
     }
 
 
-def _chip(driver: Driver, gpu: Gpu) -> Entry:
+def _chip(driver: Driver, gpu: Gpu) -> DeviceRow:
     architecture = driver.ask(gpu, pynvml.nvmlDeviceGetArchitecture)
     capability = driver.ask(gpu, pynvml.nvmlDeviceGetCudaComputeCapability)
     return {
@@ -208,9 +225,9 @@ def _chip(driver: Driver, gpu: Gpu) -> Entry:
     }
 
 
-def _links(driver: Driver, gpu: Gpu) -> Entry:
+def _links(driver: Driver, gpu: Gpu) -> DeviceRow:
     """PCIe, NVLink and, where the host has one, the fabric and the place in the chassis."""
-    entry: Entry = {
+    entry: DeviceRow = {
         "pcie_link_gen": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "pcie_link_width": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         "nvlink_count": _nvlink_count(driver, gpu),

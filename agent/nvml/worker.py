@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
 from agent.nvml.driver import Driver
-from agent.nvml.gpu import Costs, DriverGoneError
+from agent.nvml.gpu import Costs, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
 from agent.nvml.status_page import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
@@ -25,6 +25,8 @@ from agent.own_memory import resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agent.rows import EventRow
 
 
 class Worker:
@@ -55,11 +57,16 @@ class Worker:
         self._drained_s = time.monotonic()
         return answer | {"incidents": self._incidents()}
 
-    def _incidents(self) -> list[dict[str, Any]]:
+    def _incidents(self) -> list[EventRow]:
         incidents, self._driver.incidents = self._driver.incidents, []
+        if self._sampler is not None:
+            incidents += [Incident("part_failed", detail) for detail in self._sampler.runs.take_details()]
         if self._xids is not None:
             incidents += self._xids.take()
-        return [vars(incident) for incident in incidents]
+        return [
+            {"kind": each.kind, "detail": each.detail, "gpu": each.gpu, "code": each.code, "time": each.time_ms}
+            for each in incidents
+        ]
 
     @property
     def rest_s(self) -> float | None:
@@ -98,12 +105,10 @@ class Worker:
         sampler = self._opened()
         sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
         devices, errors = request["devices"], request["errors"]
-        sampled.device += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
+        sampled["device"] += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
         costs, self._driver.costs = self._driver.costs, Costs()
         return {
-            "gpu": sampled.gpu,
-            "process": sampled.process,
-            "device": sampled.device,
+            **sampled,
             "health": [] if errors == "none" else sampler.errors(all_of_them=errors == "all"),
             "costs": vars(costs),
             "cpu_s": time.process_time(),

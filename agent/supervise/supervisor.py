@@ -266,6 +266,7 @@ class Supervisor:
             else:
                 self._recorder.note("agent_stop", "the agent ended as it was asked to")
             self._recorder.write_now({"running": "no"})
+            self._recorder.log_costs()
         finally:
             self._fleet.close()
             if self._control is not None:

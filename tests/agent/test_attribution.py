@@ -234,7 +234,6 @@ def test_what_is_off_is_not_loaded() -> None:
         "agent.attribution.masking",
         "agent.attribution.grpc_unary",
         "pyarrow",
-        "psutil",
     ]
     script = (
         "import os, sys; from agent.attribution import AttributionSettings, Owners; "
