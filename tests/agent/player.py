@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW_MS = time.time_ns() // 1_000_000
-"""When every program starts, by its clock."""
+"""When the first program of a test starts, by its clock; the next one starts when it has ended."""
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 OTHER_UUID = "GPU-99999999-2222-3333-4444-555555555555"
@@ -48,6 +48,7 @@ class Player:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self._folder = folder
         self._scratch = scratch
+        self._clock = FakeClock(scratch, folder, NOW_MS)
 
     def start(self, scenario: Scenario, program: str, clock: FakeClock | None = None) -> subprocess.Popen[str]:
         path = scenario.write(self._scratch / "scenario")
@@ -65,7 +66,7 @@ class Player:
 
     def play(self, scenario: Scenario, program: str, *, real_time: bool = False) -> Any:
         """What the program left in `out`; unless in real time it waits for nothing that is long."""
-        clock = None if real_time else FakeClock(self._scratch, self._folder, NOW_MS)
+        clock = None if real_time else self._clock
         with self.start(scenario, program, clock) as process, ThreadPoolExecutor(1) as pool:
             reading = pool.submit(process.communicate, timeout=240)
             if clock is not None:

@@ -37,7 +37,6 @@ def test_gpm_values_are_exact_between_two_samples(player: Player) -> None:
         "out = between(lambda s: nv.nvmlGpmSampleGet(gpu, s), [2, 3], 0.4)",
     )
 
-    assert scenario.seconds(moments[1]) < 2.0, "the machine was too slow for this test"
     span_s = 100 * 0.05 / float(short)
     assert moments[2] - moments[1] - 2e-6 <= span_s <= moments[3] - moments[0] + 2e-6
     assert float(long) == pytest.approx(float(short), rel=1e-12)

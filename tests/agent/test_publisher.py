@@ -82,6 +82,7 @@ def test_a_new_spool_never_reuses_numbers(tmp_path: Path, lake: Lake) -> None:
     assert len(times(lake)) == 2
 
 
+@pytest.mark.long
 def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool: Spool, lake: Lake) -> None:
     days, per_day = 12, 400
     written = 0
