@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from agent.nvml.answers import IntervalAnswer, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
-
     from fallow.clock import Clock
 
 log = logging.getLogger("fallow.agent")
