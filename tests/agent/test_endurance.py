@@ -40,7 +40,7 @@ def seen(
     agent = subprocess.Popen([sys.executable, "-W", "error", *fast_agent], cwd=REPOSITORY, env=host.environment)
     try:
         descriptors = _watch(agent)
-        assert agent.wait(timeout=60) == 0
+        assert agent.wait(timeout=240) == 0
     finally:
         agent.kill()
         agent.wait()
