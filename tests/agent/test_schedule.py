@@ -1,11 +1,15 @@
-"""The collection plan: what is due when, also where the wall clock is put back or forward."""
+"""What is due when, also where the wall clock is put back or forward; longer intervals when the disk is full; the bell."""
 
 from __future__ import annotations
+
+import signal
+import threading
+import time
 
 import pytest
 
 from agent.settings import AgentSettings
-from agent.supervise.schedule import Plan
+from agent.supervise.schedule import Bell, Plan, Thinning
 from fallow.clock import DAY_MS, HOUR_MS
 
 STEP_MS = 10_000
@@ -39,3 +43,46 @@ def test_a_clock_that_is_put_right_delays_no_lane(ahead_ms: int) -> None:
     assert (due.devices, due.errors) == ("all", "all")
     assert lanes(plan, NOON_MS, 2)["changed devices"] == 1
     assert lanes(plan, NOON_MS + 2 * HOUR_MS, 24)["all devices"] == 1
+
+
+def test_thinned_intervals_follow_one_another_without_a_gap() -> None:
+    thinning = Thinning(10_000)
+    ends = [1_000_010_000]
+    for pressure in (0, 0, 1, 1, 2, 2, 0, 0):
+        thinning.adapt(pressure)
+        ends.append(thinning.end_of(ends[-1]))
+    assert ends[1:3] == [1_000_020_000, 1_000_030_000]
+    assert ends[3] % 60_000 == 0
+    assert ends[4] == ends[3] + 60_000
+    assert ends[5] % 300_000 == 0
+    assert ends[7] == ends[6] + 10_000
+
+
+def test_thinning_says_what_it_does_once() -> None:
+    thinning = Thinning(10_000)
+    assert thinning.adapt(0) == []
+    assert [kind for kind, _ in thinning.adapt(1)] == ["sampling_thinned"]
+    assert thinning.adapt(1) == []
+    assert [kind for kind, _ in thinning.adapt(0)] == ["sampling_restored"]
+
+
+def test_a_bell_rung_before_during_and_from_a_signal_handler_is_heard() -> None:
+    bell = Bell()
+    assert not bell.wait(0)
+    bell.ring()
+    bell.ring()
+    assert bell.wait(0)
+    assert not bell.wait(0), "it is heard once"
+    ringer = threading.Timer(0.05, bell.ring)
+    ringer.start()
+    assert bell.wait(20)
+    before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        begun = time.monotonic()
+        assert bell.wait(20)
+        assert time.monotonic() - begun < 20
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    ringer.join()
+    bell.close()

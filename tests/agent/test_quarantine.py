@@ -1,15 +1,13 @@
-"""What stands in for GPUs that cannot answer, and for a disk that is full: known GPUs, rests after crashes, longer intervals."""
+"""What stands in for GPUs that cannot answer: GPUs known from before, rests after crashes, the devices of the kernel."""
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
 from typing import TYPE_CHECKING
+
+from agent.supervise.quarantine import Crashes
 
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.schedule import Bell, Thinning
 from agent.supervise.workers import Crashes
 
 if TYPE_CHECKING:
@@ -88,49 +86,6 @@ def test_a_crash_long_ago_is_forgotten() -> None:
     for _ in range(100):
         crashes.survived()
     assert not crashes.count("a")
-
-
-def test_thinned_intervals_follow_one_another_without_a_gap() -> None:
-    thinning = Thinning(10_000)
-    ends = [1_000_010_000]
-    for pressure in (0, 0, 1, 1, 2, 2, 0, 0):
-        thinning.adapt(pressure)
-        ends.append(thinning.end_of(ends[-1]))
-    assert ends[1:3] == [1_000_020_000, 1_000_030_000]
-    assert ends[3] % 60_000 == 0
-    assert ends[4] == ends[3] + 60_000
-    assert ends[5] % 300_000 == 0
-    assert ends[7] == ends[6] + 10_000
-
-
-def test_thinning_says_what_it_does_once() -> None:
-    thinning = Thinning(10_000)
-    assert thinning.adapt(0) == []
-    assert [kind for kind, _ in thinning.adapt(1)] == ["sampling_thinned"]
-    assert thinning.adapt(1) == []
-    assert [kind for kind, _ in thinning.adapt(0)] == ["sampling_restored"]
-
-
-def test_a_bell_rung_before_during_and_from_a_signal_handler_is_heard() -> None:
-    bell = Bell()
-    assert not bell.wait(0)
-    bell.ring()
-    bell.ring()
-    assert bell.wait(0)
-    assert not bell.wait(0), "it is heard once"
-    ringer = threading.Timer(0.05, bell.ring)
-    ringer.start()
-    assert bell.wait(20)
-    before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        begun = time.monotonic()
-        assert bell.wait(20)
-        assert time.monotonic() - begun < 20
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    ringer.join()
-    bell.close()
 
 
 def test_devices_of_the_kernel_are_compared_with_the_look_before(tmp_path: Path) -> None:
