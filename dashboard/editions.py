@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.delivery.edition_message import edition_name
-from analytics.delivery.folder import safe
+from analytics.delivery.channels import safe
+from analytics.delivery.content import edition_name
 from analytics.report.model import Asked, edition_of
 from analytics.report.weeks import parse_week, week_of
 

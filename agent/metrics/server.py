@@ -16,9 +16,8 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from agent.metrics.collector import collect
+from agent.metrics.collector import collect, judge
 from agent.metrics.exposition import negotiate
-from agent.metrics.health import judge
 from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
 from fallow.errors import FallowError
 

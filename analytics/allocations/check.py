@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.allocations.implausible import oversized_claims, resembling_hosts
-from analytics.allocations.spans import claim_spans, overlapping_claims
-from analytics.allocations.telemetry import (
+from analytics.allocations.measured import (
     WORK_STATES,
     claims_without_telemetry,
+    oversized_claims,
+    resembling_hosts,
     since_and_until,
     telemetry_without_claims,
 )
+from analytics.allocations.spans import claim_spans, overlapping_claims
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
 from analytics.render.ledger_text import count, hours, moment, plain

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ReadClaims
-from analytics.allocations.rows import conform
+from analytics.allocations.model import ReadClaims, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
 from analytics.importers.model import Tally
 from analytics.importers.source import open_source
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from analytics.allocations.hosts import Hosts
-    from analytics.allocations.model import Surroundings
+    from analytics.allocations.model import Hosts, Surroundings
     from analytics.importers.model import FileReport
 
 COLUMNS = {

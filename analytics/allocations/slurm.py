@@ -2,21 +2,126 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ReadClaims
+from analytics.allocations.model import ROW_SCHEMA, ReadClaims
+from analytics.allocations.sacct_text import EXPORT
 from analytics.allocations.slurm_jobs import claim_rows
-from analytics.allocations.slurm_live import Live
+from analytics.allocations.slurm_text import job_gpus
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
+from fallow.clock import SystemClock, from_ms, parse_window
 from fallow.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from analytics.allocations.model import Surroundings
+
+
+_TIMEOUT_S = 600
+_SINCE = "7d"
+_POSITIONS = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String)})
+
+
+class CommandError(Exception):
+    """A command of Slurm's did not do its work; the message says why in a few words."""
+
+
+class Live:
+    """One look at the cluster."""
+
+    def __init__(self, args: argparse.Namespace, around: Surroundings) -> None:
+        self._around = around
+        self._suffix: str = args.host_suffix
+        self._since_ms = parse_window(args.since or _SINCE, None).since_ms or 0
+        self._scontrol = around.settings.text("slurm.scontrol")
+        self._sacct: str = args.sacct or _beside(self._scontrol, "sacct")
+
+    def read(self) -> ReadClaims:
+        """The jobs since then; raises InputError where sacct cannot be asked."""
+        since = from_ms(self._since_ms).strftime("%Y-%m-%dT%H:%M:%S")
+        as_of_ms = SystemClock().now_ms()
+        try:
+            text = _output([self._sacct, *EXPORT.split()[1:], f"--starttime={since}"])
+        except CommandError as error:
+            raise InputError(
+                f"sacct cannot be asked: {error}",
+                "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
+            ) from error
+        jobs = claim_rows(self._sacct, text, "UTC", self._host)
+        rows, notes = self._on_gpus(jobs.rows)
+        return ReadClaims(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
+
+    def _host(self, node: str) -> str:
+        return self._around.hosts.named(node, self._suffix)
+
+    def _on_gpus(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """The rows, those of running jobs once per GPU where scontrol and the lake's inventory say which; and notes."""
+        if not self._scontrol or not rows["end"].null_count():
+            return rows, ()
+        try:
+            text = _output([self._scontrol, "show", "job", "--details"])
+        except CommandError as error:
+            return rows, (f"scontrol cannot be asked, so which GPUs running jobs have is not known: {error}",)
+        found, unknown = [], set()
+        for each in job_gpus(text):
+            host = self._host(each.node)
+            gpus = self._around.hosts.at(host, each.positions)
+            if gpus is None:
+                unknown.add(host)
+            else:
+                found.append((each.job_id, host, gpus))
+        notes = [
+            f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
+            + ", ".join(sorted(unknown)[:3])
+        ] if unknown else []  # fmt: skip
+        known = rows.join(pl.DataFrame(found, schema=_POSITIONS, orient="row"), on=["claim_id", "host"], how="left")
+        # a job that is over by now, or was resized meanwhile, is not on what scontrol says
+        fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col(
+            "end"
+        ).is_null()
+        fits = fits.fill_null(value=False)
+        placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
+        placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(*ROW_SCHEMA)
+        return pl.concat([known.filter(~fits).select(*ROW_SCHEMA), placed]), tuple(notes)
+
+
+def _beside(scontrol: str, name: str) -> str:
+    """The command in the folder of scontrol where that is given with one, else from PATH."""
+    return str(Path(scontrol).with_name(name)) if "/" in scontrol else name
+
+
+def _output(command: Sequence[str]) -> str:
+    """What the command prints, with every time as epoch seconds; raises CommandError."""
+    environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise CommandError(f"there is no command {command[0]} here") from None
+    except OSError as error:
+        raise CommandError(f"{command[0]} could not be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{command[0]} did not answer within {_TIMEOUT_S} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise CommandError(
+            f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}"
+        )
+    return done.stdout.decode(errors="replace")
 
 
 class Slurm:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.hostlist import expand
-from analytics.allocations.rows import conform
+from analytics.allocations.model import conform
 from analytics.allocations.sacct_text import read_jobs
-from analytics.allocations.slurm_tres import duration_ms, gpu_count, has_share
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, has_share
 from analytics.allocations.times import read_moments, start_and_end
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS

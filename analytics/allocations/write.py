@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.rows import ROW_SCHEMA, conform
+from analytics.allocations.model import ROW_SCHEMA, conform
 from analytics.frames import arrow, read_frame
 from analytics.importers.publish import Published
 from analytics.importers.times import LATEST_MS

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations import check, listing, summary
-from analytics.allocations.hosts import Hosts
-from analytics.allocations.model import Surroundings
+from analytics.allocations.model import Hosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.sources import SOURCES
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
 from analytics.allocations.write import write
 from analytics.frames import read_frame
-from analytics.importers.kinds import add_kinds, open_lake
-from analytics.importers.progress import progress
+from analytics.importers.kinds import add_kinds, open_lake, progress
 from analytics.render.ledger_text import folded, page_columns
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema

@@ -11,14 +11,11 @@ import polars as pl
 from analytics.decide.actions import load_actions, record, who
 from analytics.decide.review import review
 from analytics.delivery.channels import open_channels
-from analytics.delivery.contacts import Contacts
-from analytics.delivery.deliver import deliver, left, to_do
+from analytics.delivery.content import pack_nudge
+from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Delivery, Journal
 from analytics.delivery.model import SENT
-from analytics.delivery.nudge_text import pack_nudge
-from analytics.delivery.nudges import Past, choose, day_of
-from analytics.delivery.progress import tell, would
-from analytics.delivery.quiet import Quiet
+from analytics.delivery.nudges import Contacts, Past, Quiet, choose, day_of
 from analytics.delivery.targets import mail_target
 from analytics.language.languages import CODES, language
 from analytics.names import JOINER, asked_name

@@ -12,10 +12,9 @@ from analytics.commands.report import add_edition_arguments, format_named, open_
 from analytics.decide.actions import who
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
-from analytics.delivery.deliver import deliver, left, to_do
-from analytics.delivery.edition_message import edition_name, pack
+from analytics.delivery.content import edition_name, pack
+from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Journal
-from analytics.delivery.progress import tell, would
 from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language, time_zone
 from analytics.render.report import FORMATS
@@ -28,8 +27,8 @@ from fallow.lake import Lake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from analytics.delivery.content import MailBody
     from analytics.delivery.deliver import Result
-    from analytics.delivery.edition_message import MailBody
     from analytics.delivery.model import Channel, Parcel
     from analytics.delivery.targets import Target
     from analytics.render.report import Format

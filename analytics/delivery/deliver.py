@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.delivery.journal import ABANDONED, CLAIMED, SENDING, Journal, Standing, new_try
+from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
-from analytics.delivery.sender_lock import claim
+from analytics.render.ledger_text import moment, plain
 from fallow.errors import FallowError
+from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from analytics.delivery.journal import Delivery
+    from analytics.delivery.journal import Delivery, Journal, Standing
     from analytics.delivery.model import Channel, Parcel
     from fallow.clock import Clock
+
+
+WAIT_S = 20.0
+"""How long the lowest waits for the others' word; they give it right after their look."""
+
+_PAUSE_S = 0.25
+
+
+class Claim:
+    """The right to send one delivery, for as long as it is fresh."""
+
+    def __init__(self, try_id: str, clock: Clock) -> None:
+        self.try_id = try_id
+        self._clock, self._until_s = clock, clock.monotonic_s() + LEASE_MS / 3000
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether there is time enough left that nobody takes it for abandoned while this process sends."""
+        return self._clock.monotonic_s() < self._until_s
+
+
+def claim(
+    journal: Journal, delivery: Delivery, parcel: Parcel, clock: Clock, sleep: Callable[[float], None]
+) -> Claim | None:
+    """The right to send, or None where somebody else has it; raises LakeError."""
+    before = journal.steps(delivery)
+    own = Claim(new_try(clock.now_ms()), clock)
+    journal.add(delivery, own.try_id, CLAIMED, parcel)
+    until_s = clock.monotonic_s() + WAIT_S
+    while True:
+        journal.look_again()
+        others = _others(journal.steps(delivery), before, own.try_id)
+        if not others:
+            return own
+        decided = any(step != CLAIMED for step in others.values())
+        if decided or min(others) < own.try_id or clock.monotonic_s() >= until_s:
+            journal.add(delivery, own.try_id, YIELDED, parcel)
+            return None
+        sleep(_PAUSE_S)
+
+
+def _others(steps: Mapping[str, str], before: Mapping[str, str], own: str) -> dict[str, str]:
+    """The tries that stand in the way: those that go on or arrived, and those that may have arrived since the decision to send."""
+    doubt = (UNKNOWN, ABANDONED)
+    return {
+        name: step
+        for name, step in steps.items()
+        if name != own and (step in (CLAIMED, SENDING, SENT) or (step in doubt and before.get(name) not in doubt))
+    }
+
 
 ALREADY, BUSY = "already", "busy"
 """What needs no sending: it was sent before; somebody else is at it."""
@@ -100,3 +152,38 @@ def left(journal: Journal, standing: Standing) -> Result:
     if standing.step == UNKNOWN:
         return Result(standing.delivery, UNKNOWN, reason, is_news=False)
     return Result(standing.delivery, ALREADY if standing.step == SENT else BUSY, reason)
+
+
+def tell(result: Result) -> int:
+    """Prints one sentence and returns the exit code that the result deserves."""
+    what = _named(result.delivery)
+    if result.step == SENT:
+        print(f"sent {what}")
+    elif result.step == ALREADY and result.delivery.purpose == "nudge":
+        print(f"not sent {what}: nobody is told twice on one day")
+    elif result.step == ALREADY:
+        print(f"not sent {what}: it was sent before; --again sends it once more")
+    elif result.step == BUSY:
+        print(f"not sent {what}: somebody else is sending it")
+    elif result.step == FAILED:
+        print(f"fallow: could not send {what}: {result.reason}; the next run tries again", file=sys.stderr)
+    elif result.step == UNKNOWN:
+        print(
+            f"fallow: it is not known whether {what} arrived: {result.reason}; ask there, and send it with --again if not",
+            file=sys.stderr,
+        )
+    return int(result.is_failure)
+
+
+def would(standing: Standing, parcel: Parcel | None = None) -> str:
+    """What a dry run says; without a parcel there is nothing to do."""
+    what = _named(standing.delivery)
+    if parcel is not None:
+        parts = ", ".join(part.name for part in parcel.attachments) or "no documents"
+        return f"would send {what}: '{plain(parcel.subject, 200)}', {parts}, {format_bytes(parcel.size_bytes)}"
+    when = f" on {moment(standing.entry.time_ms)}" if standing.entry else ""
+    return f"would not send {what}: {standing.step}{when}"
+
+
+def _named(delivery: Delivery) -> str:
+    return f"{delivery.purpose} {plain(delivery.week)} ({plain(delivery.edition)}) to {plain(delivery.target, 200)}"

@@ -10,8 +10,8 @@ from analytics.commands.report import format_named
 from analytics.decide.actions import who
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
+from analytics.delivery.content import edition_name, pack
 from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
-from analytics.delivery.edition_message import edition_name, pack
 from analytics.delivery.journal import ABANDONED, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN
 from analytics.delivery.targets import parse_targets

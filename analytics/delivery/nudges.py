@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,16 +10,130 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.journal import ABANDONED, SENDING
 from analytics.delivery.model import SENT, UNKNOWN
+from analytics.delivery.targets import mail_address
+from analytics.money.csv_tables import Line, read_lines
+from analytics.names import JOINER, single_name
 from fallow.clock import from_ms
+from fallow.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import tzinfo
 
     from analytics.decide.actions import Action
-    from analytics.delivery.contacts import Contacts
     from analytics.delivery.journal import Journal
     from analytics.workloads.model import Finding
+    from fallow.config import Config
+
+
+COLUMNS = ("kind", "name", "email")
+"""The columns of the contacts file; several lines about one name are several addresses."""
+
+OPT_OUT_COLUMNS = ("kind", "name")
+KINDS = ("user", "account", "namespace", "team")
+_HOLDERS = KINDS[:3]
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Who is reached where; `silent` are those, by kind and name or by address, who get no nudges."""
+
+    addresses: Mapping[tuple[str, str], tuple[str, ...]]
+    silent: frozenset[tuple[str, str]]
+
+    @classmethod
+    def load(cls, contacts: str, opt_out: str) -> Contacts:
+        """The tables at two paths, empty for none; ConfigError that names the line for one that cannot be used."""
+        found: dict[tuple[str, str], tuple[str, ...]] = {}
+        for line in read_lines(contacts, COLUMNS, COLUMNS) if contacts else ():
+            key = _named(line, KINDS)
+            found[key] = tuple(dict.fromkeys((*found.get(key, ()), _address(line, "email"))))
+        silent = frozenset(
+            _silent(line) for line in (read_lines(opt_out, OPT_OUT_COLUMNS, OPT_OUT_COLUMNS) if opt_out else ())
+        )
+        return cls(found, silent)
+
+    def of(self, finding: Finding) -> dict[str, str]:
+        """The addresses of those whom a finding is about, each with the name that led to it.
+
+        Several who hold together are all told. A holder without an address is told by way of the team, one who does not want
+        to be told not at all.
+        """
+        found: dict[str, str] = {}
+        for name in (finding.holder or "").split(JOINER):
+            if name and not any((kind, name) in self.silent for kind in _HOLDERS):
+                own = next((self.addresses[kind, name] for kind in _HOLDERS if (kind, name) in self.addresses), ())
+                for address in own or self._team(finding.team):
+                    found.setdefault(address, name)
+        return {address: name for address, name in found.items() if ("email", address.lower()) not in self.silent}
+
+    def _team(self, team: str | None) -> tuple[str, ...]:
+        names = [] if team is None else team.split(JOINER)
+        wanted = [name for name in names if ("team", name) not in self.silent]
+        return tuple(address for name in wanted for address in self.addresses.get(("team", name), ()))
+
+
+def _silent(line: Line) -> tuple[str, str]:
+    if (line.text("kind") or "").lower() == "email":
+        return "email", _address(line, "name").lower()  # whoever wants none gets none, however it is spelt
+    return _named(line, (*KINDS, "email"))
+
+
+def _named(line: Line, kinds: tuple[str, ...]) -> tuple[str, str]:
+    kind, name = (line.text("kind") or "").lower(), line.text("name")
+    if kind not in kinds:
+        raise line.error(f"kind '{kind}' is none of {', '.join(kinds)}")
+    if name is None:
+        raise line.error("name is empty", "every line says whom it is about")
+    return kind, name if kind == "team" else single_name(name)
+
+
+def _address(line: Line, column: str) -> str:
+    try:
+        return mail_address(line.text(column) or "")
+    except UsageError as error:
+        raise line.error(f"{column}: {error.message}", error.hint) from error
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]|24):([0-5]\d)")
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Minutes of the day from which and until which it is quiet (past midnight where they fall), and weekdays, Monday 0."""
+
+    from_minute: int
+    until_minute: int
+    days: frozenset[int]
+    zone: tzinfo
+
+    @classmethod
+    def of(cls, config: Config, zone: tzinfo) -> Quiet:
+        """From report.quiet_hours and report.quiet_days; raises ConfigError."""
+        days = [day.lower() for day in config.texts("report.quiet_days")]
+        if wrong := [day for day in days if day not in _DAYS]:
+            raise ConfigError(f"report.quiet_days: '{wrong[0]}' is no day", f"write some of {', '.join(_DAYS)}")
+        from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
+        return cls(from_minute, until_minute, frozenset(_DAYS.index(day) for day in days), zone)
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether it is quiet at that moment, by the clocks of the zone."""
+        local = from_ms(now_ms).astimezone(self.zone)
+        minute = 60 * local.hour + local.minute
+        if self.from_minute <= self.until_minute:
+            return local.weekday() in self.days or self.from_minute <= minute < self.until_minute
+        return local.weekday() in self.days or minute >= self.from_minute or minute < self.until_minute
+
+
+def _minutes(text: str) -> tuple[int, int]:
+    if not text:
+        return 0, 0
+    match = _HOURS.fullmatch(text)
+    if match is None or (match[3] == "24" and match[4] != "00"):
+        raise ConfigError(f"report.quiet_hours '{text}' is not a span of hours", "write it as 20:00-07:00")
+    return 60 * int(match[1]) + int(match[2]), 60 * int(match[3]) + int(match[4])
+
 
 CATEGORIES = ("reclaim", "right_size", "efficiency")
 """What a holder can do something about; demand and coverage are for whoever runs the fleet."""

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.importers.columns import read_columns
-from analytics.importers.devices import daily_devices
-from analytics.importers.host import check_host
-from analytics.importers.model import FileReport, Imported, Tally
+from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, unique_keys
+from analytics.importers.source import read_columns
 from analytics.importers.times import check_zone, given_interval_ms, in_range, on_grid, read_times
-from analytics.importers.unique import KEYS, unique_keys
 from analytics.importers.values import clean
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dashboard.access import LOCAL
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import Hosts
-from dashboard.access.insecure import Insecure
+from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
 from fallow.errors import ConfigError, MissingExtraError, UsageError
 

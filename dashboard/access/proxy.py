@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from dashboard.access.insecure import NOT_THIS_NAME
+from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.refusal import refuse
 from dashboard.audit import audit
 from fallow.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.allocations.rows import ROW_SCHEMA
+from analytics.allocations.model import ROW_SCHEMA
 
 Row = dict[str, Any]
 

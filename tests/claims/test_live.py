@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.allocations.slurm_gres import JobGpus, job_gpus
+from analytics.allocations.slurm_text import JobGpus, job_gpus
 from fallow import schema
 from tests.claims.conftest import stored
 from tests.claims.slurm_cluster import NODE, Cluster, missing, slurm_cluster

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.allocations.hostlist import expand
-from analytics.allocations.slurm_tres import duration_ms, gpu_count
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count
 from fallow import parquet, schema
 from fallow.lake import LakeFile
 from tests.claims.conftest import stored

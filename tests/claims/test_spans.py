@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.allocations.placing import PROCESS_JOBS_SCHEMA, place
 from analytics.allocations.spans import (
     FOREVER_MS,
+    PROCESS_JOBS_SCHEMA,
     UNPLACED_SCHEMA,
     claim_spans,
     flatten,
     merged_spans,
     overlapping_claims,
+    place,
     unplaced_claims,
 )
 from tests.claims.rows import Row, claim, frame

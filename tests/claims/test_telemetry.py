@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.allocations.telemetry import claims_without_telemetry, telemetry_without_claims
+from analytics.allocations.measured import claims_without_telemetry, telemetry_without_claims
 from fallow import schema
 from tests.claims.rows import claim, frame
 from tests.ledger.rows import claim as lake_claim

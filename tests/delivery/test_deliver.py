@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery import sender_lock as claims
-from analytics.delivery.deliver import ALREADY, BUSY, Result, deliver
+from analytics.delivery import deliver as claims
+from analytics.delivery.deliver import ALREADY, BUSY, Result, claim, deliver
 from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Delivery, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome, Parcel
-from analytics.delivery.sender_lock import claim
 from analytics.delivery.targets import parse_targets
 from analytics.frames import read_frame
 from fallow import schema

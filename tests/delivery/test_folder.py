@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.folder import FolderChannel, safe
+from analytics.delivery.channels import FolderChannel, safe
 from analytics.delivery.model import FAILED, SENT, Outcome, Part
 from analytics.delivery.targets import parse_targets
 from fallow.stores import objects

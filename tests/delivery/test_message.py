@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.message import compose, message_id
+from analytics.delivery.mail import compose, message_id
 from tests.delivery.hands import DELIVERY, PICTURE, parcel
 from tests.ledger.rows import T0
 

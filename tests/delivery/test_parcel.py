@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.edition_message import pack
+from analytics.delivery.content import pack
 from analytics.language.languages import language
 from analytics.render.listed_findings import costliest
 from analytics.render.report.json_format import JsonFormat

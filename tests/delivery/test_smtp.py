@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.delivery.mail import MailChannel
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
 from analytics.delivery.settings import MailSettings
-from analytics.delivery.smtp import MailChannel
 from fallow import config
 from fallow.errors import ConfigError
 from tests.delivery.hands import DELIVERY, parcel

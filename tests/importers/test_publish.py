@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.importers.kinds import Silent
 from analytics.importers.model import Imported
-from analytics.importers.progress import Silent
 from analytics.importers.publish import Published, publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform

@@ -1,18 +1,80 @@
-"""A conversation with the mail server: connected, protected and logged in as the settings say, and ended in any case."""
+"""The mail itself: a text for everybody, a body with one picture for those whose program shows it, and the documents."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import smtplib
 import socket
 import ssl
 import threading
+from email import policy
+from email.message import EmailMessage
+from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
 from analytics.render.ledger_text import plain
+from fallow.clock import from_ms
 
 if TYPE_CHECKING:
+    from email.headerregistry import Address
+
+    from analytics.delivery.journal import Delivery
+    from analytics.delivery.model import Parcel
     from analytics.delivery.settings import MailSettings
+
+
+_CONTENT_ID = re.compile(r"[\"'(]cid:([^\"')\s]+)[\"')]")
+_DEFAULT_ID = "picture"
+
+
+def compose(
+    parcel: Parcel, delivery: Delivery, sender: Address, recipient: str, now_ms: int, *, reply_to: Address | None = None
+) -> EmailMessage:
+    """The message; the same arguments give the same bytes. Every part is 7-bit, so that any server passes it on."""
+    message = EmailMessage(policy=policy.SMTP)
+    message["From"] = sender
+    message["To"] = recipient
+    message["Subject"] = " ".join(parcel.subject.split())
+    message["Date"] = format_datetime(from_ms(now_ms - now_ms % 1000))
+    message["Message-ID"] = message_id(delivery, sender)
+    if reply_to is not None:
+        message["Reply-To"] = reply_to
+    message["List-Id"] = f"fallow {delivery.purpose} <{delivery.purpose}.fallow.{sender.domain}>"
+    # no answering machine answers it (RFC 3834; the second is Exchange's)
+    message["Auto-Submitted"] = "auto-generated"
+    message["X-Auto-Response-Suppress"] = "All"
+    message.set_content(parcel.text, cte="quoted-printable")
+    if parcel.html is not None:
+        _add_body(message, parcel.html, parcel.picture)
+    for part in parcel.attachments:
+        main, _, sub = part.media_type.partition("/")
+        message.add_attachment(part.data, maintype=main, subtype=sub, filename=part.name)
+    message["Content-Language"] = parcel.language  # here, for whatever sets content clears what is said about it
+    # boundaries are random otherwise
+    for number, multipart in enumerate(each for each in message.walk() if each.is_multipart()):
+        multipart.set_boundary(f"=-{delivery.delivery_id}-{parcel.sha256[:16]}-{number}")
+    return message
+
+
+def message_id(delivery: Delivery, sender: Address) -> str:
+    """The same in every try of a delivery: programs show one of several messages with one id."""
+    return f"<{delivery.delivery_id}@{sender.domain}>"
+
+
+def _add_body(message: EmailMessage, html: str, picture: bytes | None) -> None:
+    message.add_alternative(html, subtype="html", cte="quoted-printable")
+    if picture is None:
+        return
+    named = _CONTENT_ID.search(html)
+    body = list(message.iter_parts())[-1]
+    if isinstance(body, EmailMessage):
+        content_id = named[1] if named else _DEFAULT_ID
+        body.add_related(
+            picture, maintype="image", subtype="png", cid=f"<{content_id}>", disposition="inline", filename="week.png"
+        )
+
 
 _FAREWELL_S = 5.0
 
@@ -156,3 +218,66 @@ def connection_fault(error: Exception) -> str:
     if isinstance(error, socket.gaierror):
         return "its name cannot be resolved"
     return (getattr(error, "strerror", None) or "the connection broke").lower()
+
+
+_PERIOD = re.compile(rb"^\.", re.MULTILINE)
+_WHOLE = 10
+_LONGEST_S = 300.0
+"""For a whole message, whatever mail.timeout is: well below the lease of a delivery."""
+
+
+class MailChannel:
+    """Mail to one address."""
+
+    repeatable = False
+
+    def __init__(self, settings: MailSettings, recipient: str) -> None:
+        self._settings, self._recipient = settings, recipient
+
+    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:
+        """One message to one address."""
+        settings = self._settings
+        message = compose(parcel, delivery, settings.sender, self._recipient, now_ms, reply_to=settings.reply_to)
+        return hand_in(settings, self._recipient, message.as_bytes())
+
+
+def hand_in(settings: MailSettings, recipient: str, data: bytes) -> Outcome:
+    """Gives the message, with lines that end in CRLF, to the server for one recipient."""
+    try:
+        conversation = Conversation(settings, whole_s(settings))
+        with conversation as smtp:
+            _expect(smtp.mail(settings.sender.addr_spec), "the sender")
+            _expect(smtp.rcpt(recipient), "the recipient")
+            _expect(smtp.docmd("DATA"), "the message", (354,))
+            # a server may look for viruses before it answers, and a timeout after the last byte leaves a doubt for ever
+            conversation.wait_for_s(whole_s(settings))
+            smtp.send(_PERIOD.sub(b"..", data) + b".\r\n")
+            return _answer(smtp)
+    except Refused as refusal:
+        return Outcome(FAILED, str(refusal))
+    except (OSError, smtplib.SMTPException) as error:
+        return Outcome(FAILED, f"{place(settings)}: {in_words(error, settings)}")
+
+
+def whole_s(settings: MailSettings) -> float:
+    """How long a whole message may take."""
+    return min(_WHOLE * settings.timeout_s, _LONGEST_S)
+
+
+def _answer(smtp: smtplib.SMTP) -> Outcome:
+    """What the server says after the last byte."""
+    try:
+        code, text = smtp.getreply()
+    except (OSError, smtplib.SMTPException):
+        return Outcome(UNKNOWN, "the connection ended after the whole message and before the mail server's answer")
+    if 200 <= code < 300:
+        return Outcome(SENT, said(code, text))
+    if not 400 <= code < 600:
+        return Outcome(UNKNOWN, f"the mail server's answer after the whole message says nothing: {said(code, text)}")
+    return Outcome(FAILED, f"the mail server refused the message: {said(code, text)}")
+
+
+def _expect(reply: tuple[int, bytes], what: str, wanted: tuple[int, ...] = (250, 251)) -> None:
+    code, text = reply
+    if code not in wanted:
+        raise Refused(f"the mail server refused {what}: {said(code, text)}")
