@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
-from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
+from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
 from analytics.language.languages import ENGLISH
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain

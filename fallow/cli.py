@@ -44,6 +44,8 @@ class Command:
     example: str
     module: str
     extra: str = ""
+    former_name: str = ""
+    """Still works, so that scripts need no change."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -54,8 +56,9 @@ COMMANDS: tuple[Command, ...] = (
             "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
     Command("import", "bring history into the lake from files",
             "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.importers.command", "analytics"),
-    Command("claims", "bring in and check who was given which GPU",
-            "fallow claims import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics"),
+    Command("allocations", "import and check who was given which GPU",
+            "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
+            former_name="claims"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
     Command("prices", "list what a GPU-hour costs, and where each price is from",
@@ -124,7 +127,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"fallow {__version__}")
         return 0
-    command = next((each for each in COMMANDS if each.name == arguments[0]), None)
+    command = next((each for each in COMMANDS if arguments[0] in (each.name, each.former_name or each.name)), None)
     if command is None:
         near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
@@ -172,7 +175,11 @@ def load(command: Command) -> CommandModule:
 
 def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    lines = [
+        f"  {command.name:<{width}}  {command.summary}"
+        + (f" (formerly `{command.former_name}`)" if command.former_name else "")
+        for command in COMMANDS
+    ]
     return "\n".join(
         [
             f"fallow {__version__}: finds the GPUs that are paid for and not used.",

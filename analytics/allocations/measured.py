@@ -1,4 +1,4 @@
-"""Claims against what was measured: claimed time on GPUs that nobody looked at, and work on GPUs that nobody claimed."""
+"""Allocations against what was measured: allocated time on GPUs that nobody looked at, and work on GPUs that nobody allocated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import FOREVER_MS, known_claims
+from analytics.allocations.spans import FOREVER_MS, known_allocations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -32,28 +32,28 @@ UNSEEN_COLUMNS = (
 )
 
 
-def claims_without_telemetry(
-    claims: pl.DataFrame,
+def allocations_without_telemetry(
+    allocations: pl.DataFrame,
     ledger_gpus: Collection[str],
     ledger_hosts: Collection[str],
     *,
     since_ms: int,
     until_ms: int,
 ) -> pl.DataFrame:
-    """Claims on GPUs that are not in the ledger, or on hosts that are not: nobody can say what became of that time.
+    """Allocations on GPUs that are not in the ledger, or on hosts that are not: nobody can say what became of that time.
 
     Args:
-        claims: rows of the `claim` table with `spans.CLAIM_COLUMNS` and `host`.
+        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
         ledger_gpus: UUIDs in the ledger.
         ledger_hosts: hosts in the ledger.
         since_ms: start of the window.
-        until_ms: its end; claims that run on count up to here.
+        until_ms: its end; allocations that run on count up to here.
 
     Returns:
-        One row per claim, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
-        null where nobody knows how many GPUs were claimed on that host; `why` says who never reported.
+        One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
+        null where nobody knows how many GPUs were allocated on that host; `why` says who never reported.
     """
-    rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     no_host = ~pl.col("host").is_in(list(ledger_hosts))
     no_gpu = pl.col("gpu").is_not_null() & ~pl.col("gpu").is_in(list(ledger_gpus))
     why = pl.when(no_host).then(pl.lit("the host never reported")).when(no_gpu).then(pl.lit("the GPU never reported"))
@@ -67,20 +67,20 @@ def claims_without_telemetry(
     return unseen.with_columns(gpu_ms=(pl.col("end") - pl.col("time")) * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
 
 
-def telemetry_without_claims(claims: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Stretches in which somebody had the GPU and no claim covers some of the time, on hosts that have claims at all.
+def telemetry_without_allocations(allocations: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """Stretches in which somebody had the GPU and no allocation covers some of the time, on hosts that have allocations at all.
 
-    Only the time that claims are known of counts: from the start of the first to the end of the last. While a claim is
-    on the host and nobody knows on which of its GPUs, none of them counts as unclaimed.
+    Only the time that allocations are known of counts: from the start of the first to the end of the last. While an allocation is
+    on the host and nobody knows on which of its GPUs, none of them counts as unallocated.
 
     Args:
-        claims: rows of the `claim` table with `spans.CLAIM_COLUMNS` and `host`.
+        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
         stretches: rows of the ledger.
 
     Returns:
-        Those stretches with their columns and `unclaimed_ms`, the GPU time without a claim (by `gpu_share`).
+        Those stretches with their columns and `unclaimed_ms`, the GPU time without an allocation (by `gpu_share`).
     """
-    rows = known_claims(claims)
+    rows = known_allocations(allocations)
     if rows.is_empty():
         return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
     since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
@@ -90,13 +90,13 @@ def telemetry_without_claims(claims: pl.DataFrame, stretches: pl.DataFrame) -> p
     )
     covered = _covered(rows, work.select("host", "gpu").unique())
     whole = pl.col("_end") - pl.col("_start")
-    unclaimed = whole - (_claimed_until(work, covered, "_end") - _claimed_until(work, covered, "_start"))
-    found = work.with_columns(unclaimed_ms=(unclaimed * pl.col("gpu_share")).round().cast(pl.Int64))
+    unallocated = whole - (_allocated_until(work, covered, "_end") - _allocated_until(work, covered, "_start"))
+    found = work.with_columns(unclaimed_ms=(unallocated * pl.col("gpu_share")).round().cast(pl.Int64))
     return found.filter(pl.col("unclaimed_ms") > 0).drop("_row", "_start", "_end")
 
 
 def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """Disjoint spans (gpu, start, end, before) of claimed time, `before` being the claimed time up to the start."""
+    """Disjoint spans (gpu, start, end, before) of allocated time, `before` being the allocated time up to the start."""
     named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
     spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")]).sort("gpu", "start")
@@ -107,12 +107,12 @@ def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("start").min(), pl.col("end").max())
     )
     length = pl.col("end") - pl.col("start")
-    # a claim without an end is the last of its GPU: sums before it stay small
+    # an allocation without an end is the last of its GPU: sums before it stay small
     return merged.sort("gpu", "start").with_columns(before=length.cum_sum().over("gpu") - length).drop("group")
 
 
-def _claimed_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:
-    """How much of each row's GPU was claimed before the row's moment."""
+def _allocated_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:
+    """How much of each row's GPU was allocated before the row's moment."""
     spans = covered.rename({"start": "_span", "end": "_span_end"}).sort("_span")
     met = (
         work.select("_row", "gpu", moment)
@@ -135,11 +135,13 @@ _ALIKE_MIN = 0.8
 _DIGITS = re.compile(r"\d+")
 
 
-def oversized_claims(claims: pl.DataFrame, stretches: pl.DataFrame, *, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """Claims of a window that name or count more GPUs of a host than it ever showed, MIG instances included.
+def oversized_allocations(
+    allocations: pl.DataFrame, stretches: pl.DataFrame, *, since_ms: int, until_ms: int
+) -> pl.DataFrame:
+    """Allocations of a window that name or count more GPUs of a host than it ever showed, MIG instances included.
 
     Args:
-        claims: rows of the `claim` table with `spans.CLAIM_COLUMNS` and `host`.
+        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
         stretches: rows of the whole ledger.
         since_ms: start of the window.
         until_ms: its end.
@@ -147,7 +149,7 @@ def oversized_claims(claims: pl.DataFrame, stretches: pl.DataFrame, *, since_ms:
     Returns:
         claim_id, user, account, host, `claimed` and `present`, the most GPUs first.
     """
-    rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     run = ("scheduler", "claim_id", "user", "account", "host", "start")
     gpus = pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").cast(pl.Int64)).otherwise(1)
     claimed = rows.group_by(run).agg(claimed=gpus.sum())

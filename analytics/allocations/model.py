@@ -1,4 +1,4 @@
-"""What every source of claims hands over, and how one is asked."""
+"""What every source of allocations hands over, and how one is asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReadClaims:
+class ReadAllocations:
     """Everything that one import read, ready to be written.
 
     `rows` has the columns of the `claim` table and `host`, times as integer milliseconds.
@@ -32,7 +32,7 @@ class ReadClaims:
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None
-    """When the source knew what it says; claims without an end ran at that moment. None where nothing tells."""
+    """When the source knew what it says; allocations without an end ran at that moment. None where nothing tells."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -50,8 +50,8 @@ class Surroundings:
     progress: Progress
 
 
-class ClaimSource(Protocol):
-    """One kind of place where claims are known."""
+class AllocationSource(Protocol):
+    """One kind of place where allocations are known."""
 
     name: str
     summary: str
@@ -61,7 +61,7 @@ class ClaimSource(Protocol):
         """Adds the source's own flags."""
         ...
 
-    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads everything and writes nothing; raises InputError or UsageError with the remedy."""
         ...
 
@@ -72,7 +72,7 @@ ROW_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.String(),
     **{column.name: _TYPES[column.type] for column in CLAIM.columns},
 }
-"""Names and types of a claim in memory."""
+"""Names and types of an allocation in memory."""
 
 
 def conform(rows: pl.DataFrame) -> pl.DataFrame:

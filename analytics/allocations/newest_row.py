@@ -1,4 +1,4 @@
-"""When a lake was last measured: the moment up to which a claim that runs on is counted."""
+"""When a lake was last measured: the moment up to which an allocation that runs on is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fallow claims import slurm`: jobs of Slurm's accounting, from files that sacct wrote or from sacct itself."""
+"""`fallow allocations import slurm`: jobs of Slurm's accounting, from files that sacct wrote or from sacct itself."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, ReadClaims
-from analytics.allocations.sacct_text import EXPORT
-from analytics.allocations.slurm_jobs import claim_rows
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations
+from analytics.allocations.sacct import EXPORT
+from analytics.allocations.slurm_jobs import allocation_rows
 from analytics.allocations.slurm_text import job_gpus
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
@@ -44,7 +44,7 @@ class Live:
         self._scontrol = around.settings.text("slurm.scontrol")
         self._sacct: str = args.sacct or _beside(self._scontrol, "sacct")
 
-    def read(self) -> ReadClaims:
+    def read(self) -> ReadAllocations:
         """The jobs since then; raises InputError where sacct cannot be asked."""
         since = from_ms(self._since_ms).strftime("%Y-%m-%dT%H:%M:%S")
         as_of_ms = SystemClock().now_ms()
@@ -55,9 +55,9 @@ class Live:
                 f"sacct cannot be asked: {error}",
                 "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
             ) from error
-        jobs = claim_rows(self._sacct, text, "UTC", self._host)
+        jobs = allocation_rows(self._sacct, text, "UTC", self._host)
         rows, notes = self._on_gpus(jobs.rows)
-        return ReadClaims(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
+        return ReadAllocations(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
 
     def _host(self, node: str) -> str:
         return self._around.hosts.named(node, self._suffix)
@@ -128,12 +128,14 @@ class Slurm:
     """Jobs of one cluster."""
 
     name = "slurm"
-    summary = "jobs that Slurm's accounting knows: text of sacct --parsable2, or --live from sacct itself"
-    example = "fallow claims import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
+    summary = "jobs of Slurm accounting: output of sacct --parsable2 or --json, or --live from sacct itself"
+    example = "fallow allocations import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the source's own flags."""
-        parser.add_argument("files", nargs="*", metavar="FILE", help="what sacct --parsable2 printed, plain or gzipped")
+        parser.add_argument(
+            "files", nargs="*", metavar="FILE", help="output of sacct --parsable2 or sacct --json, plain or gzipped"
+        )
         parser.add_argument(
             "--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have"
         )
@@ -145,11 +147,12 @@ class Slurm:
         parser.add_argument("--host-suffix", default="", metavar="TEXT",
                             help="what the lake's host names have behind the node's, such as .cluster.example")  # fmt: skip
 
-    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads files or runs the commands; raises InputError or UsageError."""
         if args.live == bool(args.files):
             raise UsageError(
-                "claims import slurm: " + ("give either files or --live" if args.live else "there is nothing to read"),
+                "allocations import slurm: "
+                + ("give either files or --live" if args.live else "there is nothing to read"),
                 "name files that sacct wrote, or add --live where Slurm's commands are",
             )
         if args.live:
@@ -160,7 +163,7 @@ class Slurm:
             raise UsageError("--since and --sacct are for --live", "leave them out, or give --live and no files")
         return self._files(args, around)
 
-    def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         read = []
         for path in around.progress.each(args.files, "reading"):
@@ -170,11 +173,13 @@ class Slurm:
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             read.append(
-                claim_rows(path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix))
+                allocation_rows(
+                    path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix)
+                )
             )
         frames = [jobs.rows for jobs in read]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
-        return ReadClaims(
+        return ReadAllocations(
             pl.concat(frames), tuple(jobs.report for jobs in read), zone + assumed, max(known, default=None)
         )

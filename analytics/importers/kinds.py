@@ -1,4 +1,4 @@
-"""The kinds of `fallow import` and `fallow claims import`: a subcommand each, with the flags that all of them have."""
+"""The kinds of `fallow import` and `fallow allocations import`: a subcommand each, with the flags that all of them have."""
 
 from __future__ import annotations
 

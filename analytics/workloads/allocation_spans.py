@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import known_claims
+from analytics.allocations.spans import known_allocations
 from analytics.workloads.memo import once
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @once
 def claims(context: Context) -> pl.DataFrame:
-    """What is known of each claim that began before the end of the window: `known_claims`, and `stated`.
+    """What is known of each claim that began before the end of the window: `known_allocations`, and `stated`.
 
     `stated` is the end that the source itself gave, null where there is none: the end of a time limit may be raised.
     """
     begun = context.rollups.claims.filter(pl.col("time") < context.until_ms).with_columns(stated=pl.col("end"))
-    return known_claims(begun)
+    return known_allocations(begun)

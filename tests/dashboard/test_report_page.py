@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.delivery.from_page import site_targets
+from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
 from dashboard.pages.report import ReportPage
 from dashboard.people import PLANNER, VIEWER, Person

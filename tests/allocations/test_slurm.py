@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from analytics.allocations.slurm_text import duration_ms, expand, gpu_count
 from fallow import parquet, schema
 from fallow.lake import LakeFile
-from tests.claims.conftest import stored
+from tests.allocations.conftest import stored
 from tests.ledger.rows import claim, device, write
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 HEAD = (
     "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NodeList|NNodes|"
@@ -69,6 +70,66 @@ def test_what_slurm_prints_becomes_claims(
         shared | {"claim_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
                   "planned_end": AT + 1_800_000},
     ]  # fmt: skip
+
+
+def as_json(*, nested: bool) -> str:
+    """PRINTED as `sacct --json` gives it: numbers and states nested since Slurm 22.05 and 23.02, plain before."""
+
+    def number(value: int | None) -> Any:
+        return {"set": value is not None, "infinite": value is None, "number": value or 0} if nested else value or 0
+
+    def job(job_id: int, state: str, times: tuple[int, int, int], *facts: Any) -> Any:
+        limit, nodes, tres, title = facts
+        start, end, elapsed = times
+        counts = [each.split("=") for each in tres.split(",")]
+        entries = [
+            {"type": kind, "name": name, "count": int(n)} for k, n in counts for kind, _, name in [k.partition("/")]
+        ]
+        return {
+            "job_id": job_id, "name": title, "user": "root", "account": "ml", "partition": "p", "qos": "normal",
+            "nodes": nodes, "state": {"current": [state] if nested else state, "reason": "None"},
+            "time": {"submission": AT // 1000 - 1, "eligible": start, "start": start, "end": end, "elapsed": elapsed,
+                     "limit": number(limit)},
+            "tres": {"allocated": entries if nodes == "vm" else [], "requested": entries},
+            "steps": [{"step": {"id": f"{job_id}.batch"}}],
+        }  # fmt: skip
+
+    at = AT // 1000
+    jobs = [
+        job(1, "COMPLETED", (at, at + 3, 3), 60, "vm", "billing=1,cpu=1,gres/gpu=2,node=1", "done|one"),
+        job(2, "RUNNING", (at, 0, 11), 30, "vm", "cpu=1,gres/gpu=1,node=1", "run"),
+        job(4, "COMPLETED", (at + 4, at + 5, 1), 60, "vm", "cpu=1,node=1", "nogpu"),
+        job(5, "PENDING", (0, 0, 0), None, "None assigned", "cpu=1,gres/gpu=4,node=1", "pend"),
+        job(6, "RUNNING", (at, 0, 11), 30, "vm", "cpu=1,gres/gpu=1,node=1", "arr"),
+    ]
+    return json.dumps({"meta": {"Slurm": {}}, "jobs": jobs, "errors": [], "warnings": []})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_json_of_sacct_is_the_same_as_its_text(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, *, nested: bool
+) -> None:
+    assert claims("import", "slurm", file(PRINTED)).counts == (3, 0, 0)
+    known = stored(lake)
+    done = claims("import", "slurm", file(as_json(nested=nested), "jobs.json"), "--time-zone", "Europe/Paris")
+    assert (done.counts, done.dropped) == ((0, 3, 0), {"never started": 1, "no GPU": 1})
+    assert stored(lake) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"jobs": [', "is not the JSON of sacct"),
+        ('{"jobs": [{"job_id": 1}]}', "is not the JSON of sacct ('time')"),
+        ('{"jobs": [], "errors": ["no connection to slurmdbd"]}', "sacct reported an error: no connection to slurmdbd"),
+        (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is no list of hosts"),
+    ],
+)
+def test_json_that_cannot_be_used_is_named(
+    claims: Callable[..., Outcome], file: Callable[..., Path], text: str, said: str
+) -> None:
+    done = claims("import", "slurm", file(text, "jobs.json"))
+    assert (done.code, said in done.err) == (1, True), done.err
 
 
 @pytest.mark.parametrize(
@@ -168,7 +229,7 @@ def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
     ("text", "said"),
     [
         ("", "is empty"),
-        ("squeue\nno such thing\n", "does not begin with the header line"),
+        ("squeue\nno such thing\n", "begins neither with the header line"),
         ("JobID|Start|End|NodeList\n", "lacks the column AllocTRES"),
         ("JobIDRaw|JobIDRaw|Start|End|NodeList|AllocTRES\n", "names a column twice"),
         (sacct("7|1|2"), "line 2: 3 fields where the header names 5"),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.allocations.measured import claims_without_telemetry, telemetry_without_claims
+from analytics.allocations.measured import allocations_without_telemetry, telemetry_without_allocations
 from fallow import schema
-from tests.claims.rows import claim, frame
+from tests.allocations.rows import claim, frame
 from tests.ledger.rows import claim as lake_claim
 from tests.ledger.rows import fill, processes, samples, write
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 HOUR_S = 3600
 
@@ -35,14 +35,14 @@ def stretch(gpu: str, start: int, end: int, state: str = "active", **more: objec
 
 
 def unclaimed(stretches: list[dict[str, Any]], *claims: dict[str, Any]) -> list[tuple[Any, ...]]:
-    found = telemetry_without_claims(frame(*claims), pl.DataFrame(stretches))
+    found = telemetry_without_allocations(frame(*claims), pl.DataFrame(stretches))
     return found.select("gpu", "time", "unclaimed_ms").rows()
 
 
 def unseen(
     *claims: dict[str, Any], gpus: tuple[str, ...] = ("a",), hosts: tuple[str, ...] = ("h1",)
 ) -> list[tuple[Any, ...]]:
-    found = claims_without_telemetry(frame(*claims), gpus, hosts, since_ms=100, until_ms=1000)
+    found = allocations_without_telemetry(frame(*claims), gpus, hosts, since_ms=100, until_ms=1000)
     return found.select("host", "gpu", "gpu_count", "gpu_ms", "why").rows()
 
 
@@ -103,9 +103,12 @@ def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome]
     assert found["unplaced_gpu_hours"] == 1.0  # j4: nothing shows where it was
     assert found["overlapping_claims"] == []
     text = claims("list", "--check", as_json=False).out
-    assert "claimed, and never measured: 2.0 GPU-hours in 1 claim\n" in text
+    assert "allocated, and never measured: 2.0 GPU-hours in 1 allocation\n" in text
     assert "2.0 GPU-hours  j2 of bob on h1: the GPU never reported" in text
-    assert "used without a claim, on hosts that have claims: 2.0 GPU-hours (0.0 held, 0.0 low, 2.0 active)" in text
+    assert (
+        "used without an allocation, on hosts that have allocations: 2.0 GPU-hours (0.0 held, 0.0 low, 2.0 active)"
+        in text
+    )
     assert "1.0 GPU-hours  ann on h1" in text
     assert "on GPUs that nobody can name: 1.0 GPU-hours" in text
 
@@ -115,7 +118,7 @@ def test_two_claims_on_one_gpu_are_in_the_check(claims: Callable[..., Outcome], 
     (found,) = claims("list", "--check").json["check"]["overlapping_claims"]
     assert (found["gpu"], found["claims"]) == ("a", "claim:j1+claim:j2")
     assert (
-        "claimed by several at once: 1 GPU (shared, or a record is wrong)"
+        "allocated to several at once: 1 GPU (shared, or a record is wrong)"
         in claims("list", "--check", as_json=False).out
     )
 
@@ -134,5 +137,5 @@ def test_claims_that_cannot_be_so_are_named(claims: Callable[..., Outcome], lake
             found["claims_of_more_gpus_than_their_host_has"]] == [("j0", 64, 1)]  # fmt: skip
     assert found["hosts_that_may_be_others"] == {"h01": "h1"}, "h2 is another host"
     text = claims("list", "--check", as_json=False).out
-    assert "claims more GPUs than its host has: j0 of bob claims 64 on h1, which has 1" in text
+    assert "more GPUs than its host has: j0 of bob allocates 64 on h1, which has 1" in text
     assert "j1 of bob on h01: the host never reported (did you mean h1?)" in text

@@ -43,10 +43,10 @@ class Outcome:
 
 @pytest.fixture
 def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """`fallow claims ...` on the lake; with `--json` where the text is not what is looked at."""
+    """`fallow allocations ...` on the lake; with `--json` where the text is not what is looked at."""
 
     def run(*arguments: object, as_json: bool = True) -> Outcome:
-        code = main(["claims", *map(str, arguments), "--lake", lake.root, *(["--json"] if as_json else [])])
+        code = main(["allocations", *map(str, arguments), "--lake", lake.root, *(["--json"] if as_json else [])])
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 

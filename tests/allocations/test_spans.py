@@ -13,14 +13,14 @@ from analytics.allocations.spans import (
     FOREVER_MS,
     PROCESS_JOBS_SCHEMA,
     UNPLACED_SCHEMA,
-    claim_spans,
+    allocation_spans,
     flatten,
     merged_spans,
-    overlapping_claims,
+    overlapping_allocations,
     place,
-    unplaced_claims,
+    unplaced_allocations,
 )
-from tests.claims.rows import Row, claim, frame
+from tests.allocations.rows import Row, claim, frame
 
 
 def spans(*rows: Row) -> list[tuple[Any, ...]]:
@@ -140,7 +140,7 @@ def test_all_claims_of_a_time_in_one_call() -> None:
         claim(None, 20, 80, "2", host_gpu_count=2),
         claim(None, 0, 90, "3", host="h2", host_gpu_count=1),
     )
-    found = claim_spans(rows, {"h1": ["a", "b"], "h2": ["c", "d"]}, since_ms=10, until_ms=60)
+    found = allocation_spans(rows, {"h1": ["a", "b"], "h2": ["c", "d"]}, since_ms=10, until_ms=60)
     assert found.placed.select("gpu", "start", "end", "claim_id").rows() == [
         ("a", 10, 20, "1"), ("a", 20, 50, "1+2"), ("a", 50, 60, "2"), ("b", 20, 60, "2"),
     ]  # fmt: skip
@@ -161,11 +161,11 @@ def test_a_count_beside_named_gpus_is_what_else_there_is() -> None:
     both = frame(
         claim("a", 0, 50), claim(None, 0, 50, host_gpu_count=3), claim("b", 0, 50, "2"), claim(None, 0, 50, "2")
     )
-    assert unplaced_claims(both).select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
+    assert unplaced_allocations(both).select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
 
 
 def test_two_claims_on_one_gpu_are_told_and_one_claim_twice_is_not() -> None:
-    found = overlapping_claims(
+    found = overlapping_allocations(
         frame(
             claim("a", 0, 60, "1"),
             claim("a", 30, 90, "2"),
@@ -183,6 +183,6 @@ def test_a_plus_in_a_name_is_not_two_names() -> None:
     (found,) = flatten(frame(*rows)).to_dicts()
     assert (found["holder"], found["account"]) == ("CORP\\ann+bob", "r\\d")
     late = place(
-        unplaced_claims(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1))), {"h1": ["a"]}
+        unplaced_allocations(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1))), {"h1": ["a"]}
     ).placed
     assert merged_spans(flatten(frame(*rows)), late)["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
-from tests.claims.conftest import stored
+from tests.allocations.conftest import stored
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 START = 1_795_168_800_000  # 2026-11-20 10:00 UTC
 HOUR = 3_600_000
@@ -63,10 +63,10 @@ def test_a_row_that_came_again_with_its_end_replaces(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("start,gpu,hots\n", "a column 'hots', which no claim has; did you mean 'host'?"),
+        ("start,gpu,hots\n", "a column 'hots', which no allocation has; did you mean 'host'?"),
         ("start,start,gpu\n", "names a column twice"),
-        ("start,host\n", "lacks the columns of a claim; it needs start, and gpu, or host and gpu_count"),
-        ("gpu,host\n", "lacks the columns of a claim"),
+        ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
+        ("gpu,host\n", "lacks the columns of an allocation"),
         ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),
         ("start,gpu,host\nsoon,a,h\n", "line 2: start is no time"),
         ("start,gpu,host\n,a,h\n", "line 2: no start"),
@@ -138,7 +138,7 @@ def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(
 ) -> None:
     text = "start,end,host,gpu_count,claim_id\n2026-11-20,,h,2,r1\n2026-11-20,2026-11-21,h,3,r1\n"
     done = claims("import", "csv", file(text))
-    assert (done.counts, done.dropped) == ((1, 0, 0), {"the same claim as a later line, which counts": 1})
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"the same allocation as a later line, which counts": 1})
     (row,) = stored(lake)
     assert (row["host_gpu_count"], row["gpu_count"], "end" in row) == (3, 3, True)
 

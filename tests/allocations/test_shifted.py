@@ -8,14 +8,14 @@ import pytest
 
 from fallow import parquet, schema
 from fallow.lake import LakeFile
-from tests.claims.conftest import stored
+from tests.allocations.conftest import stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 HEAD = "JobIDRaw|Submit|Start|End|NodeList|AllocTRES\n"
 JOBS = (
@@ -128,7 +128,7 @@ def test_a_table_may_name_one_reservation_twice_a_day(
         claims("import", "csv", file(f"{head}2026-11-20T{hour:02d}:00,2026-11-20T{hour + 2:02d}:00,n1,1,ann\n"), *PARIS)
     assert len(stored(lake)) == 3
     moved = claims("import", "csv", file(f"{head}2026-11-20T08:00,2026-11-20T10:00,n1,1,ann\n"))
-    assert "1 claim is in the lake already, 1 h apart: it was imported with another --time-zone" in moved.err
+    assert "1 allocation is in the lake already, 1 h apart: it was imported with another --time-zone" in moved.err
 
 
 def test_claims_of_agents_are_left_alone(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""`fallow claims list`: one line per claim."""
+"""`fallow allocations list`: one line per claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 HOUR = 3600
 
@@ -54,7 +54,7 @@ def test_only_the_window_counts(claims: Callable[..., Outcome], some: Lake) -> N
     done = claims("list", "--until", "2026-11-19")
     assert (done.code, done.out) == (1, "")
     assert (
-        "holds no claims between its beginning and 2026-11-20T00:00:00Z; it has claims from 2026-11-20T00:00:00Z"
+        "holds no allocations between its beginning and 2026-11-20T00:00:00Z; it has allocations from 2026-11-20T00:00:00Z"
         in done.err
     )
     assert done.err.endswith("to 2026-11-20T02:00:00Z: widen --since and --until\n")
@@ -72,7 +72,7 @@ def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outc
         "",
     )
     text = claims("list", *window, as_json=False).out.splitlines()
-    assert text[0] == "3 claims, 7.0 GPU-hours and 1 of unknown size"
+    assert text[0] == "3 allocations, 7.0 GPU-hours and 1 of unknown size"
     assert text[1] == "1 of them runs on: counted up to 2026-11-20 03:00 UTC (+)"
     assert text[4].split() == [
         "2026-11-20",
@@ -102,7 +102,10 @@ def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outco
     assert "there is no lake" in claims("list").err
     write(lake, schema.GPU, samples("a", 0, 60))
     done = claims("list")
-    assert (done.code, "holds no claims yet; bring them in with `fallow claims import`" in done.err) == (1, True)
+    assert (done.code, "holds no allocations yet; bring them in with `fallow allocations import`" in done.err) == (
+        1,
+        True,
+    )
 
 
 def test_a_job_that_runs_is_not_counted_up_to_its_time_limit(claims: Callable[..., Outcome], lake: Lake) -> None:
@@ -131,7 +134,7 @@ def test_a_claim_whose_end_is_to_come_is_counted_up_to_the_newest_sample(
     assert listed[0]["end"] == "2026-11-24T04:00:00Z", "the end itself is known"
     text = claims("list", as_json=False).out.splitlines()
     assert text[:2] == [
-        "3 claims, 1.5 GPU-hours",
+        "3 allocations, 1.5 GPU-hours",
         "2 of them end later than the newest sample: counted up to 2026-11-20 01:00 UTC (+)",
     ]
     assert [line.split()[5] for line in text[4:]] == ["1.0+", "0.5", "0.0+"]

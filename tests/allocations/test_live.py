@@ -8,8 +8,8 @@ import pytest
 
 from analytics.allocations.slurm_text import JobGpus, job_gpus
 from fallow import schema
-from tests.claims.conftest import stored
-from tests.claims.slurm_cluster import NODE, Cluster, missing, slurm_cluster
+from tests.allocations.conftest import stored
+from tests.allocations.slurm_cluster import NODE, Cluster, missing, slurm_cluster
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.claims.conftest import Outcome
+    from tests.allocations.conftest import Outcome
 
 HEAD = "JobIDRaw|JobID|Start|End|NodeList|AllocTRES|JobName"
 RUNS = "2|2|1795235624|Unknown|gn1|gres/gpu=2|run"
