@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, callback_contex
 
 from dashboard import filter_bar as bar
 from dashboard.access import LOCAL
-from dashboard.audit import audit
+from dashboard.access.audit import audit
 from dashboard.error_panels import (
     language_of,
     mishap,

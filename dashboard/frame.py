@@ -11,8 +11,8 @@ from analytics.language.sentences import say
 from analytics.render.facts import facts
 from analytics.render.ledger_text import plain
 from dashboard import filter_bar as bar
+from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN
 from fallow import __version__
 
 if TYPE_CHECKING:

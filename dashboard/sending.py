@@ -11,11 +11,11 @@ from analytics.delivery.editions import Order, Said, send_order, site_targets, t
 from analytics.language.languages import ENGLISH
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain
-from dashboard.audit import audit
+from dashboard.access.audit import audit
+from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.charts.panel import panel
 from dashboard.editions import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
-from dashboard.people import PLANNER, NotAllowedError
 from dashboard.view import Problem
 from dashboard.view_of import view_of
 from fallow.errors import FallowError

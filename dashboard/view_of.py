@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboard.people import person
+from dashboard.access.people import person
 from dashboard.query import Query
 from dashboard.view import Problem
 from fallow.errors import FallowError

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 class CommandModule(Protocol):
-    """What the module behind a command offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the command's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
         """Does it; returns the exit code or raises FallowError."""

@@ -42,24 +42,16 @@ _WHEN_HINT = (
 class Clock(Protocol):
     """What the agent needs of time, so that a test can turn the hands."""
 
-    def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
-        ...
+    def now_ms(self) -> int: ...
 
-    def monotonic_s(self) -> float:
-        """Seconds on a clock that never steps."""
-        ...
+    def monotonic_s(self) -> float: ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
-
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never steps."""
         return time.monotonic()
 
 

@@ -90,7 +90,6 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
         return f"FALLOW_{self.section}_{self.key}".upper()
 
 
@@ -202,7 +201,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dashboard", "oidc_client_id", _text, "", "what the provider calls these pages"),
     Setting("dashboard", "oidc_client_secret_file", _text, "", "file with the secret that the provider gave; empty: none"),
     Setting("dashboard", "oidc_scopes", _text, "openid profile email", "what the provider is asked for, separated by spaces"),
-    Setting("dashboard", "oidc_user_claim", _text, "preferred_username", "claim with the name of the user, as in dashboard.people",
+    Setting("dashboard", "oidc_user_claim", _text, "preferred_username", "claim with the name of the user, as in dashboard.access.people",
             "`sub` never changes, and nobody can type it"),
     Setting("dashboard", "oidc_groups_claim", _text, "groups", "claim with the groups of the user; it may be missing"),
     Setting("dashboard", "oidc_ca_file", _text, "", "PEM file with the authority that signed the provider's certificate; empty: the usual ones"),
@@ -225,7 +224,6 @@ class Config:
     origins: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """A setting that is text; empty where it is not set."""
         return str(self.values[name])
 
     def integer(self, name: str) -> int:
@@ -236,7 +234,6 @@ class Config:
         return value
 
     def switch(self, name: str) -> bool:
-        """A setting that is on or off."""
         return bool(self.values[name])
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -244,7 +241,6 @@ class Config:
         return tuple(item for each in self.text(name).split(",") if (item := each.strip()))
 
     def number(self, name: str) -> float:
-        """A setting that is a number."""
         return float(self.values[name])
 
     def require(self, name: str, flag: str) -> str:

@@ -41,7 +41,6 @@ class LakeFile:
 
     @property
     def key(self) -> str:
-        """The path below the lake's root."""
         host = f"host={quote(self.host, safe='')}/" if self.host != ALL_HOSTS else ""
         return f"{self.table}/date={self.date}/{host}{self.first_seq}-{self.last_seq}.parquet"
 
@@ -55,8 +54,6 @@ class LakeFile:
 
 
 class Lake:
-    """A lake at one location."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
 
@@ -67,7 +64,6 @@ class Lake:
 
     @property
     def root(self) -> str:
-        """Where the lake lies, for messages."""
         return self.store.root
 
     def require(self) -> Lake:
@@ -142,7 +138,6 @@ class Lake:
         self.store.confirm(file.key, data)
 
     def delete(self, file: LakeFile) -> None:
-        """Removes one file."""
         self.store.delete(file.key)
 
 

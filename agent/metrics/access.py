@@ -64,8 +64,6 @@ class Token:
 
 
 class Certificate:
-    """The server's end of TLS 1.2 or newer."""
-
     def __init__(self, settings: MetricsSettings) -> None:
         """Raises ConfigError where certificate and key cannot be used."""
         self._paths = Path(settings.tls_certificate), Path(settings.tls_key)

@@ -29,7 +29,6 @@ def fresh_for_s(snapshot: Snapshot) -> float:
 
 
 def fresh(snapshot: Snapshot, age_s: float) -> bool:
-    """Whether the newest interval is young enough to stand for now."""
     return age_s <= fresh_for_s(snapshot)
 
 

@@ -46,7 +46,6 @@ class Samples:
         self.add(family, value, labels)
 
     def render(self, content_type: str) -> bytes:
-        """The page in one of the two formats."""
         lines = [line for family, values in self._families.values() for line in _lines(family, values, content_type)]
         if content_type == OPEN_METRICS:
             lines.append("# EOF")

@@ -38,8 +38,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What to send back."""
-
     status: int
     content_type: str
     body: bytes

@@ -52,7 +52,6 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
         return int(self._listening.getsockname()[1])
 
     def start(self) -> None:

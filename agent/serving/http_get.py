@@ -26,8 +26,6 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One metrics address."""
-
     url: str
     """As rows name it."""
     scheme: str
@@ -139,7 +137,6 @@ def _too_slow(timeout_s: float) -> UnreachableError:
 
 
 def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
-    """A connection to the first address that accepts one."""
     reason = ""
     for address in endpoint.addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -203,8 +200,6 @@ def _left_s(deadline_s: float) -> float:
 
 
 class _Answer:
-    """What comes back on one connection."""
-
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
         self._deadline_s = deadline_s

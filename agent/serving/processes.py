@@ -36,13 +36,11 @@ class Process:
 
 
 def identify(proc: str, pid: int) -> Process | None:
-    """The process that has this number now."""
     fields = _stat(proc, pid)
     return None if fields is None else Process(pid, int(fields[19]))
 
 
 def parent(proc: str, pid: int) -> int | None:
-    """The process that started this one, or took it over."""
     fields = _stat(proc, pid)
     return None if fields is None else int(fields[1])
 
@@ -67,7 +65,6 @@ def lineage(proc: str, pid: int) -> tuple[int, ...]:
 
 
 def families(proc: str, pids: Collection[int]) -> dict[int, tuple[int, ...]]:
-    """The lineage of each process."""
     return {pid: lineage(proc, pid) for pid in pids}
 
 

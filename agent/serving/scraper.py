@@ -1,4 +1,4 @@
-"""Asks the configured inference servers beside the supervisor's own work, and hands their rows to it."""
+"""Asks the configured inference servers in a thread of its own, and turns their answers into rows of `serving`."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ _RATES = ("requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s")
 
 @dataclass(frozen=True)
 class Holders:
-    """Who is on the GPUs: for each GPU the processes, and for each process its lineage."""
-
     gpu_pids: Mapping[str, Collection[int]]
     lines: Mapping[int, tuple[int, ...]]
 
@@ -58,8 +56,6 @@ class Holders:
 
 @dataclass(frozen=True)
 class _Answer:
-    """One answer that was understood."""
-
     address: str
     at_s: float
     engine: Engine
@@ -68,8 +64,6 @@ class _Answer:
 
 @dataclass
 class Server:
-    """One endpoint."""
-
     endpoint: Endpoint
     proc: str
     _before: dict[str | None, Reading] = field(default_factory=dict)
@@ -116,7 +110,6 @@ class Server:
         return causes
 
     def _difference(self, answer: _Answer) -> list[Row]:
-        """Columns of each model's row from this answer and the one before."""
         elapsed_s, self._before_s = answer.at_s - self._before_s, answer.at_s
         before, self._before = self._before, {reading.model: reading for reading in answer.readings}
         return [
@@ -170,8 +163,6 @@ _LAST_WAIT_S = 2.5
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """What a scraper is told."""
-
     endpoints: tuple[str, ...]
     interval_ms: int
     proc: str = "/proc"
@@ -234,7 +225,6 @@ class ServingScraper:
         return incidents
 
     def close(self) -> None:
-        """Ends the thread."""
         with self._lock:
             self._closed = True
             self._lock.notify()

@@ -1,4 +1,4 @@
-"""`fallow allocations list --check`: where allocations and measurements do not meet, in words and GPU-hours."""
+"""`fallow allocations list --check`: where allocations and measurements disagree, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ def check(
 
 
 def _work(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Where processes of named jobs were seen."""
     seen = (pl.col("holder_source") == "process").fill_null(value=False) & pl.col("job").is_not_null()
     return stretches.filter(seen).select("gpu", "host", "time", "end", "job")
 
@@ -95,7 +94,6 @@ def _as_of_ms(files: Sequence[LakeFile]) -> int | None:
 
 
 def as_json(checked: Checked) -> dict[str, Any]:
-    """What was found as JSON values."""
     return {
         "claims_without_telemetry": {
             "gpu_hours": int(checked.unseen["gpu_ms"].sum()) / HOUR_MS,
@@ -118,7 +116,6 @@ def as_json(checked: Checked) -> dict[str, Any]:
 
 
 def as_text(checked: Checked) -> str:
-    """What was found in words."""
     unseen = checked.unseen
     lines = [f"allocated, and never measured: {hours(int(unseen['gpu_ms'].sum()))} GPU-hours in {_distinct(unseen)}"]
     for row in _largest_allocations(unseen):

@@ -1,4 +1,4 @@
-"""`fallow allocations import csv`: allocations that a site keeps in a table of its own, one row per allocation and GPU or host."""
+"""`fallow allocations import csv`: a site's own table, one row per allocation and GPU or host."""
 
 from __future__ import annotations
 
@@ -49,14 +49,11 @@ _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
 class CsvFile:
-    """A site's own table."""
-
     name = "csv"
     summary = "a table of allocations with the columns " + ", ".join(COLUMNS)
     example = "fallow allocations import csv reservations.csv --time-zone Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV with a header line, plain or gzipped")
         parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
                             help="time zone of times without an offset (default: UTC)")  # fmt: skip
@@ -153,7 +150,6 @@ def _check_header(path: str, names: list[str]) -> None:
 
 
 def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
-    """InputError that names every line that cannot be used and why."""
     count_wrong = pl.col("gpu_count").is_not_null() & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(
         value=False
     )

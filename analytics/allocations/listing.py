@@ -1,4 +1,4 @@
-"""The allocations of a window as a list: one line per allocation, over all its hosts and GPUs."""
+"""`fallow allocations list`: one line per allocation, over all its hosts and GPUs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def values(allocation: ListedAllocation) -> list[Any]:
 
 
 def as_json(table: Sequence[ListedAllocation]) -> dict[str, Any]:
-    """The list as JSON values; unknown ones are null."""
     return {
         "claims": [
             {
@@ -112,7 +111,6 @@ def as_json(table: Sequence[ListedAllocation]) -> dict[str, Any]:
 
 
 def as_text(table: Sequence[ListedAllocation], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
-    """The list for people; allocations that run on, or whose end is to come, are marked with `+`."""
     hours = sum(allocation.gpu_hours or 0.0 for allocation in table)
     unknown = sum(allocation.gpu_hours is None for allocation in table)
     running = sum(allocation.end is None for allocation in table)
@@ -132,7 +130,6 @@ def as_text(table: Sequence[ListedAllocation], window: Window, measured_ms: int,
 
 
 def _is_to_come(allocation: ListedAllocation, measured_ms: int) -> bool:
-    """Whether an allocation has an end that nothing was measured up to."""
     return allocation.end is not None and allocation.end > measured_ms
 
 

@@ -1,4 +1,4 @@
-"""Allocations against what was measured: allocated time on GPUs that nobody looked at, and work on GPUs that nobody allocated."""
+"""Allocations compared with measurements: time nobody measured, use nobody asked for, counts and hosts that cannot be right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source of allocations hands over, and how one is asked."""
+"""What an import of allocations works with: its rows, its sources, and the hosts and GPUs that the lake knows."""
 
 from __future__ import annotations
 
@@ -37,29 +37,22 @@ class ReadAllocations:
 
     @property
     def zone(self) -> str:
-        """The zone's name alone, without how it became known."""
         return self.time_zone.partition(" ")[0]
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a source may look at beside its own flags."""
-
     hosts: Hosts
     settings: Config
     progress: Progress
 
 
 class AllocationSource(Protocol):
-    """One kind of place where allocations are known."""
-
     name: str
     summary: str
     example: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads everything and writes nothing; raises InputError or UsageError with the remedy."""
@@ -129,7 +122,6 @@ class Hosts:
 
 
 def _newest(files: Sequence[LakeFile]) -> list[LakeFile]:
-    """The files of each host's last days."""
     dates: dict[str, set[str]] = defaultdict(set)
     for file in files:
         dates[file.host].add(file.date)

@@ -1,4 +1,4 @@
-"""`fallow allocations import slurm`: jobs of Slurm's accounting, from files that sacct wrote or from sacct itself."""
+"""`fallow allocations import slurm`: jobs from files that sacct wrote, or from sacct and scontrol themselves."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ class CommandError(Exception):
 
 
 class Live:
-    """One look at the cluster."""
-
     def __init__(self, args: argparse.Namespace, around: Surroundings) -> None:
         self._around = around
         self._suffix: str = args.host_suffix
@@ -125,14 +123,11 @@ def _output(command: Sequence[str]) -> str:
 
 
 class Slurm:
-    """Jobs of one cluster."""
-
     name = "slurm"
     summary = "jobs of Slurm accounting: output of sacct --parsable2 or --json, or --live from sacct itself"
     example = "fallow allocations import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
         parser.add_argument(
             "files", nargs="*", metavar="FILE", help="output of sacct --parsable2 or sacct --json, plain or gzipped"
         )

@@ -1,4 +1,4 @@
-"""From lines of sacct to allocations: one row per job and node."""
+"""Turns jobs of sacct into allocations: one row per job and node."""
 
 from __future__ import annotations
 

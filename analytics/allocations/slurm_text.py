@@ -1,4 +1,4 @@
-"""Slurm's host lists: `gn[001-003,007],login1`."""
+"""Slurm's notations: host lists, TRES strings, durations, and the GPUs of running jobs in `scontrol show job --details`."""
 
 from __future__ import annotations
 

@@ -204,7 +204,6 @@ def known_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ended(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with an end each."""
     whatever_gpu = pl.col("scheduler").is_in(_ONE_RUN_AT_A_TIME).fill_null(value=False)
     keyed = rows.with_columns(_gpu=pl.when(~whatever_gpu).then("gpu"))
     if rows["end"].null_count():
@@ -237,7 +236,6 @@ def _with_job(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cut(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The part of each allocation inside the time."""
     inside = rows.filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     return inside.with_columns(
         start=pl.max_horizontal("start", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms))

@@ -1,4 +1,4 @@
-"""Says what an import of allocations read, dropped and wrote: as text and as JSON."""
+"""What an import of allocations read, left out and wrote, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def as_json(read: ReadAllocations, published: Published, lake: str) -> dict[str, object]:
-    """The summary as JSON values."""
     return {
         "lake": lake,
         "claims": _allocation_count(read),
@@ -29,7 +28,6 @@ def as_json(read: ReadAllocations, published: Published, lake: str) -> dict[str,
 
 
 def as_text(read: ReadAllocations, published: Published, lake: str) -> str:
-    """The summary for people."""
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
     lines = [line for report in read.files for line in _file(report)]
     lines += [

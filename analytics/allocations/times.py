@@ -34,12 +34,10 @@ class Moments:
 
     @property
     def wrong(self) -> pl.Series:
-        """Rows whose text is no time."""
         return self.first.is_null() & ~self.absent & ~self.outside
 
     @property
     def ambiguous(self) -> pl.Series:
-        """Rows that lie in an hour that the zone repeats."""
         return (self.first != self.second).fill_null(value=False)
 
 

@@ -111,7 +111,6 @@ def _write_day(
     gone: pl.DataFrame,
     facts: Mapping[str, str],
 ) -> Published:
-    """One host and date."""
     seen = visible(list(there))
     everything = conform(read_frame(seen, CLAIM))
     old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)

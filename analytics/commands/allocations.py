@@ -37,7 +37,6 @@ SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verbs, and one kind of import per source."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     importing = verbs.add_parser("import", help="bring allocations into the lake", allow_abbrev=False)
     for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the verb says."""
     code: int = args.verb(args)
     return code
 

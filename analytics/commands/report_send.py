@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from analytics.delivery.deliver import Result
-    from analytics.delivery.model import Parcel
+    from analytics.delivery.model import Message
     from analytics.delivery.targets import Target
     from analytics.render.report import Format
     from analytics.report.weeks import Week
@@ -133,15 +133,15 @@ def _send_week(args: argparse.Namespace, sending: _Sending, week: Week, targets:
             print(would(sender.standing(week, target)))
         elif target not in due_ones:
             yield sender.send(week, target, None)
-    parcel = _parcel(args, sending, week, due_ones) if due_ones else None
+    message = _message(args, sending, week, due_ones) if due_ones else None
     for target in due_ones:
         if args.dry_run:
-            print(would(sender.standing(week, target), parcel))
+            print(would(sender.standing(week, target), message))
         else:
-            yield sender.send(week, target, parcel, again=args.again)
+            yield sender.send(week, target, message, again=args.again)
 
 
-def _parcel(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Parcel:
+def _message(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Message:
     flags = argparse.Namespace(**vars(args) | {"week": week.label, "since": None, "until": None})
     edition = open_edition(flags, sending.sender.clock.now_ms())
     try:

@@ -1,4 +1,4 @@
-"""The channel of each target; every setting that it needs is looked at before anything is sent."""
+"""The channel of each target, and the channel that writes into folders and object stores."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from fallow.stores import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from analytics.delivery.journal import Delivery
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.model import Channel, Delivery, Message
     from analytics.delivery.targets import Target
     from fallow.config import Config
 
@@ -30,24 +29,22 @@ _END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")
 
 
 class FolderChannel:
-    """A folder: the same edition again replaces its own files and nothing else."""
-
     repeatable = True
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002  # the content says its time
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002  # the content says its time
         """Writes `<week>/<name>` for each document, each one whole or not at all."""
         try:
             store = open_store(self._target.address)
-            for part in parcel.attachments:
-                key = f"{safe(parcel.week)}/{safe(part.name)}"
+            for part in message.attachments:
+                key = f"{safe(message.week)}/{safe(part.name)}"
                 store.put(key, part.data)
                 store.confirm(key, part.data)
         except FallowError as error:
             return Outcome(FAILED, error.message)
-        return Outcome(SENT, count(len(parcel.attachments), "file"))
+        return Outcome(SENT, count(len(message.attachments), "file"))
 
 
 def safe(text: str) -> str:

@@ -1,11 +1,11 @@
-"""One edition of the report, made once into everything that any channel may send."""
+"""What is sent: one edition of the report for every channel, and the mail to one owner about their own findings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from analytics.delivery.channels import safe
-from analytics.delivery.model import Brief, Line, Parcel, Part
+from analytics.delivery.model import Brief, Line, Message, Part
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.evidence_text import evidence
@@ -50,14 +50,14 @@ def edition_name(scope: Scope, code: str) -> str:
 
 def pack(
     report: Report, week: Week, language: Language, formats: Sequence[Format], mail_body: MailBody | None
-) -> Parcel:
-    """The parcel with the named formats as documents; `mail_body` where mail is among the channels.
+) -> Message:
+    """The message with the named formats as documents; `mail_body` where mail is among the channels.
 
     Raises MissingExtraError where a format needs packages that are not installed.
     """
     html, picture = (None, None) if mail_body is None else mail_body(report, language)
     name = f"fallow-{week.label}-{_file_part(report, language)}"
-    return Parcel(
+    return Message(
         subject=language.say(say("{title}: {headline}", title=_title(report, week), headline=headline(report))),
         language=language.code,
         text=TextFormat().render(report, language).decode(),
@@ -149,7 +149,7 @@ _END = say(
 )
 
 
-def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int]) -> Parcel:
+def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int]) -> Message:
     """One mail to one address; `day` is that on which it goes out, `window_ms` what the findings were computed over."""
     subject = language.say(
         say_many("Your GPUs: {number} finding by fallow", "Your GPUs: {number} findings by fallow", len(nudge.findings))
@@ -163,7 +163,7 @@ def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int,
         "\n".join(_wrapped(language.say(_END))),
     ]
     lines = tuple(line(finding, language) for finding in nudge.findings)
-    return Parcel(
+    return Message(
         subject=subject,
         language=language.code,
         text="\n\n".join(blocks) + "\n",

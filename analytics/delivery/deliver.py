@@ -1,4 +1,4 @@
-"""One delivery from the look at what is recorded to the record of how it ended."""
+"""One delivery, from its record so far to the record of how it ended, and what is printed about it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from fallow.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from analytics.delivery.journal import Delivery, Journal, Standing
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.model import Channel, Delivery, Message
     from fallow.clock import Clock
 
 
 WAIT_S = 20.0
-"""How long the lowest waits for the others' word; they give it right after their look."""
+"""How long the sender with the lowest id waits for the others to yield; they do so right after they have read the record."""
 
 _PAUSE_S = 0.25
 
 
-class Claim:
+class SendLock:
     """The right to send one delivery, for as long as it is fresh."""
 
     def __init__(self, try_id: str, clock: Clock) -> None:
@@ -40,13 +39,21 @@ class Claim:
         return self._clock.monotonic_s() < self._until_s
 
 
-def claim(
-    journal: Journal, delivery: Delivery, parcel: Parcel, clock: Clock, sleep: Callable[[float], None]
-) -> Claim | None:
-    """The right to send, or None where somebody else has it; raises LakeError."""
+def acquire_send_lock(
+    journal: Journal, delivery: Delivery, message: Message, clock: Clock, sleep: Callable[[float], None]
+) -> SendLock | None:
+    """The right to send, or None where another sender has it; raises LakeError.
+
+    The store knows no conditional write, so senders agree by writing first and reading second: each adds CLAIMED and then
+    reads what others have added. A sender that sees nobody else sends. One that sees a lower id yields and records it. The
+    lowest waits until all others have yielded, and yields itself as soon as one of them is sending. Of two senders at least
+    one sees the other, and a sender that has yielded never sends, so two never send. This holds as long as the store shows
+    what was written (object stores and local file systems do, NFS within the time of its attribute cache) and no sender
+    sleeps through LEASE_MS between reading and sending.
+    """
     before = journal.steps(delivery)
-    own = Claim(new_try(clock.now_ms()), clock)
-    journal.add(delivery, own.try_id, CLAIMED, parcel)
+    own = SendLock(new_try(clock.now_ms()), clock)
+    journal.add(delivery, own.try_id, CLAIMED, message)
     until_s = clock.monotonic_s() + WAIT_S
     while True:
         journal.look_again()
@@ -55,7 +62,7 @@ def claim(
             return own
         decided = any(step != CLAIMED for step in others.values())
         if decided or min(others) < own.try_id or clock.monotonic_s() >= until_s:
-            journal.add(delivery, own.try_id, YIELDED, parcel)
+            journal.add(delivery, own.try_id, YIELDED, message)
             return None
         sleep(_PAUSE_S)
 
@@ -71,9 +78,9 @@ def _others(steps: Mapping[str, str], before: Mapping[str, str], own: str) -> di
 
 
 ALREADY, BUSY = "already", "busy"
-"""What needs no sending: it was sent before; somebody else is at it."""
+"""Nothing to send: it was sent before; somebody else is sending it."""
 
-_LOST = "a sender ended in the middle of it"
+_LOST = "a sender ended while it was sending"
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def to_do(standing: Standing, *, again: bool, repeatable: bool) -> Delivery | No
 def deliver(
     journal: Journal,
     delivery: Delivery,
-    parcel: Parcel,
+    message: Message,
     channel: Channel,
     clock: Clock,
     *,
@@ -120,16 +127,16 @@ def deliver(
     chosen = to_do(standing, again=again, repeatable=channel.repeatable)
     if chosen is None:
         return left(journal, standing)
-    own = claim(journal, chosen, parcel, clock, sleep)
+    own = acquire_send_lock(journal, chosen, message, clock, sleep)
     if own is None:
         return Result(chosen, BUSY)
-    journal.add(chosen, own.try_id, SENDING, parcel)
+    journal.add(chosen, own.try_id, SENDING, message)
     if own.is_fresh:
-        outcome = channel.send(parcel, chosen, clock.now_ms())
+        outcome = channel.send(message, chosen, clock.now_ms())
     else:
         outcome = Outcome(FAILED, "the lake took too long to record that it would be sent", tries=0)
     try:
-        journal.add(chosen, own.try_id, outcome.step, parcel, outcome)
+        journal.add(chosen, own.try_id, outcome.step, message, outcome)
     except FallowError as error:
         raise FallowError(
             f"{_ENDED[outcome.step]} {chosen.target}, and that could not be recorded: {error.message}",
@@ -175,12 +182,12 @@ def tell(result: Result) -> int:
     return int(result.is_failure)
 
 
-def would(standing: Standing, parcel: Parcel | None = None) -> str:
-    """What a dry run says; without a parcel there is nothing to do."""
+def would(standing: Standing, message: Message | None = None) -> str:
+    """What a dry run says; without a message there is nothing to do."""
     what = _named(standing.delivery)
-    if parcel is not None:
-        parts = ", ".join(part.name for part in parcel.attachments) or "no documents"
-        return f"would send {what}: '{plain(parcel.subject, 200)}', {parts}, {format_bytes(parcel.size_bytes)}"
+    if message is not None:
+        parts = ", ".join(part.name for part in message.attachments) or "no documents"
+        return f"would send {what}: '{plain(message.subject, 200)}', {parts}, {format_bytes(message.size_bytes)}"
     when = f" on {moment(standing.entry.time_ms)}" if standing.entry else ""
     return f"would not send {what}: {standing.step}{when}"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.delivery.journal import Delivery
-from analytics.delivery.model import FAILED, SENT
+from analytics.delivery.model import FAILED, SENT, Delivery
 from analytics.report.weeks import parse_week
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from analytics.delivery.deliver import Result
-    from analytics.delivery.journal import Delivery, Standing
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.journal import Standing
+    from analytics.delivery.model import Channel, Delivery, Message
     from analytics.delivery.targets import Target
     from analytics.language.languages import Language
     from analytics.render.report import Format
@@ -84,17 +84,17 @@ class EditionSender:
         repeatable = self.channels[target].repeatable
         return to_do(self.standing(week, target), again=again, repeatable=repeatable) is not None
 
-    def send(self, week: Week, target: Target, parcel: Parcel | None, *, again: bool = False) -> Result:
+    def send(self, week: Week, target: Target, message: Message | None, *, again: bool = False) -> Result:
         """Sends it; without a message, says why it is left alone. Raises LakeError where the record cannot be kept."""
-        if parcel is None:
+        if message is None:
             return left(self.journal, self.standing(week, target))
         delivery, channel = self.delivery(week, target), self.channels[target]
-        return deliver(self.journal, delivery, parcel, channel, self.clock, again=again, sleep=self.sleep)
+        return deliver(self.journal, delivery, message, channel, self.clock, again=again, sleep=self.sleep)
 
 
 def pack_for(
     targets: Iterable[Target], report: Report, week: Week, language: Language, formats: Sequence[Format]
-) -> Parcel:
+) -> Message:
     """The message for these targets. Raises MissingExtraError where a format needs packages that are not installed."""
     if not any(target.kind == "mail" for target in targets):
         return pack(report, week, language, formats, None)
@@ -137,8 +137,8 @@ def try_order(inputs: Inputs, order: Order, make: MakeReport, clock: Clock | Non
 
     Raises UsageError for a week that is not closed, a target that the settings do not name, or a channel that cannot be used.
     """
-    sender, week, parcels = _prepare(inputs, order, make, clock or SystemClock(), time.sleep)
-    return tuple(_would(sender.standing(week, target), parcel) for target, parcel in parcels.items())
+    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), time.sleep)
+    return tuple(_would(sender.standing(week, target), message) for target, message in messages.items())
 
 
 def send_order(
@@ -152,13 +152,13 @@ def send_order(
 
     Raises as `try_order` does, and LakeError where the record cannot be kept.
     """
-    sender, week, parcels = _prepare(inputs, order, make, clock or SystemClock(), sleep)
-    return tuple(_became(sender.send(week, target, parcel)) for target, parcel in parcels.items())
+    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), sleep)
+    return tuple(_became(sender.send(week, target, message)) for target, message in messages.items())
 
 
 def _prepare(
     inputs: Inputs, order: Order, make: MakeReport, clock: Clock, sleep: Callable[[float], None]
-) -> tuple[EditionSender, Week, dict[Target, Parcel | None]]:
+) -> tuple[EditionSender, Week, dict[Target, Message | None]]:
     """The sender, the week, and the message for each target, None where it is not due. Finds every error before sending."""
     targets = _chosen(site_targets(inputs.settings), order.targets)
     week = due.asked_week(order.week, order.language.zone, clock.now_ms())
@@ -167,14 +167,14 @@ def _prepare(
         inputs.lake, inputs.settings, targets, edition, order.actor, newest=week, clock=clock, sleep=sleep
     )
     due_ones = [target for target in targets if sender.is_due(week, target)]
-    parcel = None
+    message = None
     if due_ones:
         report = make(week)
         try:
-            parcel = pack_for(targets, report, week, order.language, DOCUMENTS)
+            message = pack_for(targets, report, week, order.language, DOCUMENTS)
         except MissingExtraError:  # without the PDF
-            parcel = pack_for(targets, report, week, order.language, DOCUMENTS[:1])
-    return sender, week, {target: parcel if target in due_ones else None for target in targets}
+            message = pack_for(targets, report, week, order.language, DOCUMENTS[:1])
+    return sender, week, {target: message if target in due_ones else None for target in targets}
 
 
 def _chosen(known: Sequence[Target], shown: Sequence[str]) -> tuple[Target, ...]:
@@ -187,11 +187,11 @@ def _chosen(known: Sequence[Target], shown: Sequence[str]) -> tuple[Target, ...]
     return tuple(target for target in known if target.shown in shown)
 
 
-def _would(standing: Standing, parcel: Parcel | None) -> Said:
+def _would(standing: Standing, message: Message | None) -> Said:
     target = plain(standing.delivery.target, 200)
-    if parcel is not None:
-        parts = ", ".join(part.name for part in parcel.attachments)
-        what = say("would be sent: {parts}, {size}", parts=parts, size=Bytes(parcel.size_bytes))
+    if message is not None:
+        parts = ", ".join(part.name for part in message.attachments)
+        what = say("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
         return Said(target, what, is_due=True)
     when = Moment(standing.entry.time_ms) if standing.entry else say("unknown")
     if standing.step == SENT:

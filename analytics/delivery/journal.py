@@ -6,14 +6,13 @@ together is its standing.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import socket
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery
 from analytics.frames import read_frame
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
@@ -22,7 +21,7 @@ from fallow.lake import LakeFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.delivery.model import Outcome, Parcel
+    from analytics.delivery.model import Message, Outcome
     from fallow.clock import Clock
     from fallow.lake import Lake
 
@@ -31,33 +30,14 @@ ABANDONED = "abandoned"
 """Not a step but a standing: somebody was sending, and never said how it ended."""
 
 LEASE_MS = 15 * MINUTE_MS
-"""How long a claim or a sending without a further word counts as going on. No channel may take half as long."""
+"""How long a step CLAIMED or SENDING without a later one counts as going on. No channel may take half as long."""
 
 _RANDOM = 10**12
 _ENDS = (SENT, UNKNOWN, FAILED)
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """One edition, or one nudge, to one place; `round` counts how often it was sent again on purpose."""
-
-    purpose: str
-    week: str
-    edition: str
-    target: str
-    round: int = 0
-
-    @property
-    def delivery_id(self) -> str:
-        """The same in every try, so that a receiver can tell a duplicate."""
-        identity = "\0".join((self.purpose, self.week, self.edition, self.target, str(self.round)))
-        return "D-" + hashlib.sha256(identity.encode()).hexdigest()[:20]
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One row of the table."""
-
     time_ms: int
     delivery: Delivery
     try_id: str
@@ -88,12 +68,10 @@ class Journal:
 
     @property
     def actor(self) -> str:
-        """Who sends."""
         return self._actor
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Every row that was read or added."""
         return tuple(entry for entries in self._entries.values() for entry in entries)
 
     def look_again(self) -> None:
@@ -125,7 +103,7 @@ class Journal:
         return {name: self._step(rows)[0] for name, rows in self.tries(delivery).items()}
 
     def _step(self, rows: Sequence[Entry]) -> tuple[str, Entry]:
-        """The last word of one try; a claim that was never followed up is none."""
+        """The last word of one try; a CLAIMED that nothing followed counts as YIELDED."""
         steps = {row.step: row for row in rows}
         for step in (*_ENDS, YIELDED):
             if step in steps:
@@ -136,7 +114,7 @@ class Journal:
         return (YIELDED if over else CLAIMED), rows[-1]
 
     def add(
-        self, delivery: Delivery, try_id: str, step: str, parcel: Parcel | None = None, outcome: Outcome | None = None
+        self, delivery: Delivery, try_id: str, step: str, message: Message | None = None, outcome: Outcome | None = None
     ) -> None:
         """Writes one row, known to be in the lake when this returns; raises LakeError."""
         now_ms = self._clock.now_ms()
@@ -151,11 +129,11 @@ class Journal:
             "round": delivery.round,
             "target": delivery.target,
             "actor": self._actor,
-            "content_sha256": parcel.sha256 if parcel else None,
-            "content_bytes": parcel.size_bytes if parcel else None,
+            "content_sha256": message.sha256 if message else None,
+            "content_bytes": message.size_bytes if message else None,
             "tries": outcome.tries if outcome else None,
             "reason": outcome.reason or None if outcome else None,
-            "finding_ids": list(parcel.finding_ids) if parcel else [],
+            "finding_ids": list(message.finding_ids) if message else [],
         }
         number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
         host = socket.gethostname() or "unnamed"

@@ -1,4 +1,8 @@
-"""The mail itself: a text for everybody, a body with one picture for those whose program shows it, and the documents."""
+"""Composing a mail and handing it to the mail server, with certainty about whether the server can have taken it.
+
+Nothing is delivered before the last byte of the message: whatever fails before can be sent again. Between that byte and the
+server's answer the outcome is unknown, and only a person may decide to send again.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,7 @@ from fallow.clock import from_ms
 if TYPE_CHECKING:
     from email.headerregistry import Address
 
-    from analytics.delivery.journal import Delivery
-    from analytics.delivery.model import Parcel
+    from analytics.delivery.model import Delivery, Message
     from analytics.delivery.settings import MailSettings
 
 
@@ -30,32 +33,38 @@ _DEFAULT_ID = "picture"
 
 
 def compose(
-    parcel: Parcel, delivery: Delivery, sender: Address, recipient: str, now_ms: int, *, reply_to: Address | None = None
+    message: Message,
+    delivery: Delivery,
+    sender: Address,
+    recipient: str,
+    now_ms: int,
+    *,
+    reply_to: Address | None = None,
 ) -> EmailMessage:
     """The message; the same arguments give the same bytes. Every part is 7-bit, so that any server passes it on."""
-    message = EmailMessage(policy=policy.SMTP)
-    message["From"] = sender
-    message["To"] = recipient
-    message["Subject"] = " ".join(parcel.subject.split())
-    message["Date"] = format_datetime(from_ms(now_ms - now_ms % 1000))
-    message["Message-ID"] = message_id(delivery, sender)
+    mail = EmailMessage(policy=policy.SMTP)
+    mail["From"] = sender
+    mail["To"] = recipient
+    mail["Subject"] = " ".join(message.subject.split())
+    mail["Date"] = format_datetime(from_ms(now_ms - now_ms % 1000))
+    mail["Message-ID"] = message_id(delivery, sender)
     if reply_to is not None:
-        message["Reply-To"] = reply_to
-    message["List-Id"] = f"fallow {delivery.purpose} <{delivery.purpose}.fallow.{sender.domain}>"
+        mail["Reply-To"] = reply_to
+    mail["List-Id"] = f"fallow {delivery.purpose} <{delivery.purpose}.fallow.{sender.domain}>"
     # no answering machine answers it (RFC 3834; the second is Exchange's)
-    message["Auto-Submitted"] = "auto-generated"
-    message["X-Auto-Response-Suppress"] = "All"
-    message.set_content(parcel.text, cte="quoted-printable")
-    if parcel.html is not None:
-        _add_body(message, parcel.html, parcel.picture)
-    for part in parcel.attachments:
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(message.text, cte="quoted-printable")
+    if message.html is not None:
+        _add_body(mail, message.html, message.picture)
+    for part in message.attachments:
         main, _, sub = part.media_type.partition("/")
-        message.add_attachment(part.data, maintype=main, subtype=sub, filename=part.name)
-    message["Content-Language"] = parcel.language  # here, for whatever sets content clears what is said about it
+        mail.add_attachment(part.data, maintype=main, subtype=sub, filename=part.name)
+    mail["Content-Language"] = message.language  # here, for whatever sets content clears what is said about it
     # boundaries are random otherwise
-    for number, multipart in enumerate(each for each in message.walk() if each.is_multipart()):
-        multipart.set_boundary(f"=-{delivery.delivery_id}-{parcel.sha256[:16]}-{number}")
-    return message
+    for number, multipart in enumerate(each for each in mail.walk() if each.is_multipart()):
+        multipart.set_boundary(f"=-{delivery.delivery_id}-{message.sha256[:16]}-{number}")
+    return mail
 
 
 def message_id(delivery: Delivery, sender: Address) -> str:
@@ -63,12 +72,12 @@ def message_id(delivery: Delivery, sender: Address) -> str:
     return f"<{delivery.delivery_id}@{sender.domain}>"
 
 
-def _add_body(message: EmailMessage, html: str, picture: bytes | None) -> None:
-    message.add_alternative(html, subtype="html", cte="quoted-printable")
+def _add_body(mail: EmailMessage, html: str, picture: bytes | None) -> None:
+    mail.add_alternative(html, subtype="html", cte="quoted-printable")
     if picture is None:
         return
     named = _CONTENT_ID.search(html)
-    body = list(message.iter_parts())[-1]
+    body = list(mail.iter_parts())[-1]
     if isinstance(body, EmailMessage):
         content_id = named[1] if named else _DEFAULT_ID
         body.add_related(
@@ -98,7 +107,7 @@ class Conversation:
         self._timer.daemon = True
 
     def __enter__(self) -> smtplib.SMTP:
-        """The client, greeted and ready for a message."""
+        """The client, connected and ready for a message."""
         self._timer.start()
         try:
             return self._open()
@@ -175,7 +184,6 @@ class Conversation:
 
 
 def place(settings: MailSettings) -> str:
-    """The server, for messages."""
     return f"the mail server {settings.host}:{settings.port}"
 
 
@@ -227,18 +235,15 @@ _LONGEST_S = 300.0
 
 
 class MailChannel:
-    """Mail to one address."""
-
     repeatable = False
 
     def __init__(self, settings: MailSettings, recipient: str) -> None:
         self._settings, self._recipient = settings, recipient
 
-    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:
-        """One message to one address."""
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
         settings = self._settings
-        message = compose(parcel, delivery, settings.sender, self._recipient, now_ms, reply_to=settings.reply_to)
-        return hand_in(settings, self._recipient, message.as_bytes())
+        mail = compose(message, delivery, settings.sender, self._recipient, now_ms, reply_to=settings.reply_to)
+        return hand_in(settings, self._recipient, mail.as_bytes())
 
 
 def hand_in(settings: MailSettings, recipient: str, data: bytes) -> Outcome:

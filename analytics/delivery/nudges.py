@@ -1,4 +1,4 @@
-"""Whom to tell of which findings: only their own, each once in a while."""
+"""Nudges: which owners are told of which of their own findings, at which address, and when."""
 
 from __future__ import annotations
 

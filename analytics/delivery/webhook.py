@@ -1,4 +1,7 @@
-"""Posting to a chat or a receiver of the site's own, again where the receiver asks for it, never where it may have got it."""
+"""Posts to chats and webhooks: retries where the receiver asks for it, never where it may already have the message.
+
+Messages name the host of an address and nothing else of it: its path and query let anybody post.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from analytics.delivery.journal import Delivery
-    from analytics.delivery.model import Parcel
+    from analytics.delivery.model import Delivery, Message
     from analytics.delivery.settings import WebhookSettings
     from analytics.delivery.targets import Target
 
@@ -138,16 +140,14 @@ _REMEDIES = {
 
 
 class WebhookChannel:
-    """A webhook of one kind."""
-
     repeatable = False
 
     def __init__(self, settings: WebhookSettings, target: Target, sleep: Callable[[float], None] = time.sleep) -> None:
         self._settings, self._target, self._sleep = settings, target, sleep
 
-    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
         """Posts the brief; up to TRIES times where the receiver is busy or failing."""
-        data = json.dumps(payload(self._target.kind, parcel, delivery), ensure_ascii=False).encode()
+        data = json.dumps(payload(self._target.kind, message, delivery), ensure_ascii=False).encode()
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "User-Agent": f"fallow/{__version__}",

@@ -1,4 +1,4 @@
-"""`fallow import KIND ...`: reads all files, then merges them into the lake, then says what became of every row."""
+"""`fallow import KIND ...`: reads all files, merges them into the lake, and reports what became of every row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def as_json(imported: Imported, published: Sequence[Published], lake: str) -> dict[str, object]:
-    """The summary as JSON values."""
     since, until = _window(imported)
     return {
         "lake": lake,
@@ -37,7 +36,6 @@ def as_json(imported: Imported, published: Sequence[Published], lake: str) -> di
 
 
 def as_text(imported: Imported, published: Sequence[Published], lake: str) -> str:
-    """The summary for people."""
     since, until = _window(imported)
     lines = [line for report in imported.files for line in _file(report)]
     lines += [
@@ -81,13 +79,11 @@ def _window(imported: Imported) -> tuple[str, str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds one subcommand per importer."""
     for importer, subcommand in add_kinds(parser, "kinds of history", IMPORTERS):
         subcommand.set_defaults(importer=importer)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Imports; nothing is written unless every file could be read."""
     _, lake = open_lake(args)
     bar = progress()
     imported = args.importer.read(args, bar)

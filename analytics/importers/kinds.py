@@ -1,4 +1,4 @@
-"""The kinds of `fallow import` and `fallow allocations import`: a subcommand each, with the flags that all of them have."""
+"""What `fallow import` and `fallow allocations import` share: one subcommand per kind, common flags, a progress bar."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class Silent:
-    """Shows nothing."""
-
     def each(self, items: Iterable[T], what: str) -> Iterator[T]:  # noqa: ARG002 (the protocol's name)
-        """The items."""
         yield from items
 
 
@@ -30,7 +27,6 @@ class Bar:
     """A bar on stderr that goes away when it is done, so that stdout stays clean."""
 
     def each(self, items: Iterable[T], what: str) -> Iterator[T]:
-        """The items, while the bar moves."""
         yield from track(list(items), what, console=Console(stderr=True), transient=True)
 
 
@@ -43,23 +39,15 @@ class Kind(Protocol):
     """What can be imported: how it is named and told of, and its own flags."""
 
     @property
-    def name(self) -> str:
-        """The word on the command line."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def summary(self) -> str:
-        """What it imports, in half a sentence."""
-        ...
+    def summary(self) -> str: ...
 
     @property
-    def example(self) -> str:
-        """A whole command line."""
-        ...
+    def example(self) -> str: ...
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the flags that only this kind has."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
 
 K = TypeVar("K", bound=Kind)

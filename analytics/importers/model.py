@@ -1,4 +1,4 @@
-"""What every importer hands over: the rows it read, and an account of what it dropped or turned into null, and why."""
+"""What importers share: their protocol, the account of what they dropped, and the rows they hand over."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class Tally:
             self.nulled[column, reason] += count
 
     def report(self, path: str, lines_read: int, rows_kept: int) -> FileReport:
-        """The frozen account."""
         return FileReport(
             path,
             lines_read,
@@ -102,9 +101,7 @@ class Importer(Protocol):
     summary: str
     example: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the importer's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
         """Reads all files and writes nothing; raises InputError or UsageError naming the file."""

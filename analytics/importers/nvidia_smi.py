@@ -132,14 +132,11 @@ class Settings:
 
 
 class NvidiaSmi:
-    """Files written by nvidia-smi on one host."""
-
     name = "nvidia-smi"
     summary = "CSV that nvidia-smi --query-gpu=... --format=csv wrote on one host"
     example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the importer's own flags."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, plain or gzipped")
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
         parser.add_argument("--tz", metavar="ZONE",

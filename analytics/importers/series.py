@@ -46,8 +46,6 @@ class Part:
 
 
 class Series:
-    """Long series: one row per GPU and time, one or several values."""
-
     name = "series"
     summary = "long CSV or Parquet files with one row per GPU and time, joined on both"
     example = (
@@ -56,7 +54,6 @@ class Series:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the importer's own flags."""
         parser.add_argument("--time", required=True, metavar="COLUMN", help="column that holds the time, in every file")
         parser.add_argument("--gpu", required=True, metavar="COLUMN", help="column that names the GPU, in every file")
         parser.add_argument("--column", required=True, action="append", metavar="NAME=FILE:COLUMN", dest="columns",

@@ -1,4 +1,4 @@
-"""Opens input files: says what they really are (by their first bytes, not by name) and undoes gzip and encodings."""
+"""Opens input files by their first bytes, not their names, undoes gzip and encodings, and reads named columns."""
 
 from __future__ import annotations
 

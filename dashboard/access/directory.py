@@ -1,4 +1,4 @@
-"""Who has which role and team: the file that a site keeps, read again when it changes."""
+"""Roles and teams of users and groups, from the site's CSV file, which is reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.money.csv_tables import read_lines
-from dashboard.people import ROLES, Person
+from dashboard.access.people import ROLES, Person
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:

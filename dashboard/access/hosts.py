@@ -1,4 +1,4 @@
-"""The names by which the pages may be asked for: a foreign site can point its own name at them and read the answers."""
+"""The host names that the pages answer to: without this check, a foreign site could point its own name at them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that answer to this machine only."""
+"""Access without a sign-in: on loopback for the local user, and with --insecure for everybody."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import getpass
 from typing import TYPE_CHECKING
 
 from dashboard.access.hosts import is_loopback
+from dashboard.access.people import ADMIN, Person
 from dashboard.access.refusal import refuse
-from dashboard.people import ADMIN, Person
 
 if TYPE_CHECKING:
     from flask import Request, Response
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class Insecure:
-    """Everybody has the same role."""
-
     way_out = ""
 
     def __init__(self, role: str, hosts: Hosts) -> None:

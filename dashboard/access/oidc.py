@@ -1,4 +1,4 @@
-"""Signing in with OpenID Connect: the authorization code flow with PKCE, state and nonce, and a session of its own."""
+"""Sign-in with OpenID Connect: authorization code flow with PKCE, state and nonce, and signed session cookies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import quote
 from flask import redirect
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
+from dashboard.access.audit import audit
 from dashboard.access.hosts import is_loopback
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.provider import ProviderError
 from dashboard.access.refusal import answer, refuse
-from dashboard.audit import audit
 
 if TYPE_CHECKING:
     from flask import Request
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dashboard.access.directory import Directory
     from dashboard.access.hosts import Hosts
+    from dashboard.access.people import Person
     from dashboard.access.provider import Provider
-    from dashboard.people import Person
 
 
 class Cookie:
@@ -58,7 +58,6 @@ class Cookie:
         )
 
     def drop(self, response: Response, request: Request, part: str = "") -> None:
-        """Takes it away."""
         response.delete_cookie(
             self._name(request, part),
             path="/",

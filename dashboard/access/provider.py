@@ -1,4 +1,4 @@
-"""The OpenID Connect provider: where it sends people to, and what it says of who comes back."""
+"""The OpenID Connect provider: its endpoints, its keys, and the claims of whoever signs in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behind a reverse proxy that knows who asks and says so in a header."""
+"""Access behind a reverse proxy that names the user in a header."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
+from dashboard.access.audit import audit
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.refusal import refuse
-from dashboard.audit import audit
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dashboard.access.directory import Directory
     from dashboard.access.hosts import Hosts
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LONGEST = 300

@@ -1,10 +1,10 @@
-"""How somebody is sent away: a status, a sentence, and a line in the log."""
+"""Plain-text answers to requests that are refused, with a line in the audit log."""
 
 from __future__ import annotations
 
 from flask import Request, Response
 
-from dashboard.audit import audit, audit_stranger
+from dashboard.access.audit import audit, audit_stranger
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
 from dashboard.charts.demand import demand_curve, fewer, hours_of
 from dashboard.charts.gangs import gang_staircase
 from dashboard.charts.off_peak import off_peak
 from dashboard.charts.reclaimable import reclaimable
-from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from dash import ClientsideFunction, Input, Output, State, html
 
 from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
 from dashboard.charts.film_strip import GRAPH, film_strip
 from dashboard.charts.hour_of_week import hour_of_week
 from dashboard.charts.strip import TOOLTIP, WORDS
 from dashboard.exports import links
-from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette

@@ -9,6 +9,7 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.decide.totals import totals
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
+from dashboard.access.people import PLANNER, VIEWER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.charts.finding_detail import detail
 from dashboard.charts.finding_rows import columns, rows
@@ -17,7 +18,6 @@ from dashboard.error_panels import in_a_line, language_of
 from dashboard.exports import links
 from dashboard.grid import grid, rows_of
 from dashboard.grid_address import check
-from dashboard.people import PLANNER, VIEWER
 from dashboard.view import Problem
 from dashboard.view_of import view_of
 from fallow.clock import SystemClock

@@ -11,11 +11,11 @@ from analytics.language.quantities import Amount
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain
 from analytics.render.money_text import price_source
+from dashboard.access.people import VIEWER
 from dashboard.charts.tables import host_link
 from dashboard.detail import find, gpu_links, lead, nothing, states
 from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel
 from dashboard.pages.film import connect_strip
-from dashboard.people import VIEWER
 from dashboard.series import gpu_series
 
 if TYPE_CHECKING:

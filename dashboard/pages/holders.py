@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
 from dashboard.charts.holders import people, quotas
 from dashboard.charts.jobs import one_holder
 from dashboard.exports import links
-from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette

@@ -11,12 +11,12 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.quality.checks.values import SENTENCES
 from analytics.render.ledger_text import plain
+from dashboard.access.people import VIEWER
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import table
 from dashboard.detail import find, gpu_links, lead, nothing, states
 from dashboard.histories import events, events_panel, findings_panel, processes_panel, stays_panel
 from dashboard.pages.film import connect_strip
-from dashboard.people import VIEWER
 from dashboard.series import host_series
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dash import dcc, html
 
 from analytics.language.sentences import say, say_many
 from analytics.render.wording import headline
+from dashboard.access.people import VIEWER
 from dashboard.charts.days import days
 from dashboard.charts.findings import findings
 from dashboard.charts.idle import idle
 from dashboard.charts.tiles import tiles
 from dashboard.charts.waterfall import waterfall
-from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from dashboard.palette import Palette

@@ -12,10 +12,10 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import totals_by
 from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
+from dashboard.access.people import VIEWER
 from dashboard.charts.coverage import coverage
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import host_link, table
-from dashboard.people import VIEWER
 
 if TYPE_CHECKING:
     from analytics.ledger.summary import Totals

@@ -9,10 +9,10 @@ from dash import dcc, html
 from analytics.language.sentences import say
 from analytics.render.ledger_text import plain
 from analytics.render.wording import scope_parts
+from dashboard.access.people import PLANNER, VIEWER
 from dashboard.charts.panel import capital, panel
 from dashboard.documents import serve_documents
 from dashboard.editions import chosen_week, weeks
-from dashboard.people import PLANNER, VIEWER
 from dashboard.sending import connect_sending, sending
 from fallow.errors import UsageError
 

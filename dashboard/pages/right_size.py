@@ -8,10 +8,10 @@ import polars as pl
 from dash import html
 
 from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
 from dashboard.charts.moves import moves
 from dashboard.charts.right_size import right_size, works_of
 from dashboard.exports import EXPORTS, links
-from dashboard.people import VIEWER
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:

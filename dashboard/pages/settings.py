@@ -13,9 +13,9 @@ from analytics.money.window_money import newest_basis, open_prices
 from analytics.render.ledger_text import plain
 from analytics.render.money_text import price_source
 from analytics.render.wording import placed
+from dashboard.access.people import ADMIN
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import scrolling
-from dashboard.people import ADMIN
 from dashboard.settings_shown import shown_settings
 
 if TYPE_CHECKING:

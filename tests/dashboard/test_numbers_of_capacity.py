@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.access.people import ADMIN, Person
 from dashboard.charts.demand import hours_of
-from dashboard.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.view import View
 from tests.dashboard.planned import planned_site

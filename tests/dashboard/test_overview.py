@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dashboard.access.people import VIEWER, Person
 from dashboard.charts.findings import _overlap
 from dashboard.charts.panel import GRAPH_CONFIG
 from dashboard.pages.overview import Overview
 from dashboard.palette import DARK, LIGHT
-from dashboard.people import VIEWER, Person
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 

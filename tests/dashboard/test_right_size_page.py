@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
+from dashboard.access.people import VIEWER, Person
 from dashboard.app import build_app
 from dashboard.charts import right_size
 from dashboard.charts.moves import moves
 from dashboard.charts.right_size import EITHER_DOES, KEEPS, LESS, PREALLOCATED, capacities, works_of
 from dashboard.palette import LIGHT
-from dashboard.people import VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

@@ -1,4 +1,4 @@
-"""Who reads the pages, and what they may do and see."""
+"""Who reads the pages, and what they may see and do."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.report.conftest import everything
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
-    from analytics.delivery.model import Parcel
+    from analytics.delivery.model import Message
     from analytics.report.model import Report
 
 WEEK = "2026-W40"
@@ -33,7 +33,7 @@ def week(lake: Lake) -> Report:
     return report_of(lake, WEEK)
 
 
-def packed(report: Report, code: str = "en") -> Parcel:
+def packed(report: Report, code: str = "en") -> Message:
     assert report.week is not None
     return pack(report, report.week, language(code), [JsonFormat()], None)
 

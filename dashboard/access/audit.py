@@ -1,4 +1,4 @@
-"""Who did what: one line per action on the logger of this name, and the log as `fallow dashboard` shows it."""
+"""The audit log: one line per action, and how `fallow dashboard` shows it."""
 
 from __future__ import annotations
 
