@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from analytics.commands.finding_actions import after_what_is_known
 from analytics.decide.actions import Action, load_actions, record, who
 from analytics.decide.lifecycle import in_words, status_of
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
-from analytics.render.ledger_text import plain
+from analytics.states import UNUSED
 from dashboard.charts.panel import panel
 from dashboard.charts.series import series_chart
 from dashboard.charts.strip import state_legend
@@ -108,7 +109,7 @@ def _others_note(view: View) -> list[html.P]:
 def _where_it_went(view: View, spans: pl.DataFrame) -> str:
     """Where the time of some stretches went, and how much of it was observed."""
     totals = totals_by(spans, "'all'")["all"]
-    unused = sum(totals.state_ms[state] for state in ("free", "reserved", "held"))
+    unused = sum(totals.state_ms[state] for state in UNUSED)
     return view.say(
         say(
             "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
 from analytics.render.facts import facts
-from analytics.render.ledger_text import plain
 from dashboard import filter_bar as bar
 from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES

@@ -8,12 +8,13 @@ import polars as pl
 from dash import dcc, html
 
 from analytics.frames import read_frame
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number
 from analytics.language.sentences import say, say_many
 from analytics.ledger.occupancy import stays
 from analytics.names import JOINER, single_names
 from analytics.readings import only_during
-from analytics.render.ledger_text import plain
+from analytics.states import ALLOCATED_USED_FIRST
 from dashboard.charts.bars import finding_link
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import gpu_link, holder_links, table
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _FIRST, _MOST = 10, 100
 """Rows in sight, and with those that are folded away."""
-_GIVEN = ("active", "low", "held", "reserved")
 _PROCESS = ("host", "gpu", "pid", "started")
 """What names one process on one GPU for ever."""
 
@@ -36,7 +36,7 @@ _PROCESS = ("host", "gpu", "pid", "started")
 def stays_panel(view: View, subject: Subject, *, with_gpu: bool) -> html.Section:
     """Who had it, for what, from when to when, and what was made of it."""
     found = stays(subject.spans)
-    header = [*(["GPU"] if with_gpu else []), "holder", "job", "from", "until", *_GIVEN]
+    header = [*(["GPU"] if with_gpu else []), "holder", "job", "from", "until", *ALLOCATED_USED_FIRST]
     rows = [
         [
             *_gpu(view, row, with_gpu=with_gpu),
@@ -44,7 +44,7 @@ def stays_panel(view: View, subject: Subject, *, with_gpu: bool) -> html.Section
             plain(row["job"] or "-"),
             view.language.moment(row["time"]),
             view.language.moment(row["end"]),
-            *(view.language.hours(row[state]) for state in _GIVEN),
+            *(view.language.hours(row[state]) for state in ALLOCATED_USED_FIRST),
         ]
         for row in found.head(_MOST).iter_rows(named=True)
     ]
@@ -55,7 +55,7 @@ def stays_panel(view: View, subject: Subject, *, with_gpu: bool) -> html.Section
         finding=_counted(view, say_many("{number} stay", "{number} stays", found.height), found.height)
         if rows
         else view.say(say("Nobody had it in this window.")),
-        body=_folded(view, header, rows, len(_GIVEN)),
+        body=_folded(view, header, rows, len(ALLOCATED_USED_FIRST)),
         wide=True,
     )
 

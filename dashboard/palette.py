@@ -56,9 +56,6 @@ DARK = Palette(
     card="#171c25",
 )
 
-ORDER = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
-"""The states as a reader meets them: from used, over wasted, to not known."""
-
 FAINT = ("low", "reserved", "free")
 """States whose colour is close to that of the card in one scheme or the other: their bars have an edge."""
 

@@ -9,8 +9,8 @@ from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
 from analytics.language.languages import ENGLISH
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.charts.panel import panel

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from analytics.delivery.targets import parse_targets
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from fallow.clock import parse_duration_ms
 from fallow.config import SETTINGS, Config
 from fallow.errors import UsageError

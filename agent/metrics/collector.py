@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from agent.metrics import catalogue
 from agent.metrics.exposition import Samples, label_text
-from agent.supervise.snapshot import WATCHED
+from agent.snapshot import WATCHED
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Row, Snapshot
+    from agent.snapshot import Row, Snapshot
 
 
 FRESH_INTERVALS = 3

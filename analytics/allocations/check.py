@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.allocations.measured import (
-    WORK_STATES,
     allocations_without_telemetry,
     oversized_allocations,
     resembling_hosts,
@@ -18,7 +17,8 @@ from analytics.allocations.measured import (
 from analytics.allocations.spans import allocation_spans, overlapping_allocations
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
-from analytics.render.ledger_text import count, hours, moment, plain
+from analytics.language.plain_text import count, hours, moment, plain
+from analytics.states import OCCUPIED
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms
 
@@ -100,7 +100,7 @@ def as_json(checked: Checked) -> dict[str, Any]:
             "claims": [_json_row(row, "time", "end") for row in checked.unseen.iter_rows(named=True)],
         },
         "telemetry_without_claims": {
-            "gpu_hours": {state: _unallocated_ms(checked, state) / HOUR_MS for state in WORK_STATES},
+            "gpu_hours": {state: _unallocated_ms(checked, state) / HOUR_MS for state in OCCUPIED},
             "holders": [
                 {"host": host, "holder": holder, "gpu_hours": spent / HOUR_MS}
                 for host, holder, spent in _holders(checked)
@@ -125,8 +125,8 @@ def as_text(checked: Checked) -> str:
             f"  {hours_text:>10} GPU-hours  {plain(row['claim_id'], 30)} of {who} on {row['host']}: {row['why']}"
             + (f" (did you mean {checked.resembling[row['host']]}?)" if row["host"] in checked.resembling else "")
         )
-    parts = ", ".join(f"{hours(_unallocated_ms(checked, state))} {state}" for state in WORK_STATES)
-    total = sum(_unallocated_ms(checked, state) for state in WORK_STATES)
+    parts = ", ".join(f"{hours(_unallocated_ms(checked, state))} {state}" for state in OCCUPIED)
+    total = sum(_unallocated_ms(checked, state) for state in OCCUPIED)
     lines.append(f"used without an allocation, on hosts that have allocations: {hours(total)} GPU-hours ({parts})")
     for host, holder, spent in _holders(checked)[:_SHOWN]:
         lines.append(f"  {hours(spent):>10} GPU-hours  {plain(holder or 'nobody known', 30)} on {host}")

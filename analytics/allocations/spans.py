@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.names import single_names
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def allocation_spans(
         since_ms: start of the time.
         until_ms: its end.
     """
-    rows = _cut(known_allocations(allocations), since_ms, until_ms)
+    rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     found = place(_unplaced(rows), gpus_of_host, process_jobs)
     named = rows.filter(pl.col("gpu").is_not_null())
     return AllocationSpans(_spans(pl.concat([named, _with_job(found.placed)], how="diagonal_relaxed")), found.unplaced)
@@ -233,13 +234,6 @@ def _with_job(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `job`, as the ledger calls it."""
     word = pl.col("scheduler").replace_strict(_JOB_WORDS, default="claim", return_dtype=pl.String).fill_null("claim")
     return rows.with_columns(job=word + ":" + pl.col("claim_id"))
-
-
-def _cut(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    inside = rows.filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
-    return inside.with_columns(
-        start=pl.max_horizontal("start", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms))
-    )
 
 
 def _unplaced(rows: pl.DataFrame) -> pl.DataFrame:

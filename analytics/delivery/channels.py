@@ -11,7 +11,7 @@ from analytics.delivery.mail import MailChannel
 from analytics.delivery.model import FAILED, SENT, Outcome
 from analytics.delivery.settings import MailSettings, WebhookSettings
 from analytics.delivery.webhook import WebhookChannel
-from analytics.render.ledger_text import count
+from analytics.language.plain_text import count
 from fallow.errors import FallowError
 from fallow.stores import open_store
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.channels import safe
 from analytics.delivery.model import Brief, Line, Message, Part
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.evidence_text import evidence
 from analytics.render.facts import facts
-from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
 from analytics.render.listed_findings import costliest
 from analytics.render.report.text import TextFormat
 from analytics.render.wording import TITLE, headline, reclaimable, scope_parts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
-from analytics.render.ledger_text import moment, plain
+from analytics.language.plain_text import moment, plain
 from fallow.errors import FallowError
 from fallow.units import format_bytes
 

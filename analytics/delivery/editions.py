@@ -14,9 +14,9 @@ from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
 from analytics.delivery.journal import ABANDONED, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN
 from analytics.delivery.targets import parse_targets
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from analytics.render.report import FORMATS
 from fallow.clock import WEEK_MS, SystemClock
 from fallow.errors import MissingExtraError, UsageError

@@ -18,7 +18,7 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import ENGLISH
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import Listed, say, say_many
 from analytics.money.energy import KNOWN_MIN
-from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
+from analytics.states import UNUSED
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def energy_sentences(money: Money, language: Language = ENGLISH) -> list[str]:
     )
     wasted = [
         say("{state} {kwh}", state=say(state), kwh=Number(share, 1))
-        for state in ("held", "reserved", "free")
+        for state in UNUSED[::-1]
         if (share := _state_kwh(money, state))
     ]
     idle = say("of which without a kernel: {states} kWh", states=Listed(wasted, ", "))

@@ -8,6 +8,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, say
 from analytics.ledger.summary import ratio
 from analytics.report.coverage import WHOLE_FROM
+from analytics.states import USED_FIRST
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ _NAMES = {
     "gpus": say("GPUs"),
     "observed": say("observed share"),
 }
-_ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
-         "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_ROWS = ("unused_share", "unused_money", "unused", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
 _LATE_MS = HOUR_MS
 
 

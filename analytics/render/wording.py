@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import Language
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import Listed, say, say_many
 from analytics.render.facts import silent_hosts
-from analytics.render.ledger_text import plain
 from analytics.render.review_text import reversals_text
-from analytics.workloads.sensitivity import in_words
+from analytics.states import UNUSED
+from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 TITLE = say("GPU waste report")
 BY = {"pool": say("By pool"), "model": say("By model"), "day": say("By day"), "holder": say("By holder")}
 """Headings of the sections."""
-
-WASTE_STATES = ("free", "reserved", "held")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def scope_parts(scope: Scope) -> list[Sentence]:
 def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
     totals = report.summary.totals
-    wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
+    wasted = sum(totals.state_ms[state] for state in UNUSED)
     if report.is_empty:
         known = report.known
         if report.fleet_was_seen and report.seen.silent:
@@ -85,7 +84,7 @@ def headline(report: Report) -> str:
     return say(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
         wasted=GpuHours(wasted), observed=GpuHours(totals.observed_ms), active=Share(totals.share("active")),
-        **{state: Share(totals.share(state)) for state in WASTE_STATES},
+        **{state: Share(totals.share(state)) for state in UNUSED},
     )  # fmt: skip
 
 
@@ -129,7 +128,7 @@ def how_sure(report: Report, language: Language) -> list[str]:
     found = report.review
     hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(found.suppressed))
     return [
-        language.say(say("Held without a kernel: {held}.", held=in_words(found.sensitivity))),
+        language.say(say("Held without a kernel: {held}.", held=hours_by_threshold(found.sensitivity))),
         *([as_sentence(language.say(reversals(report)))] if found.reversals else []),
         *([language.say(hidden)] if found.suppressed else []),
     ]

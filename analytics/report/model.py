@@ -12,15 +12,14 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.review import Found, Review, look, stand
-from analytics.inventory import Inventory, load_inventory
+from analytics.intervals import by_day
+from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
-from analytics.render.ledger_text import simulated_text
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
-from analytics.report.days import by_day
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, looked_back, trends

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from analytics.ledger.summary import Totals, clip, totals_by
-from analytics.money.accounts import USED
+from analytics.ledger.summary import Totals, clip_ledger, totals_by
 from analytics.report.figures import Trend
+from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from analytics.report.weeks import Week
     from fallow.clock import Window
 
-WASTED = ("free", "reserved", "held")
 WEEKS_BEFORE = 4
 
 
@@ -54,11 +53,11 @@ class Figures:
         totals = self.totals
         paid = self.account.paid_cents
         cents = self.account.state_cents
-        wasted_ms = sum(totals.state_ms[state] for state in WASTED)
+        wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
         money: dict[str, float | None] = {
             "paid": None if paid is None else paid / 100,
-            "used": None if paid is None else sum(cents[state] for state in USED) / 100,
-            "unused": None if paid is None else sum(cents[state] for state in WASTED) / 100,
+            "used": None if paid is None else sum(cents[state] for state in IN_USE) / 100,
+            "unused": None if paid is None else sum(cents[state] for state in UNUSED) / 100,
         }
         return {
             "gpus": ("gpus", float(totals.gpus)),
@@ -120,7 +119,7 @@ def weeks_before(
     found: list[tuple[Seen, Figures | None]] = []
     for number in range(1, WEEKS_BEFORE + 1):
         earlier = week.before(number)
-        inside = narrowed(clip(whole, earlier.window))
+        inside = narrowed(clip_ledger(whole, earlier.window))
         looked = seen(earlier.window, inside)
         found.append((looked, figures(inside, account(inside), looked) if looked.observed_ms else None))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from analytics.ledger.summary import clip, ratio
+from analytics.ledger.summary import clip_ledger, ratio
 from analytics.report.trends import Figures, figures
 from fallow.clock import Window
 from fallow.schema import STATES
@@ -74,7 +74,7 @@ def changes(whole: Whole, report: Report) -> Changes:
     """The figures of a report, beside those of the same scope in the window before."""
     scope, seen = report.scope, report.seen
     earlier = window_before(Window(seen.since_ms, seen.until_ms))
-    inside = whole.narrowed(clip(whole.ledger.whole, earlier), scope)
+    inside = whole.narrowed(clip_ledger(whole.ledger.whole, earlier), scope)
     looked = whole.seen(earlier, inside, scope)
     now = named(Figures(report.summary.totals, report.money.accounts.total, seen))
     old: Mapping[str, tuple[str, float | None]] = {}

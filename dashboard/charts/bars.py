@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.money.accounts import USED
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
+from analytics.states import ALLOCATED_USED_FIRST, IN_USE
 from dashboard.charts.tables import columns, scrolling
 from dashboard.charts.written import fill
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dashboard.query import Query
     from dashboard.view import View
 
-GIVEN = ("active", "low", "held", "reserved")
 """States of time that somebody was given, as a bar has them from the left: used first."""
 
 NAME_MOST = 80
@@ -32,7 +31,7 @@ def bar(state_ms: Mapping[str, float], most_ms: float, colours: Palette) -> html
             className=f"part {state}",
             style={"width": f"{100 * state_ms[state] / most_ms:.2f}%", "background": fill(colours, state)},
         )
-        for state in GIVEN
+        for state in ALLOCATED_USED_FIRST
         if state_ms[state] > 0 and most_ms > 0
     ]
     return html.Div(parts, className="lengths", **{"aria-hidden": "true"})
@@ -40,7 +39,7 @@ def bar(state_ms: Mapping[str, float], most_ms: float, colours: Palette) -> html
 
 def used_ms(state_ms: Mapping[str, float]) -> float:
     """The time in which kernels ran."""
-    return sum(state_ms[state] for state in USED)
+    return sum(state_ms[state] for state in IN_USE)
 
 
 def name_link(name: str, path: str, query: Query) -> dcc.Link:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from analytics.intervals import by_hour
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import totals_by
-from analytics.report.hours import by_hour
+from analytics.states import USED_FIRST
 from analytics.workloads.confidence import COVERAGE_MIN
 from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import legend, pattern, separators
-from dashboard.palette import FAINT, ORDER
+from dashboard.palette import FAINT
 from fallow.clock import DAY_MS, HOUR_MS, from_ms
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def days(view: View, colours: Palette) -> html.Section:
     finding = view.say(_finding(drawn))
     label = view.say(say("Stacked bars of GPU-hours by state. {finding}", finding=finding))
     step = say("hour") if hourly else say("day")
-    states = [state for state in ORDER if any(each.totals.state_ms[state] for each in drawn)]
-    head = [view.say(step), *(view.say(state) for state in ORDER), view.say(say("total"))]
+    states = [state for state in USED_FIRST if any(each.totals.state_ms[state] for each in drawn)]
+    head = [view.say(step), *(view.say(state) for state in USED_FIRST), view.say(say("total"))]
     return panel(
         name="days",
         title=view.say(say("Every hour by state") if hourly else say("Every day by state")),
@@ -67,7 +68,7 @@ def days(view: View, colours: Palette) -> html.Section:
 def _cells(view: View, totals: Totals) -> list[str]:
     return [
         view.language.hours(milliseconds)
-        for milliseconds in (*(totals.state_ms[state] for state in ORDER), totals.total_ms)
+        for milliseconds in (*(totals.state_ms[state] for state in USED_FIRST), totals.total_ms)
     ]
 
 
@@ -110,7 +111,7 @@ def _finding(bins: list[_Bin]) -> str:
 def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
     names = [each.name for each in bins]
     value = "%{y:,.1f} " + view.say(say("GPU-hours"))
-    labels = {state: capital(view.say(state)) for state in ORDER}
+    labels = {state: capital(view.say(state)) for state in USED_FIRST}
     figure = go.Figure(
         [
             go.Bar(
@@ -126,7 +127,7 @@ def _figure(view: View, colours: Palette, bins: list[_Bin]) -> go.Figure:
                 hovertemplate=view.say(say("{label}: {value}", label=labels[state], value=value)) + "<extra></extra>",
                 meta=state,
             )
-            for state in ORDER
+            for state in USED_FIRST
             if any(each.totals.state_ms[state] for each in bins)
         ]
     )  # fmt: skip

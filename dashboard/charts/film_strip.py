@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import plain
 from analytics.render.wording import reclaimable
 from dashboard.charts.panel import graph, layout, panel
 from dashboard.charts.strip import heatmap, hover, state_legend

@@ -8,12 +8,12 @@ from dash import dcc, html
 
 from analytics.decide.lifecycle import in_words
 from analytics.decide.totals import totals
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.names import JOINER
 from analytics.render.evidence_text import evidence
 from analytics.render.findings_text import ENDED
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import notified
 from dashboard.charts.finding_rows import CATEGORY_NAMES, confidence, heading
 

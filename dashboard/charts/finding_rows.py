@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.decide.lifecycle import STATUSES
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say, say_many
 from analytics.render.findings_text import ENDED
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import notified
 from analytics.workloads.model import CATEGORIES
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, Column, ranked

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say, say_many
 from analytics.names import JOINER
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import costliest
 from analytics.render.wording import reclaimable
 from dashboard.charts.bars import finding_link

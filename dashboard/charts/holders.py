@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from analytics.capacity.quotas import QuotaUse, against_quota
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.render.ledger_text import plain
 from analytics.report.coverage import WHOLE_FROM
 from analytics.scope import Scope
-from dashboard.charts.bars import GIVEN, NAME_MOST, bar, name_link, table, used_ms
+from analytics.states import ALLOCATED_USED_FIRST
+from dashboard.charts.bars import NAME_MOST, bar, name_link, table, used_ms
 from dashboard.charts.panel import panel
 from dashboard.charts.written import fill, legend
 
@@ -53,7 +54,7 @@ def people(view: View, colours: Palette, group: str) -> html.Section:
         title=view.say(_TITLES[group]),
         question=view.say(_QUESTIONS[group]),
         finding=view.say(_finding(found)),
-        body=[legend(view, colours, GIVEN), *_tables(view, rows, f"{name}-title"), *_rest(view, found)]
+        body=[legend(view, colours, ALLOCATED_USED_FIRST), *_tables(view, rows, f"{name}-title"), *_rest(view, found)]
         if found
         else [],
         wide=True,

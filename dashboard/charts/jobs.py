@@ -8,13 +8,14 @@ from dash import dcc, html
 
 from analytics.capacity.jobs import jobs
 from analytics.capacity.quotas import against_quota
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
-from analytics.render.ledger_text import plain
 from analytics.scope import Scope
-from dashboard.charts.bars import GIVEN, NAME_MOST, bar, finding_link, name_link, table, used_ms
+from analytics.states import ALLOCATED_USED_FIRST
+from dashboard.charts.bars import NAME_MOST, bar, finding_link, name_link, table, used_ms
 from dashboard.charts.holders import paid
 from dashboard.charts.panel import panel
 from dashboard.charts.written import legend
@@ -111,7 +112,7 @@ def _jobs(view: View, colours: Palette, found: Sequence[Job]) -> html.Section:
         ),
         finding=view.say(_finding(found)),
         body=[
-            legend(view, colours, GIVEN),
+            legend(view, colours, ALLOCATED_USED_FIRST),
             table([view.say(say(each)) for each in header], rows, "jobs-title", words=(0, 1)),
             *([html.P(view.say(said), className="note")] if rest else []),
         ],

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.decide.totals import saving_of, savings
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.names import JOINER
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import by_cost
 from dashboard.charts.bars import NAME_MOST, finding_link, name_link, table
 from dashboard.charts.panel import panel

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from dash import html
 
 from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
 from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.panel import capital, graph, layout, numbers, panel

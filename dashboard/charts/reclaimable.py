@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.render import surplus as spare
-from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
 from dashboard.charts.bars import NAME_MOST, table
 from dashboard.charts.panel import graph, layout, panel

@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
-from analytics.workloads.card_footprints import RESERVED, SMALLER, SPLIT, findings_of, sizes
-from analytics.workloads.smaller_cards import shelf
+from analytics.workloads.cards import shelf
+from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 from dashboard.charts.bars import NAME_MOST
 from dashboard.charts.moves import target
 from dashboard.charts.panel import capital, graph, layout, numbers, panel
@@ -57,8 +57,8 @@ def works_of(view: View) -> pl.DataFrame:
 
     `instead` has the cards and parts of cards that would do, in words; empty where none is named.
     """
-    found = sizes(view.whole.review.context, view.part.inside.stretches)
-    about = findings_of(found, view.report.findings)
+    found = workload_footprints(view.whole.review.context, view.part.inside.stretches)
+    about = findings_about(found, view.report.findings)
     instead = [", ".join(target(view, each) for each in own if each.rule != RESERVED) for own in about]
     return found.with_columns(
         kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Span
 from analytics.language.sentences import Listed, say
-from analytics.render.ledger_text import plain
 from dashboard.charts.panel import capital, graph, layout
 from dashboard.charts.strip import heatmap, hover
 from dashboard.charts.tables import table

@@ -8,15 +8,17 @@ import numpy as np
 import plotly.graph_objects as go
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import MEANING, plain
+from analytics.render.ledger_text import MEANING
+from analytics.states import USED_FIRST
 from dashboard.film import NOT_SEEN
-from dashboard.palette import ORDER, Palette
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dashboard.film import Film
+    from dashboard.palette import Palette
     from dashboard.view import View
 
 TOOLTIP = "film-tip"
@@ -35,7 +37,7 @@ def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
     columns: dict[str, Any] = (
         {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
     )
-    steps = [*(colours.state[state] for state in ORDER), colours.card]
+    steps = [*(colours.state[state] for state in USED_FIRST), colours.card]
     scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
     return go.Heatmap(
         z=film.frames,
@@ -75,7 +77,7 @@ def state_legend(view: View, colours: Palette) -> html.Ul:
             [html.Span(className=f"swatch {state}", style={"background": colours.state[state]}), view.say(say(state))],
             title=view.say(MEANING[state]),
         )
-        for state in ORDER
+        for state in USED_FIRST
     ]
     return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})
 
@@ -95,7 +97,7 @@ def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) ->
         "hosts": [plain(host) for host in hosts],
         "at": [hosts.index(host) for host in film.hosts],
         "states": [
-            *(view.say(say("{label}: {value}", label=say(state), value=MEANING[state])) for state in ORDER),
+            *(view.say(say("{label}: {value}", label=say(state), value=MEANING[state])) for state in USED_FIRST),
             not_seen(view),
         ],
         "start": int(film.edges[0]),

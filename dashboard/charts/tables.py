@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.names import JOINER
-from analytics.render.ledger_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -12,6 +12,7 @@ from analytics.language.sentences import say
 from analytics.render.ledger_text import MEANING
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.window_before import changes
+from analytics.states import UNALLOCATED
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -43,15 +44,13 @@ _TILES = (
     _Tile("paid", say("paid"), say("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
     _Tile("observed", say("observed"), say("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
 )  # fmt: skip
-_OF_NOBODY = ("free", "unavailable")
-"""What an edition for people does not have: nobody is charged for it."""
 
 
 def tiles(view: View, colours: Palette) -> html.Section:
     """The tiles, and below them what their figures are over and what they are compared with."""
     found = changes(view.whole, view.report)
     personal = view.report.scope.is_personal
-    cards = [_card(view, colours, tile, found) for tile in _TILES if not (personal and tile.name in _OF_NOBODY)]
+    cards = [_card(view, colours, tile, found) for tile in _TILES if not (personal and tile.name in UNALLOCATED)]
     return html.Section(
         [
             html.H2(view.say(say("The window in figures")), className="for-readers"),

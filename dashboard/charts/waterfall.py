@@ -10,6 +10,7 @@ from analytics.language.quantities import Amount, GpuHours, Share
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.render.html.amounts import cents
+from analytics.states import UNUSED
 from dashboard.charts.panel import capital, graph, layout, numbers, panel
 from dashboard.charts.written import pattern, separators
 from dashboard.palette import FAINT
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from dashboard.view import View
 
 _HEIGHT_PX = 366
-_WASTED = ("free", "reserved", "held")
 
 
 def waterfall(view: View, colours: Palette) -> html.Section:
@@ -54,7 +54,7 @@ def _finding(view: View) -> str:
         return say("There was no GPU time in this window.")
     useful, worst = (
         steps["active"],
-        max((steps[state] for state in _WASTED), key=lambda each: (each.cents or 0, each.gpu_ms)),
+        max((steps[state] for state in UNUSED), key=lambda each: (each.cents or 0, each.gpu_ms)),
     )
     share = Share(ratio(useful.gpu_ms, total_ms))
     if worst.cents is None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from analytics.render.money_text import price_source
 from dashboard.access.people import VIEWER
 from dashboard.charts.tables import host_link

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
 from analytics.quality.checks.values import SENTENCES
-from analytics.render.ledger_text import plain
 from dashboard.access.people import VIEWER
 from dashboard.charts.panel import panel
 from dashboard.charts.tables import table

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import totals_by
-from analytics.render.ledger_text import plain
 from analytics.render.wording import placed
 from dashboard.access.people import VIEWER
 from dashboard.charts.coverage import coverage

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from analytics.render.wording import scope_parts
 from dashboard.access.people import PLANNER, VIEWER
 from dashboard.charts.panel import capital, panel

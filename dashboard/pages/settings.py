@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.money.in_force import gpus_at, in_force
 from analytics.money.window_money import newest_basis, open_prices
-from analytics.render.ledger_text import plain
 from analytics.render.money_text import price_source
 from analytics.render.wording import placed
 from dashboard.access.people import ADMIN

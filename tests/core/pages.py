@@ -1,4 +1,4 @@
-"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, and the settings in docs/configuration.md.
+"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, and the settings in docs/configuration.md.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
 from analytics.rules import RULES
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
@@ -60,7 +61,7 @@ def rules_page() -> str:
 
 
 def _rule(rule: Rule) -> list[str]:
-    module, described = sys.modules[type(rule).__module__].__doc__ or "", type(rule).__doc__ or ""
+    module, described = sys.modules[rule.find.__module__].__doc__ or "", rule.find.__doc__ or ""
     lines = ["", f"## {rule.name}", "", " ".join(module.split()), "", " ".join(described.split()), ""]
     return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
 
@@ -85,6 +86,34 @@ def configuration_page(current: str) -> str:
     before, _, rest = current.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + settings_table() + after
+
+
+def glossary_page() -> str:
+    """All of docs/glossary.md."""
+    lines = ["# Glossary", "", "<!-- written by `make docs` from analytics/glossary.py -->", "",
+             "The words of the code, the pages, the messages and these docs. The last column gives the name in the lake's columns,",
+             "JSON and flags where that is another one.", ""]  # fmt: skip
+    for title, terms in (
+        ("States", STATES.values()),
+        ("Confidence", CONFIDENCE.values()),
+        ("Status of a finding", STATUSES.values()),
+    ):
+        lines += [
+            f"## {title}",
+            "",
+            "| word | meaning |",
+            "|---|---|",
+            *[_line(each.name, each.meaning) for each in terms],
+            "",
+        ]
+    lines += ["## Rules", "", "| rule | finds GPUs that are ... |", "|---|---|"]
+    lines += [_line(f"[{rule.name}](rules.md#{rule.name})", rule.sentence) for rule in RULES]
+    lines += ["", "## Words", "", "| word | meaning | in data |", "|---|---|---|", *[_term(each) for each in TERMS], ""]
+    return "\n".join(lines)
+
+
+def _term(term: Term) -> str:
+    return _line(term.name, term.meaning, f"`{term.column}`" if term.column else "")
 
 
 def _kind(table: Table) -> str:
@@ -114,6 +143,7 @@ def _line(*cells: str) -> str:
 def main() -> None:
     """Writes all pages."""
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
+    (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")

@@ -10,13 +10,14 @@ import polars as pl
 import pytest
 
 from analytics.simulation import Fleet, write_fleet
+from analytics.states import USED_FIRST
 from dashboard import film
 from dashboard.charts import strip as strips
 from dashboard.charts.film_strip import GRAPH
 from dashboard.charts.strip import WORDS
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
 from dashboard.pages.film import Film
-from dashboard.palette import LIGHT, ORDER
+from dashboard.palette import LIGHT
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View
@@ -35,10 +36,10 @@ __all__ = ["teams"]
 
 
 def slow_frames(view: View, strip: film.Film) -> np.ndarray:
-    spent = np.zeros((*strip.frames.shape, len(ORDER)), dtype=np.int64)
+    spent = np.zeros((*strip.frames.shape, len(USED_FIRST)), dtype=np.int64)
     since_ms, until_ms = visible(view)
     for row in view.part.inside.stretches.iter_rows(named=True):
-        gpu, state = strip.gpus.index(row["gpu"]), ORDER.index(row["state"])
+        gpu, state = strip.gpus.index(row["gpu"]), USED_FIRST.index(row["state"])
         for column in range(strip.frames.shape[1]):
             start, end = strip.edges[column], strip.edges[column + 1]
             first, last = max(row["time"], start, since_ms), min(row["end"], end, until_ms)

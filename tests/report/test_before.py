@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.intervals import by_hour
 from analytics.ledger.summary import totals_by
-from analytics.report.hours import by_hour
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.report.window_before import Change, Changes, changes, window_before
 from analytics.scope import Scope

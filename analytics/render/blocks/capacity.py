@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.render.blocks.block import Block
-from analytics.render.ledger_text import plain
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours
 from analytics.language.sentences import Listed, say, say_many
 from analytics.names import JOINER
 from analytics.render.blocks.block import Block
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import became, busy_but_inefficient, ended, hidden
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import say
 from analytics.render.blocks.block import Block
-from analytics.render.ledger_text import plain
 from analytics.render.money_text import amount
 
 if TYPE_CHECKING:

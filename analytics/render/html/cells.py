@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.render.html import svg
-from analytics.render.ledger_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,8 @@ from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.cells import bdi, labelled
 from analytics.render.html.chart import Chart, Table
-from analytics.render.html.states import LOOKS, ORDER, WASTED
+from analytics.render.html.states import LOOKS
+from analytics.states import UNUSED, USED_FIRST
 from fallow.clock import DAY_MS
 from fallow.schema import STATES
 
@@ -42,7 +43,7 @@ def film_strip(report: Report, language: Language) -> Chart:
         image = png(codes)
     title = language.say("Every GPU over time")
     finding = language.say(_finding(film))
-    waste = tuple(STATES.index(state) for state in WASTED)
+    waste = tuple(STATES.index(state) for state in UNUSED)
     rows = tuple(
         (bdi(gpu), bdi(host), *_shares(row, waste, language))
         for gpu, host, row in zip(film.gpus[:_MOST_NAMED], film.hosts, film.codes, strict=False)
@@ -59,7 +60,7 @@ def film_strip(report: Report, language: Language) -> Chart:
             words=frozenset({1}),
             rest=language.say(say_many("and {number} more GPU", "and {number} more GPUs", rest)) if rest else "",
         ),
-        legend=ORDER,
+        legend=USED_FIRST,
         note=language.say(_note(film, gpus_a_row)),
         wide=True,
     )
@@ -94,7 +95,7 @@ def _lowered(codes: NDArray[np.uint8], most: int = MOST_ROWS) -> tuple[NDArray[n
 
 
 def _finding(film: Film) -> str:
-    waste = np.isin(film.codes, [STATES.index(state) for state in WASTED])
+    waste = np.isin(film.codes, [STATES.index(state) for state in UNUSED])
     known = (film.codes < len(STATES)) & (film.codes != STATES.index("unknown"))
     always = int(((waste | ~known).all(axis=1) & waste.any(axis=1)).sum())
     if not known.any():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.names import JOINER
@@ -14,7 +15,6 @@ from analytics.render.evidence_text import evidence
 from analytics.render.findings_text import ENDED
 from analytics.render.html.cells import bdi, said
 from analytics.render.html.chart import Table
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import became, busy_but_inefficient, costliest, ended, hidden, notes, notified
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from analytics.ledger.summary import ratio
 from analytics.render.html.amounts import cents
 from analytics.render.html.cells import bdi
 from analytics.render.html.chart import Table
-from analytics.render.html.states import WASTED
 from analytics.render.trend_wording import HEADS, change, name, shown, unfinished
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,8 @@ def tiles(report: Report, language: Language) -> list[Tile]:
     """Unused, its cost, useful, and what can be taken back now."""
     totals, account = report.summary.totals, report.money.accounts.total
     trends = {trend.name: trend for trend in report.trends}
-    wasted_ms = sum(totals.state_ms[state] for state in WASTED)
-    wasted_cents = None if account.paid_cents is None else sum(account.state_cents[state] for state in WASTED)
+    wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
+    wasted_cents = None if account.paid_cents is None else sum(account.state_cents[state] for state in UNUSED)
     taken = to_take(report.findings)
     sure = to_take([finding for finding in report.findings if finding.confidence.grade == "high"])
     currency = report.money.currency

@@ -19,9 +19,10 @@ from analytics.render.html.amounts import cents
 from analytics.render.html.cells import said
 from analytics.render.html.charts.days import shown_days
 from analytics.render.html.page import environment
-from analytics.render.html.states import LOOKS, ORDER
+from analytics.render.html.states import LOOKS
 from analytics.render.trend_wording import unfinished
 from analytics.render.wording import headline, reclaimable
+from analytics.states import USED_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,7 +98,7 @@ def _height(report: Report) -> int:
 
 def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
     total, at = sum(state_ms.values()), 0.0
-    for state in ORDER:
+    for state in USED_FIRST:
         width = (ratio(state_ms[state], total) or 0.0) * _WIDTH * _SCALE
         _box(draw, (at, 0.0, at + width, _BAR * _SCALE), state)
         at += width
@@ -105,7 +106,7 @@ def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
 
 def _column(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float], across: tuple[float, float], most: float) -> None:
     at = float((_BAR + _GAP + _DAYS) * _SCALE)
-    for state in ORDER:
+    for state in USED_FIRST:
         height = (ratio(state_ms[state], most) or 0.0) * _DAYS * _SCALE
         _box(draw, (across[0], at - height, across[1], at), state)
         at -= height
@@ -131,7 +132,7 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
     """Colour, name, GPU-hours, share and cost of each state, then the sum."""
     totals, account = report.summary.totals, report.money.accounts.total
     priced = account.paid_cents is not None
-    for state in ORDER:
+    for state in USED_FIRST:
         spent = account.state_cents[state] if priced else None
         share = "" if state == "unknown" else language.percent(totals.share(state))
         hours = language.hours(totals.state_ms[state])

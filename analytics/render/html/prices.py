@@ -13,13 +13,13 @@ from analytics.render.html.cells import bdi
 from analytics.render.html.chart import Table
 from analytics.render.money_text import price_source
 from analytics.render.wording import placed
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.money.window_money import Basis, Money
 
 _MOST = 12
-_IDLE = ("held", "reserved", "free")
 
 
 def price_table(money: Money, language: Language) -> Table | None:
@@ -79,7 +79,7 @@ def energy(money: Money) -> list[str]:
     lines: list[str] = [
         say("{kwh} kWh by the GPUs' own counters, over {share} of the time.", kwh=Number(kwh, 1), share=known)
     ]
-    idle = [each.kwh for state in _IDLE if (each := money.accounts.energy_by_state.get(state)) is not None]
+    idle = [each.kwh for state in UNUSED[::-1] if (each := money.accounts.energy_by_state.get(state)) is not None]
     if any(idle) and all(each is not None for each in idle):
         lines.append(say("{kwh} kWh of it without a kernel.", kwh=Number(sum(each or 0.0 for each in idle), 1)))
     lines.append(say("The site drew {kwh} kWh for it (PUE {pue}).", kwh=Number(drawn, 1), pue=Number(grid.pue, 2)))

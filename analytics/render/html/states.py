@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-ORDER = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
-"""The states as a reader meets them: from used, over wasted, to not known."""
-
-WASTED = ("free", "reserved", "held")
+from analytics.states import USED_FIRST
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def fill(state: str, key: str) -> dict[str, str]:
     return {"fill": look.colour} | ({} if look.opacity == 1 else {"fill-opacity": f"{look.opacity:g}"})
 
 
-def patterns(key: str, states: tuple[str, ...] = ORDER) -> Markup:
+def patterns(key: str, states: tuple[str, ...] = USED_FIRST) -> Markup:
     """The patterns that `fill` names; ids begin with the key, as they are the whole page's."""
     return Markup("<defs>{}</defs>").format(
         Markup().join(_pattern(f"{key}-{state}", LOOKS[state]) for state in states if LOOKS[state].lines)

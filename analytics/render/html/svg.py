@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

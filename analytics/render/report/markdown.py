@@ -25,6 +25,7 @@ from analytics.render.wording import (
     shown_groups,
     title,
 )
+from analytics.states import OBSERVED
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _idle(report: Report, language: Language) -> list[str]:
 
 
 def _section(section: Section, language: Language) -> list[str]:
-    shown = ("unavailable", "free", "reserved", "held", "low", "active")
+    shown = OBSERVED
     heads = [language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed", *shown)]
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(shown)]
     groups, rest = shown_groups(section)

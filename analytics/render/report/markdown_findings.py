@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import plain
 from analytics.language.sentences import Listed, say
 from analytics.render.evidence_text import evidence
 from analytics.render.finding_block_text import ENDED, NONE, heading, holder_since, left_out, taken
-from analytics.render.ledger_text import plain
 from analytics.render.listed_findings import notes, notified, to_act_on
 from analytics.render.report.markdown_words import code, escape
 from analytics.render.wording import as_sentence

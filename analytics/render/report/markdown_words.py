@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
 _LINK = re.compile(r"(://|www\.)", re.IGNORECASE)

@@ -6,13 +6,14 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import say
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.render.blocks import capacity, lists, people
 from analytics.render.blocks import trends as course
 from analytics.render.facts import facts
 from analytics.render.finding_block_text import NONE, block, left_out
-from analytics.render.ledger_text import PAGE_COLUMNS, cost_lines, plain, state_lines, wrap
+from analytics.render.ledger_text import cost_lines, state_lines
 from analytics.render.listed_findings import notes, notified, to_act_on
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
 from analytics.render.report.columns import columns
@@ -27,6 +28,7 @@ from analytics.render.wording import (
     shown_groups,
     title,
 )
+from analytics.states import OBSERVED
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _TOP = 10
 _WIDTH = PAGE_COLUMNS
-_SHOWN = ("unavailable", "free", "reserved", "held", "low", "active")
 _SHORT = {"unavailable": say("unavail.")}
 
 
@@ -143,7 +144,7 @@ def _idle(report: Report, language: Language) -> str:
 def _section(section: Section, language: Language) -> str:
     shown, rest = shown_groups(section)
     width = 21
-    heads = [language.say(_SHORT.get(state, state)) for state in _SHOWN]
+    heads = [language.say(_SHORT.get(state, state)) for state in OBSERVED]
     wide = [max(8, len(head) + 1) for head in heads]
     first, gpus, total, observed = (language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed"))
     lines = [
@@ -154,7 +155,7 @@ def _section(section: Section, language: Language) -> str:
         name = plain(group_name(section, full_name, language), width)
         spent, seen = language.hours(totals.total_ms), language.percent(totals.coverage)
         shares = "".join(
-            f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(_SHOWN, wide, strict=True)
+            f"{language.percent(totals.share(state)):>{each}}" for state, each in zip(OBSERVED, wide, strict=True)
         )
         lines.append(f"  {name:<{width}} {language.number(totals.gpus):>5} {spent:>10} {seen:>9}{shares}")
     about = language.say("GPU-hours; share of the observed time")

@@ -13,6 +13,7 @@ from PIL import Image
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.language.languages import language
+from analytics.language.plain_text import plain
 from analytics.render.html.charts.days import days
 from analytics.render.html.charts.idle import idle
 from analytics.render.html.charts.off_peak import off_peak
@@ -20,9 +21,9 @@ from analytics.render.html.charts.owners import owners
 from analytics.render.html.charts.reclaim import reclaim
 from analytics.render.html.charts.waterfall import waterfall
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, film_strip, png
-from analytics.render.html.states import LOOKS, ORDER
-from analytics.render.ledger_text import plain
+from analytics.render.html.states import LOOKS
 from analytics.report.figures import NOT_THERE, BackTest, Film, Reclaimable
+from analytics.states import USED_FIRST
 from fallow.schema import STATES
 from tests.report.html.reports import report_of
 
@@ -172,11 +173,11 @@ def test_a_film_of_noise_is_made_coarser_until_it_fits(week: Report) -> None:
 
 def test_states_differ_in_lightness_or_pattern_and_not_in_hue_alone() -> None:
     seen = set()
-    for state in ORDER:
+    for state in USED_FIRST:
         red, green, blue, opacity = LOOKS[state].rgba
         light = sum(
             weight * (255 + (part - 255) * opacity / 255)
             for weight, part in zip((0.299, 0.587, 0.114), (red, green, blue), strict=True)
         )
         seen.add((round(light / 20), LOOKS[state].lines))
-    assert len(seen) == len(ORDER)
+    assert len(seen) == len(USED_FIRST)

@@ -12,7 +12,8 @@ from analytics.ledger.summary import ratio
 from analytics.render.html import svg
 from analytics.render.html.cells import labelled
 from analytics.render.html.chart import Chart, Table
-from analytics.render.html.states import ORDER, WASTED, fill, patterns
+from analytics.render.html.states import fill, patterns
+from analytics.states import UNUSED, USED_FIRST
 from fallow.clock import HOUR_MS, to_ms
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ def days(report: Report, language: Language) -> Chart:
     title = language.say("Every day by state")
     finding = language.say(_finding(shown, language))
     parts = [patterns(_KEY), *_columns(shown, language)]
-    head = (language.say("day"), *(language.say(state) for state in ORDER), language.say("unused"))
+    head = (language.say("day"), *(language.say(state) for state in USED_FIRST), language.say("unused"))
     rows = tuple(
         (
             _day(day, language),
-            *(language.hours(totals.state_ms[state]) for state in ORDER),
+            *(language.hours(totals.state_ms[state]) for state in USED_FIRST),
             language.percent(_unused(totals)),
         )
         for day, totals in shown.items()
@@ -50,7 +51,7 @@ def days(report: Report, language: Language) -> Chart:
         finding=finding,
         drawing=svg.drawing(_BOTTOM + 24, parts, labelled(title, finding, language)),
         table=Table(head, rows),
-        legend=tuple(state for state in ORDER if any(each.state_ms[state] for each in shown.values())),
+        legend=tuple(state for state in USED_FIRST if any(each.state_ms[state] for each in shown.values())),
         note=language.say(
             say(
                 "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
@@ -68,7 +69,7 @@ def shown_days(report: Report) -> dict[str, Totals]:
 
 
 def _unused(totals: Totals) -> float | None:
-    return ratio(sum(totals.state_ms[state] for state in WASTED), totals.observed_ms)
+    return ratio(sum(totals.state_ms[state] for state in UNUSED), totals.observed_ms)
 
 
 def _finding(shown: Mapping[str, Totals], language: Language) -> str:
@@ -100,7 +101,7 @@ def _columns(shown: Mapping[str, Totals], language: Language) -> Iterator[Markup
     for place, (day, totals) in enumerate(shown.items()):
         x = _LEFT + place * pitch + (pitch - width) / 2
         y = _BOTTOM
-        for state in ORDER:
+        for state in USED_FIRST:
             height = totals.state_ms[state] * scale
             y -= height
             yield svg.rect(x, y, width, height, fill(state, _KEY))

@@ -11,7 +11,8 @@ from analytics.render.html import svg
 from analytics.render.html.amounts import cents
 from analytics.render.html.cells import labelled
 from analytics.render.html.chart import Chart, Table
-from analytics.render.html.states import WASTED, fill, patterns
+from analytics.render.html.states import fill, patterns
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ def _finding(report: Report, total_ms: float) -> str:
     if not total_ms:
         return say("There was no GPU time in this window.")
     useful = Share(ratio(steps["active"].gpu_ms, total_ms))
-    worst = max((steps[state] for state in WASTED), key=lambda step: (step.cents or 0, step.gpu_ms))
+    worst = max((steps[state] for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms:
         return say("{share} of the GPU time was useful; nothing was idle.", share=useful)
     if worst.cents is None:
