@@ -56,7 +56,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
-            f"metrics.listen is '{text}', which is no address",
+            f"metrics.listen is '{text}', which is not an address",
             "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
         )
     return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

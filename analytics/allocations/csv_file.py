@@ -103,7 +103,9 @@ def _lines(path: str) -> pl.DataFrame:
     """The file's lines as text columns COLUMNS (null where empty) with `line`; raises InputError."""
     source = open_source(path)
     if source.text is None or source.cut_off:
-        raise InputError(f"{path} is {'cut off' if source.cut_off else 'no CSV file'}", "give a CSV with a header line")
+        raise InputError(
+            f"{path} is {'cut off' if source.cut_off else 'not a CSV file'}", "give a CSV with a header line"
+        )
     filled = _records(path, source.text.decode())
     names = [name.strip().lower() for name in next(filled)[1]]
     _check_header(path, names)
@@ -155,14 +157,14 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     )
     reasons = {
         "no start": moments["start"].absent,
-        **{f"{name} is no time, or one that the zone skips": moments[name].wrong for name in _TIMES},
+        **{f"{name} is not a time, or one that the zone skips": moments[name].wrong for name in _TIMES},
         **{f"{name} is not in the years 2000 to 9999": moments[name].outside for name in _TIMES},
         "start is after the year 5137": (rows["time"] >= LATEST_MS).fill_null(value=False),
         "it ends before it starts": (rows["end"] <= rows["time"]).fill_null(value=False),
         "neither gpu, nor host and gpu_count": rows.select(
             pl.col("gpu").is_null() & (pl.col("host").is_null() | pl.col("gpu_count").is_null())
         ).to_series(),
-        f"gpu_count is no whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
+        f"gpu_count is not a whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
         "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": rows.select(
             pl.col("gpu").is_not_null() & pl.col("gpu_count").is_not_null()
         ).to_series(),
@@ -174,7 +176,7 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     if wrong:
         named = "; ".join(f"line {line}: {reason}" for line, reason in sorted(wrong)[:_SHOWN])
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise InputError(f"{path}: {named}{more}", "mend them: nothing was imported")
+        raise InputError(f"{path}: {named}{more}", "correct them: nothing was imported")
 
 
 def _remark_hosts(rows: pl.DataFrame, hosts: Hosts, tally: Tally) -> None:

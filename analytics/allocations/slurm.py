@@ -50,7 +50,7 @@ class Live:
             text = _output([self._sacct, *EXPORT.split()[1:], f"--starttime={since}"])
         except CommandError as error:
             raise InputError(
-                f"sacct cannot be asked: {error}",
+                f"cannot run sacct: {error}",
                 "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
             ) from error
         jobs = allocation_rows(self._sacct, text, "UTC", self._host)
@@ -67,7 +67,7 @@ class Live:
         try:
             text = _output([self._scontrol, "show", "job", "--details"])
         except CommandError as error:
-            return rows, (f"scontrol cannot be asked, so which GPUs running jobs have is not known: {error}",)
+            return rows, (f"cannot run scontrol, so the GPUs of running jobs are not known: {error}",)
         found, unknown = [], set()
         for each in job_gpus(text):
             host = self._host(each.node)

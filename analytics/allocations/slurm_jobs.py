@@ -92,7 +92,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     """Adds start, end, submitted and planned_end in milliseconds."""
     moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit")}
     for name, found in moments.items():
-        _refuse(path, jobs, found.wrong, (f"{name} is no time, or one that {zone} skips", _OTHER_FORM), name)
+        _refuse(path, jobs, found.wrong, (f"{name} is not a time, or one that {zone} skips", _OTHER_FORM), name)
         _refuse(path, jobs, found.outside, (f"{name} is not in the years 2000 to 9999", _LEAVE_OUT), name)
     _refuse(path, jobs, moments["Start"].first >= LATEST_MS, ("Start is after the year 5137", _LEAVE_OUT), "Start")
     start, end = start_and_end(moments["Start"], moments["End"], _elapsed_ms(jobs))

@@ -21,7 +21,7 @@ def expand(text: str) -> tuple[str, ...]:
     """The hosts that a list names, in order; ValueError for what is no list."""
     parts = _PART.findall(text)
     if ",".join(parts) != text or not text:
-        raise ValueError(f"'{text}' is no list of hosts")
+        raise ValueError(f"'{text}' is not a list of hosts")
     hosts = tuple(host for part in parts for host in _expand_part(part))
     if len(hosts) > _MOST_HOSTS:
         raise ValueError(f"'{text[:40]}...' names more than {_MOST_HOSTS} hosts")
@@ -45,7 +45,7 @@ def _numbers(item: str) -> list[str]:
     first, dash, last = item.partition("-")
     last = last if dash else first
     if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < _MOST_HOSTS:
-        raise ValueError(f"'{item}' is no range of numbers")
+        raise ValueError(f"'{item}' is not a range of numbers")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
@@ -89,7 +89,7 @@ def is_mig(gres_type: str) -> bool:
 
 def _number(value: str, entry: str) -> int:
     if not _COUNT.fullmatch(value):
-        raise ValueError(f"'{entry}' counts nothing")
+        raise ValueError(f"'{entry}' is not a count")
     if len(value) > len(str(_MOST)) or int(value) > _MOST:
         raise ValueError(f"'{entry}' counts more GPUs than any cluster has")
     return int(value)

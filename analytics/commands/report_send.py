@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.commands.report import add_edition_arguments, format_named, open_edition
+from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
 from analytics.delivery import due
 from analytics.delivery.content import edition_name
 from analytics.delivery.deliver import tell, would

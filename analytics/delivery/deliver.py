@@ -140,7 +140,7 @@ def deliver(
     except FallowError as error:
         raise FallowError(
             f"{_ENDED[outcome.step]} {chosen.target}, and that could not be recorded: {error.message}",
-            "mend the lake; until --again this delivery counts as unknown",
+            "repair the lake; until --again this delivery counts as unknown",
         ) from error
     return Result(chosen, outcome.step, outcome.reason)
 

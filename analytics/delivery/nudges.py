@@ -113,7 +113,7 @@ class Quiet:
         """From report.quiet_hours and report.quiet_days; raises ConfigError."""
         days = [day.lower() for day in config.texts("report.quiet_days")]
         if wrong := [day for day in days if day not in _DAYS]:
-            raise ConfigError(f"report.quiet_days: '{wrong[0]}' is no day", f"write some of {', '.join(_DAYS)}")
+            raise ConfigError(f"report.quiet_days: '{wrong[0]}' is not a weekday", f"write some of {', '.join(_DAYS)}")
         from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
         return cls(from_minute, until_minute, frozenset(_DAYS.index(day) for day in days), zone)
 

@@ -95,12 +95,12 @@ def _webhook(url: str, kind: str) -> Target:
         host, port = "", None
     if not host or not url.isprintable() or not url.isascii() or " " in url:
         raise UsageError(
-            "a webhook's address names no host, or holds what no address may", "write it as https://host/path"
+            "a webhook's address has no host, or characters that no address may have", "write it as https://host/path"
         )
     if parts.username is not None:
         raise UsageError(f"the address of the webhook at {host} carries a name or password", "leave them out")
     if parts.scheme == "http" and host not in _LOOPBACK:
-        raise UsageError(f"the webhook at {host} is to be called without TLS", "write https://")
+        raise UsageError(f"the webhook at {host} has an address without TLS", "write https://")
     chosen = _told_by(host) if kind == "auto" else kind
     digest = hashlib.sha256(url.encode()).hexdigest()[:12]
     place = f"[{host}]" if ":" in host else host

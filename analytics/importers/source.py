@@ -137,7 +137,7 @@ def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, Source]
     ) as error:
         kind = "Parquet" if source.text is None else "CSV"
         reason = (str(error).splitlines() or ["damaged"])[0].rstrip(".")
-        raise InputError(f"{path} is no {kind} file that can be read ({reason})", "check or fetch it again") from error
+        raise InputError(f"{path} is not a readable {kind} file ({reason})", "check or fetch it again") from error
     return frame, source
 
 

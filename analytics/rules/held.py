@@ -51,7 +51,7 @@ HELD = Rule(
     sentence=of_gpus("held without running a kernel"),
     per_host=True,
     thresholds={
-        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
+        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
         "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
         "(Kaplan-Meier over 28 days)",

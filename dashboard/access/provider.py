@@ -46,7 +46,7 @@ class Provider:
         self.issuer, self.client_id = issuer, client_id
         self._secret, self._scopes, self._verify = secret, scopes, ca_file or True
         _protected(
-            issuer, ConfigError("dashboard.oidc_issuer has to begin with https://", "only loopback may do without")
+            issuer, ConfigError("dashboard.oidc_issuer must begin with https://", "only loopback may do without")
         )
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, dict[str, Any]]] = {}

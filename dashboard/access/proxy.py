@@ -35,7 +35,7 @@ class Proxy:
         # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it
         if not re.fullmatch(r"[A-Za-z0-9-]+", header):
             raise ConfigError(
-                f"dashboard.proxy_header '{header}' is no name of a header", "use letters, digits and dashes"
+                f"dashboard.proxy_header '{header}' is not a header name", "use letters, digits and dashes"
             )
         self._header = header
         self._proxies = tuple(_network(each) for each in proxies)

@@ -221,7 +221,7 @@ def _check_endpoint(scheme: str) -> None:
     except ValueError:
         usable = False
     if not usable or not endpoint.isprintable() or " " in endpoint:
-        raise UsageError(f"{variable} is no address", "write it as https://host:port")
+        raise UsageError(f"{variable} is not an address", "write it as https://host:port")
     if parts.username is not None or parts.query:
         raise UsageError(f"{variable} carries credentials", "give them by the variables that are meant for them")
     if parts.scheme == "http" and os.environ.get(_PLAIN_HTTP[scheme], "").lower() not in ("1", "true", "yes", "on"):

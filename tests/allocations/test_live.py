@@ -143,7 +143,7 @@ def test_a_scontrol_that_fails_costs_the_positions_alone(
     [
         (
             ["--sacct", "/nowhere/sacct"],
-            "sacct cannot be asked: there is no command /nowhere/sacct here; run this where",
+            "cannot run sacct: there is no command /nowhere/sacct here; run this where",
         ),
         ([], "sacct said: sacct: error: Unable to connect to slurmdbd"),
     ],

@@ -122,7 +122,7 @@ def test_json_of_sacct_is_the_same_as_its_text(
         ('{"jobs": [', "is not the JSON of sacct"),
         ('{"jobs": [{"job_id": 1}]}', "is not the JSON of sacct ('time')"),
         ('{"jobs": [], "errors": ["no connection to slurmdbd"]}', "sacct reported an error: no connection to slurmdbd"),
-        (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is no list of hosts"),
+        (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is not a list of hosts"),
     ],
 )
 def test_json_that_cannot_be_used_is_named(
@@ -233,11 +233,14 @@ def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
         ("JobID|Start|End|NodeList\n", "lacks the column AllocTRES"),
         ("JobIDRaw|JobIDRaw|Start|End|NodeList|AllocTRES\n", "names a column twice"),
         (sacct("7|1|2"), "line 2: 3 fields where the header names 5"),
-        (sacct("7|yesterday|Unknown|n1|gres/gpu=1"), "Start is no time, or one that UTC skips: line 2 ('yesterday')"),
+        (
+            sacct("7|yesterday|Unknown|n1|gres/gpu=1"),
+            "Start is not a time, or one that UTC skips: line 2 ('yesterday')",
+        ),
         (sacct("7|1000000000|soon|n1|gres/gpu=1"), "End is no time"),
-        (sacct("7|1000000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' counts nothing"),
-        (sacct("7|1000000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is no list of hosts"),
-        (sacct("7|1000000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is no range of numbers"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' is not a count"),
+        (sacct("7|1000000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is not a list of hosts"),
+        (sacct("7|1000000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is not a range of numbers"),
         (sacct("7|1000000000|Unknown||gres/gpu=1"), "line 2: the job has GPUs and no node"),
         (sacct("7|1000000000|Unknown|n1|gres/gpu=9999999999"), "line 2: 'gres/gpu=9999999999' counts more GPUs than"),
         (sacct("7|1900-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is not in the years 2000 to 9999: line 2 ('1900"),
