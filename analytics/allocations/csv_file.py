@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.allocations.model import ReadAllocations, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
+from analytics.importers.kinds import with_progress
 from analytics.importers.model import Tally
 from analytics.importers.source import open_source
 from analytics.importers.times import LATEST_MS, check_zone
@@ -61,7 +62,7 @@ class CsvFile:
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads the files; raises InputError naming the lines, or UsageError."""
         zone = check_zone(args.zone or "UTC", "--time-zone")
-        read = [read_file(path, zone, around.hosts) for path in around.progress.each(args.files, "reading")]
+        read = [read_file(path, zone, around.hosts) for path in with_progress(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
         return ReadAllocations(
             pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None

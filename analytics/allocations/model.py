@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from analytics.importers.model import FileReport, Progress
+    from analytics.importers.model import FileReport
     from fallow.config import Config
     from fallow.lake import Lake, LakeFile
 
@@ -44,7 +44,6 @@ class ReadAllocations:
 class Surroundings:
     hosts: Hosts
     settings: Config
-    progress: Progress
 
 
 class AllocationSource(Protocol):

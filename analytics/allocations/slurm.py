@@ -13,6 +13,7 @@ from analytics.allocations.model import ROW_SCHEMA, ReadAllocations
 from analytics.allocations.sacct import EXPORT
 from analytics.allocations.slurm_jobs import allocation_rows
 from analytics.allocations.slurm_text import job_gpus
+from analytics.importers.kinds import with_progress
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
 from fallow.clock import SystemClock, from_ms, parse_window
@@ -161,7 +162,7 @@ class Slurm:
     def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         read = []
-        for path in around.progress.each(args.files, "reading"):
+        for path in with_progress(args.files, "reading"):
             source = open_source(path)
             if source.text is None:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")

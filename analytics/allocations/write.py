@@ -14,6 +14,7 @@ import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, conform
 from analytics.frames import arrow, read_frame
+from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
 from analytics.importers.times import LATEST_MS
 from fallow import parquet
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from analytics.allocations.model import ReadAllocations
-    from analytics.importers.model import Progress
 
 AS_OF = "claims_as_of_ms"
 """Key of the files' metadata: when the source knew what it says."""
@@ -42,7 +42,6 @@ _NOTHING = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in ("scheduler",
 def write(
     lake: Lake,
     read: ReadAllocations,
-    progress: Progress,
     removed: pl.DataFrame | None = None,
     *,
     newest_first: bool = False,
@@ -52,7 +51,6 @@ def write(
     Args:
         lake: where to.
         read: what was imported.
-        progress: hears of every file.
         removed: runs (scheduler, claim_id, host, time) that the imported ones stand for: they go.
         newest_first: order of the days; what goes must not be written before what stands for it.
     """
@@ -68,14 +66,11 @@ def write(
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     total = Published("claim", 0, 0, 0, 0)
-    for key in progress.each(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing allocations"):
+    for key in with_progress(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing allocations"):
         place = LakeFile("claim", utc_day(int(key[1]) * DAY_MS), str(key[0]), 0, 0)
         facts = _facts(read, visible(due[key]))
         done = _write_day(lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts)
-        total = Published(
-            "claim", total.new + done.new, total.already_there + done.already_there, total.replaced + done.replaced,
-            total.files_written + done.files_written,
-        )  # fmt: skip
+        total = total.plus(done)
     return total
 
 

@@ -18,7 +18,7 @@ from analytics.allocations.slurm import Slurm
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
 from analytics.allocations.write import write
 from analytics.frames import read_frame
-from analytics.importers.kinds import add_kinds, open_lake, progress
+from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
@@ -63,15 +63,14 @@ def run(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
     settings, lake = open_lake(args)
-    bar = progress()
-    read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
+    read = args.source.read(args, Surroundings(Hosts.of(lake), settings))
     shifted = find_shifted(lake, read, replace=args.replace)
     if shifted.pairs.height:
         if not args.replace:
             raise shifted.error(read)
         rows = moved_rows(lake, read.rows, shifted)
         read = replace(read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now"))
-    published = write(lake, read, bar, shifted.removed, newest_first=shifted.forward)
+    published = write(lake, read, shifted.removed, newest_first=shifted.forward)
     if args.json:
         print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:

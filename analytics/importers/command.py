@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from analytics.importers import IMPORTERS
-from analytics.importers.kinds import add_kinds, open_lake, progress
+from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.publish import publish
 from fallow.clock import format_ms
 
@@ -85,9 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     _, lake = open_lake(args)
-    bar = progress()
-    imported = args.importer.read(args, bar)
-    published = publish(lake, imported, bar)
+    imported = args.importer.read(args)
+    published = publish(lake, imported)
     if args.json:
         print(json.dumps(as_json(imported, published, lake.root), indent=2))
     else:

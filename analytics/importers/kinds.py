@@ -15,24 +15,13 @@ from fallow.lake import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from analytics.importers.model import Progress, T
+T = TypeVar("T")
 
 
-class Silent:
-    def each(self, items: Iterable[T], what: str) -> Iterator[T]:  # noqa: ARG002 (the protocol's name)
-        yield from items
-
-
-class Bar:
-    """A bar on stderr that goes away when it is done, so that stdout stays clean."""
-
-    def each(self, items: Iterable[T], what: str) -> Iterator[T]:
-        yield from track(list(items), what, console=Console(stderr=True), transient=True)
-
-
-def progress() -> Progress:
-    """A bar where stderr is a terminal."""
-    return Bar() if sys.stderr.isatty() else Silent()
+def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items; on a terminal a bar on standard error shows how many are done, and then disappears."""
+    off = not sys.stderr.isatty()
+    yield from track(list(items), what, console=Console(stderr=True), transient=True, disable=off)
 
 
 class Kind(Protocol):

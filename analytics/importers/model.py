@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -13,10 +13,6 @@ from fallow.schema import DEVICE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,14 +82,6 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-class Progress(Protocol):
-    """Shows how far a loop has come."""
-
-    def each(self, items: Iterable[T], what: str) -> Iterator[T]:
-        """The items, one after the other, while a bar says what is done."""
-        ...
-
-
 class Importer(Protocol):
     """One kind of history that can be brought into the lake."""
 
@@ -103,7 +91,7 @@ class Importer(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
+    def read(self, args: argparse.Namespace) -> Imported:
         """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
         ...
 

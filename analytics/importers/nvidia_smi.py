@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
 from analytics.importers.nvidia_smi_fields import check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
@@ -17,8 +18,6 @@ from fallow.errors import InputError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-
-    from analytics.importers.model import Progress
 
 
 _LEAST_GAP_MS = 500
@@ -146,13 +145,13 @@ class NvidiaSmi:
         )
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
-    def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
+    def read(self, args: argparse.Namespace) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = Settings(
             check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields
         )
-        read = [read_file(path, settings) for path in progress.each(args.files, "reading")]
+        read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
         frame, notes = _merge([frame for frame, _ in read], settings.host)
         frame, interval = on_grid(frame, settings.interval_ms)
         return Imported(

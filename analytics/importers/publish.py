@@ -8,11 +8,12 @@ only then the old one goes: a reader of visible files sees the old rows or all r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.importers.kinds import with_progress
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from analytics.importers.model import Imported, Progress
+    from analytics.importers.model import Imported
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},
@@ -46,8 +47,12 @@ class Published:
     replaced: int
     files_written: int
 
+    def plus(self, other: Published) -> Published:
+        counts = zip(astuple(self)[1:], astuple(other)[1:], strict=True)
+        return Published(self.table, *map(sum, counts))
 
-def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Published, ...]:
+
+def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
     due = [(DEVICE, imported.device), (GPU, imported.gpu)]
     present = {table.name: _present(lake, table, imported.host) for table, _ in due}
@@ -55,8 +60,7 @@ def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Publish
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     return tuple(
-        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name], progress=progress)
-        for table, frame in due
+        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name]) for table, frame in due
     )
 
 
@@ -65,22 +69,17 @@ def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
     return [file for file in lake.all_files(table.name, hosts=[host]) if file.first_seq < LATEST_MS]
 
 
-def _publish_table(
-    lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile], *, progress: Progress
-) -> Published:
+def _publish_table(lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile]) -> Published:
     if table is GPU:
         rows = _keep_dates(rows, present)
     days = rows.with_columns(day=pl.col("time").dt.strftime("%Y-%m-%d")).partition_by(
         "day", as_dict=True, include_key=False
     )
     total = Published(table.name, 0, 0, 0, 0)
-    for day in progress.each(sorted(days), f"writing {table.name}"):
+    for day in with_progress(sorted(days), f"writing {table.name}"):
         there = [file for file in present if file.date == day[0]]
         done = _publish_day(lake, table, days[day], LakeFile(table.name, str(day[0]), host, 0, 0), there)
-        total = Published(
-            table.name, total.new + done.new, total.already_there + done.already_there,
-            total.replaced + done.replaced, total.files_written + done.files_written,
-        )  # fmt: skip
+        total = total.plus(done)
     return total
 
 
