@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Cookie:
-    """One kind of cookie. `context` goes into the signature: a cookie of another provider's sign-in is none of ours."""
+    """One kind of signed cookie. `context` is part of the signature, so that another provider's cookie is invalid."""
 
     def __init__(self, kind: str, key: bytes, context: str, lasts_s: int) -> None:
         self._kind = kind
@@ -38,7 +38,7 @@ class Cookie:
         )
 
     def read(self, request: Request, part: str = "") -> Any:
-        """What was put there; None where there is nothing, it is too old, or somebody else wrote it."""
+        """The content; None if there is none, it is too old, or its signature is wrong."""
         sealed = request.cookies.get(self._name(request, part), "")
         try:
             return self._seal.loads(sealed, max_age=self._lasts_s)
@@ -46,7 +46,7 @@ class Cookie:
             return None
 
     def put(self, response: Response, request: Request, content: Any, part: str = "") -> None:
-        """Puts it: no script can read it, and no other site's page sends it with more than a link."""
+        """Sets it: no script can read it, and other sites' pages send it only by following a link."""
         response.set_cookie(
             self._name(request, part),
             str(self._seal.dumps(content)),
@@ -67,30 +67,30 @@ class Cookie:
         )
 
     def _name(self, request: Request, part: str) -> str:
-        # browsers take `__Host-` over TLS only, and from this very host: no neighbour can plant one
+        # browsers accept `__Host-` only over TLS and from this very host: no other host can set it
         prefix = "" if is_loopback(request.host) else "__Host-"
         return f"{prefix}fallow-{self._kind}{part and '-'}{part}"
 
 
 RETURN, OUT = "/sign-in/return", "/sign-out"
-"""Where the provider sends people back to, and where a session ends."""
+"""The paths of the return from the provider and of signing out."""
 
 _ON_THE_WAY_S = 600
 _LONGEST = 300
 _AS_IT_IS = "!$%&'()*+,/:;=?@"
-"""What a query may hold besides letters, digits and `_.-~`."""
+"""Characters of a query that stay unquoted, besides letters, digits and `_.-~`."""
 _NO_PAGE = ("/_dash", "/assets/", "/export/")
 
 
 class SignIn:
-    """Whoever has a session is who the provider said; pages send others to the provider, and everything else says 401."""
+    """Admits whoever has a session. Without one, a page redirects to the provider and everything else is 401."""
 
     way_out = OUT
 
     def __init__(
         self, provider: Provider, hosts: Hosts, people: Directory, *, key: bytes, lasts_s: int, claims: tuple[str, str]
     ) -> None:
-        """`key` signs the cookies, `claims` are the names of those with the user and the groups."""
+        """`key` signs the cookies; `claims` names the claims that hold the user and the groups."""
         context = f"{provider.issuer} {provider.client_id}"
         self._provider, self._hosts, self._people = provider, hosts, people
         self._user_claim, self._groups_claim = claims
@@ -98,7 +98,7 @@ class SignIn:
         self._way = Cookie("sign-in", key, context, _ON_THE_WAY_S)
 
     def admit(self, request: Request) -> Person | AnyResponse:
-        """Who it is, or a way to sign in, or 401 or 403."""
+        """The person, a redirect to the provider, 401 or 403."""
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)
         if request.path == RETURN:
@@ -114,7 +114,7 @@ class SignIn:
         return found
 
     def _send(self, request: Request) -> AnyResponse:
-        """Away to the provider; what comes back has to fit to what is left in the browser here."""
+        """Redirects to the provider; state, nonce and verifier stay in a cookie until the return."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         try:
             response = redirect(self._provider.address(_return_address(request), state, nonce, verifier), 302)
@@ -126,7 +126,7 @@ class SignIn:
         return response
 
     def _returned(self, request: Request) -> AnyResponse:
-        """Back from the provider: a session, or why there is none."""
+        """Handles the return from the provider: starts a session or refuses."""
         state = request.args.get("state", "")
         wanted = self._way.read(request, state[:8])
         if wanted is None or not secrets.compare_digest(wanted["state"].encode(), state.encode()):
@@ -150,12 +150,12 @@ class SignIn:
         user = claims.get(self._user_claim)
         if not isinstance(user, str) or not user.strip() or len(user) > _LONGEST:
             return refuse(request, "the sign-in service did not say who you are", why=f"no claim {self._user_claim}")
-        # some say it as text; who leaves it out lets everybody write any address into their profile
+        # some providers send it as text; without it, anybody could write any address into their profile
         if self._user_claim == "email" and str(claims.get("email_verified")).lower() != "true":
             return refuse(request, "your address is not verified", who=user, why="email_verified is not true")
         groups = claims.get(self._groups_claim) or []
         groups = [groups] if isinstance(groups, str) else groups
-        # those that matter only: a browser keeps no cookie above 4 kB
+        # only those that matter: browsers keep no cookie above 4 kB
         known = self._people.known([each for each in groups if isinstance(each, str)])
         person = self._people.person(user, known)
         if person is None:
@@ -182,13 +182,13 @@ def _no_role(user: str) -> str:
 
 
 def _return_address(request: Request) -> str:
-    """The host is one of ours; only loopback is read without TLS, which a proxy may have taken off."""
+    """Always https except on loopback: a proxy may have ended TLS. The host has been checked."""
     return f"{'http' if is_loopback(request.host) else 'https'}://{request.host}{RETURN}"
 
 
 def _back(request: Request) -> str:
-    """The page that was asked for; with one slash in front, because two would name another host."""
-    # quoted again: who takes addresses apart passes over a tab or a line's end, and `/<tab>/host` is `//host` then
+    """The page to return to, with exactly one leading slash: two would name another host."""
+    # quoted: browsers drop tabs and line ends from addresses, which turns `/<tab>/host` into `//host`
     path = "/" + quote(request.path.lstrip("/\\"))
     query = quote(request.query_string.decode("ascii", errors="ignore"), safe=_AS_IT_IS)
     return f"{path}?{query}" if query else path
