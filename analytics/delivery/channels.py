@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST = 100
 _END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")
-"""What a name keeps, however long it is: the language of an edition, and the suffix by which programs know what it is."""
+"""The end that a shortened name keeps: the language of an edition, and the suffix."""
 
 
 class FolderChannel:
@@ -35,7 +35,7 @@ class FolderChannel:
         self._target = target
 
     def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002  # the content says its time
-        """Writes `<week>/<name>` for each document, each one whole or not at all."""
+        """Writes each document as `<week>/<name>`, completely or not at all."""
         try:
             store = open_store(self._target.address)
             for part in message.attachments:
@@ -48,7 +48,7 @@ class FolderChannel:
 
 
 def safe(text: str) -> str:
-    """A name that is one in every file system and store, and another for every text: names of teams are other people's."""
+    """A name that is valid in every file system and store, and different for every text: teams may have any name."""
     whole = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")
     if whole and whole == text and len(whole) <= _MOST:
         return whole

@@ -43,7 +43,7 @@ _MEDIA_TYPES = {
 
 
 def edition_name(scope: Scope, code: str) -> str:
-    """What tells the editions of one week apart: the part of the fleet and the language."""
+    """Identifies an edition within a week: the part of the fleet and the language."""
     parts = ",".join(f"{name}={value}" for name, value in vars(scope).items() if value is not None)
     return f"{parts or 'all'}/{code}"
 
@@ -51,7 +51,7 @@ def edition_name(scope: Scope, code: str) -> str:
 def pack(
     report: Report, week: Week, language: Language, formats: Sequence[Format], mail_body: MailBody | None
 ) -> Message:
-    """The message with the named formats as documents; `mail_body` where mail is among the channels.
+    """The message, with the formats as documents; `mail_body` where mail is among the channels.
 
     Raises MissingExtraError where a format needs packages that are not installed.
     """
@@ -109,7 +109,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
 
 
 def _window(report: Report, language: Language) -> str:
-    """The window, how much of it was seen, and which hosts fell silent: without that no figure below it says anything."""
+    """The window, its coverage and its silent hosts: the figures below it mean nothing without them."""
     told = dict(facts(report, language))
     labels = [language.say(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
     beside = [say("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
@@ -117,7 +117,7 @@ def _window(report: Report, language: Language) -> str:
 
 
 def line(finding: Finding, language: Language) -> Line:
-    """A finding as a chat shows it, with its cost where there is a price."""
+    """A finding as a chat shows it, with its cost if there is a price."""
     gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
     cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
     sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
@@ -180,7 +180,7 @@ def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int,
 
 
 def _finding(finding: Finding, told: int, language: Language) -> list[str]:
-    """What it says, what it costs, how sure that is, and what to type."""
+    """Sentence, cost, confidence, evidence and the command to type."""
     shown = line(finding, language)
     rows = [
         *_wrapped(f"* {shown.text}", "  "),

@@ -27,7 +27,7 @@ _PAUSE_S = 0.25
 
 
 class SendLock:
-    """The right to send one delivery, for as long as it is fresh."""
+    """The right to send one delivery, while it is fresh."""
 
     def __init__(self, try_id: str, clock: Clock) -> None:
         self.try_id = try_id
@@ -35,7 +35,7 @@ class SendLock:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether there is time enough left that nobody takes it for abandoned while this process sends."""
+        """Whether enough time is left to send before others take the delivery for abandoned."""
         return self._clock.monotonic_s() < self._until_s
 
 
@@ -68,7 +68,7 @@ def acquire_send_lock(
 
 
 def _others(steps: Mapping[str, str], before: Mapping[str, str], own: str) -> dict[str, str]:
-    """The tries that stand in the way: those that go on or arrived, and those that may have arrived since the decision to send."""
+    """Tries that prevent sending: those that go on or arrived, and those that may have arrived since the decision to send."""
     doubt = (UNKNOWN, ABANDONED)
     return {
         name: step
@@ -85,7 +85,7 @@ _LOST = "a sender ended while it was sending"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one delivery in this run: a step, ALREADY or BUSY. `is_news` where nobody was told of it before."""
+    """The outcome of one delivery in this run: a step, ALREADY or BUSY. `is_news` if it was not reported before."""
 
     delivery: Delivery
     step: str
@@ -94,12 +94,12 @@ class Result:
 
     @property
     def is_failure(self) -> bool:
-        """Whether a person should look: it did not arrive, or it only now became unknown whether it did."""
+        """Whether a person should look: it did not arrive, or it has just become unknown whether it did."""
         return self.step == FAILED or (self.step == UNKNOWN and self.is_news)
 
 
 def to_do(standing: Standing, *, again: bool, repeatable: bool) -> Delivery | None:
-    """The round that is to be sent now; None where there is nothing to do without a person's word."""
+    """The round to send now; None if nothing is to be sent without a person's decision."""
     if standing.step == SENT:
         return replace(standing.delivery, round=standing.delivery.round + 1) if again else None
     if standing.step in (UNKNOWN, ABANDONED):
@@ -120,8 +120,8 @@ def deliver(
 ) -> Result:
     """Sends it unless it was sent, and records every step; raises LakeError where the record cannot be kept.
 
-    What is to happen is in the lake before the first word goes out: a crash leaves a delivery that is named as unknown, and
-    nothing is ever sent twice because its record was lost.
+    The intention is in the lake before anything is sent: after a crash the delivery counts as unknown, and nothing is sent
+    twice because its record was lost.
     """
     standing = journal.standing(delivery)
     chosen = to_do(standing, again=again, repeatable=channel.repeatable)
@@ -149,7 +149,7 @@ _ENDED = {SENT: "it was sent to", FAILED: "it could not be sent to", UNKNOWN: "i
 
 
 def left(journal: Journal, standing: Standing) -> Result:
-    """What to say of a delivery that is left alone; one that nobody ended is recorded as unknown, once."""
+    """The result for a delivery that is not sent now; an abandoned one is recorded as unknown, once."""
     reason = standing.entry.reason if standing.entry else ""
     if standing.step == ABANDONED:
         lost = Outcome(UNKNOWN, _LOST, tries=0)
@@ -162,7 +162,7 @@ def left(journal: Journal, standing: Standing) -> Result:
 
 
 def tell(result: Result) -> int:
-    """Prints one sentence and returns the exit code that the result deserves."""
+    """Prints one sentence and returns the exit code for the result."""
     what = _named(result.delivery)
     if result.step == SENT:
         print(f"sent {what}")
@@ -183,7 +183,7 @@ def tell(result: Result) -> int:
 
 
 def would(standing: Standing, message: Message | None = None) -> str:
-    """What a dry run says; without a message there is nothing to do."""
+    """The line of a dry run; without a message nothing would be sent."""
     what = _named(standing.delivery)
     if message is not None:
         parts = ", ".join(part.name for part in message.attachments) or "no documents"

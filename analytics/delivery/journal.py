@@ -1,7 +1,6 @@
-"""The record of everything sent: rows of the lake's table `delivery`, which are only ever added.
+"""The record of everything sent: rows of the lake's table `delivery`, which are only added.
 
-Each row is a file of its own under a name that no other writer can have, as an action is. What they say of one delivery
-together is its standing.
+Each row is a file with a name that no other writer can choose. All rows about one delivery together give its standing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
 ABANDONED = "abandoned"
-"""Not a step but a standing: somebody was sending, and never said how it ended."""
+"""A standing, not a step: a sender began and never recorded the outcome."""
 
 LEASE_MS = 15 * MINUTE_MS
 """How long a step CLAIMED or SENDING without a later one counts as going on. No channel may take half as long."""
@@ -48,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a delivery stands: a step, ABANDONED, or "" where nobody ever began; `entry` is what says so."""
+    """The standing of a delivery: a step, ABANDONED, or "" if nobody began; `entry` is the row that decides."""
 
     step: str
     delivery: Delivery
@@ -56,10 +55,10 @@ class Standing:
 
 
 class Journal:
-    """The rows that were read and those that this process adds; a file is read once, for it never changes."""
+    """The rows that were read and those that this process adds. Files never change, so each is read once."""
 
     def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int) -> None:
-        """`since_ms` is the oldest day that is looked at."""
+        """`since_ms` is the oldest day that is read."""
         self._lake, self._clock, self._actor = lake, clock, actor
         self._since_day = utc_day(since_ms)
         self._read: set[str] = set()
@@ -75,7 +74,7 @@ class Journal:
         return tuple(entry for entries in self._entries.values() for entry in entries)
 
     def look_again(self) -> None:
-        """Reads what others have added of late; clocks may differ by a day."""
+        """Reads what others have added recently; clocks may differ by a day."""
         now_ms = self._clock.now_ms()
         self._refresh({utc_day(now_ms + days * DAY_MS) for days in (-1, 0, 1)})
 
@@ -92,7 +91,7 @@ class Journal:
         while self._entries.get(replace(newest, round=newest.round + 1).delivery_id):
             newest = replace(newest, round=newest.round + 1)
         found = {step: entry for rows in self.tries(newest).values() for step, entry in [self._step(rows)]}
-        # what arrived decides, then what may have arrived, then who is at it
+        # what arrived decides, then what may have arrived, then who is sending
         for step in (SENT, UNKNOWN, ABANDONED, SENDING, CLAIMED, FAILED):
             if step in found:
                 return Standing(step, newest, found[step])
@@ -172,5 +171,5 @@ def _whole(value: object) -> int:
 
 
 def new_try(now_ms: int) -> str:
-    """A name that nobody else has; of two, the one that began first is mostly the lower."""
+    """A unique name; of two, the one that began first is usually the lower."""
     return f"{now_ms:012x}-{secrets.token_hex(8)}"

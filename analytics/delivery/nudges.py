@@ -36,7 +36,7 @@ _HOLDERS = KINDS[:3]
 
 @dataclass(frozen=True)
 class Contacts:
-    """Who is reached where; `silent` are those, by kind and name or by address, who get no nudges."""
+    """Addresses by kind and name; `silent` holds those, by kind and name or by address, who get no nudges."""
 
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
     silent: frozenset[tuple[str, str]]
@@ -54,10 +54,9 @@ class Contacts:
         return cls(found, silent)
 
     def of(self, finding: Finding) -> dict[str, str]:
-        """The addresses of those whom a finding is about, each with the name that led to it.
+        """The addresses of a finding's owners, each with the name that led to it.
 
-        Several who hold together are all told. A holder without an address is told by way of the team, one who does not want
-        to be told not at all.
+        Several owners are all told. An owner without an address is reached through the team, one who opted out not at all.
         """
         found: dict[str, str] = {}
         for name in (finding.holder or "").split(JOINER):
@@ -75,7 +74,7 @@ class Contacts:
 
 def _silent(line: Line) -> tuple[str, str]:
     if (line.text("kind") or "").lower() == "email":
-        return "email", _address(line, "name").lower()  # whoever wants none gets none, however it is spelt
+        return "email", _address(line, "name").lower()  # whoever opted out gets none, in any spelling
     return _named(line, (*KINDS, "email"))
 
 
@@ -136,7 +135,7 @@ def _minutes(text: str) -> tuple[int, int]:
 
 
 CATEGORIES = ("reclaim", "right_size", "efficiency")
-"""What a holder can do something about; demand and coverage are for whoever runs the fleet."""
+"""What an owner can act on; demand and coverage are for the operators of the fleet."""
 
 _LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
@@ -144,7 +143,7 @@ _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 @dataclass(frozen=True)
 class Nudge:
-    """What one address is told: findings with the names that led to it, and how often each was told before."""
+    """The nudge to one address: findings, the names that led to it, and how often each finding was nudged before."""
 
     address: str
     findings: tuple[Finding, ...]
@@ -154,7 +153,7 @@ class Nudge:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nudges, and the findings of which nobody is told, each with why."""
+    """The nudges, and the findings that are held back, each with the reason."""
 
     nudges: tuple[Nudge, ...]
     held_back: tuple[tuple[Finding, str], ...]
@@ -162,16 +161,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Past:
-    """What was told before: the actions on findings and the record of what was sent, since when it counts."""
+    """Earlier nudges: actions on findings and the record of what was sent, since the start of the cool-down."""
 
     actions: Mapping[str, Sequence[Action]]
     journal: Journal
     since_ms: int
     again_on: str | None = None
-    """A day whose nudges that may have arrived, or not, count as not told: they are to go again."""
+    """A day whose nudges with unknown outcome are to be sent again."""
 
     def knows(self, finding_id: str, address: str, others: Collection[str]) -> bool:
-        """Whether this address was told of the finding, or somebody who is none of the others was."""
+        """Whether this address was told of the finding, or somebody outside `others` was."""
         return (finding_id, f"mailto:{address}") in self._sent or any(
             action.kind == "notify" and action.time_ms > self.since_ms and action.channel not in others
             for action in self.actions.get(finding_id, ())
@@ -179,7 +178,7 @@ class Past:
 
     @cached_property
     def _sent(self) -> frozenset[tuple[str, str]]:
-        """Findings and where they went, or may have gone unless it is to go again."""
+        """Findings and the targets they went to, or may have gone to."""
         return frozenset(
             (finding_id, entry.delivery.target)
             for entry in self.journal.entries
@@ -195,7 +194,7 @@ class Past:
 
 
 def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chosen:
-    """What to tell whom, by address; findings keep their order."""
+    """The nudges by address; findings keep their order."""
     to_tell: dict[str, list[tuple[Finding, str]]] = defaultdict(list)
     held_back = []
     for finding in findings:
@@ -217,7 +216,7 @@ def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chose
 
 
 def day_of(now_ms: int, zone: tzinfo) -> str:
-    """The day of a nudge: nobody gets two on one day."""
+    """The day of a nudge: an address gets at most one a day."""
     return from_ms(now_ms).astimezone(zone).date().isoformat()
 
 

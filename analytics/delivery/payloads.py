@@ -1,7 +1,7 @@
-"""What each kind of chat is sent: the same brief, in the receiver's own form and within its limits.
+"""The JSON for each kind of chat: the same brief, in the receiver's format and within its limits.
 
-Names in it are other people's. Slack and Teams are given plain text, in which nothing is markup; what Mattermost reads as
-Markdown is escaped, and nobody is mentioned.
+Names in it are not trusted. Slack and Teams get plain text fields, in which nothing is markup; Markdown for Mattermost is
+escaped, and nobody is mentioned.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _slack(message: Message, _: Delivery) -> dict[str, Any]:
         blocks.append({"type": "context", "elements": [_slack_text(line.detail)]})
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
-    # what is shown outside the blocks is read as markup: only these three characters begin any
+    # the text outside the blocks is read as markup, which begins with one of these three characters
     said = say("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
     text = _cut(language(message.language).say(said), _SLACK_TEXT // 2)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
@@ -136,7 +136,7 @@ def _generic(message: Message, delivery: Delivery) -> dict[str, Any]:
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many characters, of any line without what a terminal or chat would act upon."""
+    """At most `most` characters, without control characters."""
     lines = "\n".join(plain(line, most) for line in text.split("\n"))
     return lines if len(lines) <= most else lines[: most - 1] + "…"
 

@@ -121,11 +121,11 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 TRIES = 4
 WAIT_AT_MOST_S = 60.0
-"""For all pauses of one delivery together; a receiver that asks for more is asked again in the next run."""
+"""For all pauses of one delivery together; if a receiver asks for more, the next run tries again."""
 
 _FIRST_PAUSE_S = 1.0
 _NOBODY_KNOWS = frozenset({504, 520, 522, 524, 598, 599})
-"""Gateways and caches that have passed the request on and had no answer, or none that they understood."""
+"""Answers of gateways that have forwarded the request and got no answer, or none that they understood."""
 
 _TRY_AGAIN = frozenset({429, 500, 501, 502, 503})
 

@@ -68,7 +68,7 @@ def test_a_row_that_came_again_with_its_end_replaces(
         ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
         ("gpu,host\n", "lacks the columns of an allocation"),
         ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),
-        ("start,gpu,host\nsoon,a,h\n", "line 2: start is no time"),
+        ("start,gpu,host\nsoon,a,h\n", "line 2: start is not a time"),
         ("start,gpu,host\n,a,h\n", "line 2: no start"),
         ("start,end,gpu,host\n2026-11-20T10:00,2026-11-20T09:00,a,h\n", "line 2: it ends before it starts"),
         ("start,gpu,host,gpu_count\n2026-11-20,,h,\n", "line 2: neither gpu, nor host and gpu_count"),
@@ -95,13 +95,13 @@ def test_a_row_that_came_again_with_its_end_replaces(
             "start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
             "lines 2 and 4 have the same user (or account), host and start, and no claim_id; give each a claim_id",
         ),
-        ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is no time"),
+        ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is not a time"),
         ("start,gpu\n2026-11-20,GPU-a\n", "line 2: the lake does not know on which host the gpu is"),
         (
             "start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",
             "line 4: start is not a time, or one that the zone skips; line 5",
         ),
-        ('start,gpu,host\n2026-11-20,"a\nb",h\nx,a,h\n', "line 4: start is no time"),
+        ('start,gpu,host\n2026-11-20,"a\nb",h\nx,a,h\n', "line 4: start is not a time"),
     ],
 )
 def test_bad_rows_are_named_by_their_line_and_nothing_is_written(

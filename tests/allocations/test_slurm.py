@@ -237,7 +237,7 @@ def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
             sacct("7|yesterday|Unknown|n1|gres/gpu=1"),
             "Start is not a time, or one that UTC skips: line 2 ('yesterday')",
         ),
-        (sacct("7|1000000000|soon|n1|gres/gpu=1"), "End is no time"),
+        (sacct("7|1000000000|soon|n1|gres/gpu=1"), "End is not a time"),
         (sacct("7|1000000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' is not a count"),
         (sacct("7|1000000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is not a list of hosts"),
         (sacct("7|1000000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is not a range of numbers"),
