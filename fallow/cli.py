@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another, not a traceback
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is replaced
             stream.reconfigure(errors="replace")
     code = 0
     try:
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _drop_output()  # the reader (head, less) went away: not our failure
+        _drop_output()  # the reader (head, less) has exited: not a failure
     except OSError as error:
         # what fails on a path names it; without one, it is the output that could not be written
         if error.errno not in _UNWRITABLE or error.filename is not None:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _code(arguments: list[str]) -> int:
-    """The exit code; what goes wrong in a way that a person can mend is one sentence."""
+    """The exit code; prints a FallowError as one sentence."""
     try:
         return _run(arguments)
     except FallowError as error:
@@ -112,7 +112,7 @@ def _code(arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Lets what is still in the buffer vanish, so that the interpreter's own flush at exit has no traceback either."""
+    """Discards what is left in the buffer, so that the flush at exit prints no traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -146,7 +146,7 @@ def _run(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence with a remedy; verbs inherit it."""
+    """Reports errors as one sentence with a hint; verbs inherit it."""
 
     def error(self, message: str) -> NoReturn:
         wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []

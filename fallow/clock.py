@@ -40,7 +40,7 @@ _WHEN_HINT = (
 
 
 class Clock(Protocol):
-    """What the agent needs of time, so that a test can turn the hands."""
+    """The clocks that the agent reads; tests pass their own."""
 
     def now_ms(self) -> int: ...
 

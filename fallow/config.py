@@ -338,7 +338,7 @@ def _unknown(name: str, where: str) -> ConfigError:
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would otherwise be ignored in silence; only names that begin like a section are ours."""
+    """Raises ConfigError for a misspelt variable. Only names that begin with a section are checked."""
     sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
     for variable in environment:
         if variable.startswith(sections) and variable not in _VARIABLES and not _SERVICE_LINK.fullmatch(variable):

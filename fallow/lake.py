@@ -103,7 +103,7 @@ class Lake:
         return sorted(found)
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
-        """Lists as little as the question allows: a publisher looks at its own folders only."""
+        """Lists no more than is asked for: a publisher lists its own folders only."""
         if dates is None:
             yield from self.store.list(table)
         elif hosts is None:
@@ -144,7 +144,7 @@ class Lake:
 def visible(files: list[LakeFile]) -> list[LakeFile]:
     """The files that no other one covers, in order; of two equal ranges there is only ever one name."""
     kept: list[LakeFile] = []
-    # widest first within a partition, so that whatever hides a file has been kept before it is reached
+    # widest first within a partition, so that a file that hides another comes before it
     for file in sorted(files, key=lambda each: (each.table, each.date, each.host, each.first_seq, -each.last_seq)):
         if not (kept and kept[-1].covers(file)):
             kept.append(file)

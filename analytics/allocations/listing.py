@@ -23,7 +23,7 @@ COLUMNS = (
 """Fields of a listed allocation, in the order of the CSV form."""
 
 _SHRINKING = (("allocation", 10), ("user", 8), ("hosts", 9))
-"""Columns that give way on a narrow terminal, in this order, and to how many characters."""
+"""Columns that shrink on a narrow terminal, in this order, and their least width."""
 
 _TEXTS = ("state", "user", "account", "name", "partition", "qos")
 _TIMES = ("submitted", "start", "end", "planned_end")
@@ -54,7 +54,7 @@ class ListedAllocation:
 
 
 def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedAllocation]:
-    """The allocations that touch the window, by start, counted up to the moment of the newest sample at the latest."""
+    """The allocations that overlap the window, by start, counted up to the newest sample at the latest."""
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
@@ -134,7 +134,7 @@ def _is_to_come(allocation: ListedAllocation, measured_ms: int) -> bool:
 
 
 def _table(table: Sequence[ListedAllocation], measured_ms: int, width: int) -> list[str]:
-    """One line per allocation; on a narrow terminal without state and year, and with names cut to what is left."""
+    """One line per allocation; a narrow terminal drops state and year and shortens names."""
     narrow = width < PAGE_COLUMNS
     years = {_minute(ms)[:4] for allocation in table for ms in (allocation.start, allocation.end) if ms is not None}
     part = slice(None) if not narrow else slice(5, None) if len(years) == 1 else slice(10)

@@ -32,7 +32,7 @@ class ReadAllocations:
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None
-    """When the source knew what it says; allocations without an end ran at that moment. None where nothing tells."""
+    """The moment that the source describes: allocations without an end ran then. None if unknown."""
     notes: tuple[str, ...] = ()
 
     @property

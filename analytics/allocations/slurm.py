@@ -32,7 +32,7 @@ _POSITIONS = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": p
 
 
 class CommandError(Exception):
-    """A command of Slurm's did not do its work; the message says why in a few words."""
+    """A command of Slurm failed; the message says why."""
 
 
 class Live:
@@ -62,7 +62,7 @@ class Live:
         return self._around.hosts.named(node, self._suffix)
 
     def _on_gpus(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-        """The rows, those of running jobs once per GPU where scontrol and the lake's inventory say which; and notes."""
+        """The rows, with one row per GPU for running jobs where scontrol and the inventory name the GPUs; and notes."""
         if not self._scontrol or not rows["end"].null_count():
             return rows, ()
         try:

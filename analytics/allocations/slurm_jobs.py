@@ -28,13 +28,13 @@ _OVER = (
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 )  # fmt: skip
-"""States in which a job has nothing any more."""
+"""States of jobs that have ended."""
 _NO_VALUE = ("", "Unknown", "None", "N/A", "(null)")
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The allocations of one export, its account, and the latest moment that it tells of."""
+    """The allocations of one export, its report, and the latest moment in it."""
 
     rows: pl.DataFrame
     report: FileReport
@@ -110,7 +110,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
 
 
 def _with_ends_of_what_is_over(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
-    """The ends, and for jobs that are over without one, which accounting that lost a message shows, start and elapsed time."""
+    """The ends; for ended jobs without one (the accounting lost a message), start plus elapsed time."""
     over = jobs["State"].str.extract(r"^\s*([A-Z_]+)", 1).is_in(_OVER).fill_null(value=False)
     lacking = over & end.is_null() & start.is_not_null()
     if lacking.any():

@@ -121,7 +121,7 @@ class JobGpus:
 
 
 def job_gpus(text: str) -> Iterator[JobGpus]:
-    """Jobs whose GPUs are told; MIG instances are left out, for their positions are not those of GPUs."""
+    """Jobs whose GPUs are named. MIG instances are left out: their positions are not those of GPUs."""
     for job in re.split(r"\n(?=JobId=)", text):
         found = _JOB.match(job)
         if found is None:

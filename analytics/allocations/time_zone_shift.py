@@ -58,7 +58,7 @@ class Shifted:
         return f"{count(allocations, 'job' if slurm else 'allocation')} {verb} in the lake already, {hours} apart"
 
     def error(self, read: ReadAllocations) -> InputError:
-        """What to say where nobody said which times are right."""
+        """The error if neither import was said to be the right one."""
         source = read.files[0].path if len(read.files) == 1 else f"{len(read.files)} files"
         was = "it was" if self.pairs.select("claim_id", "time").unique().height == 1 else "they were"
         return InputError(
@@ -101,7 +101,7 @@ def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted
 
 
 def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame:
-    """The imported rows with what the lake's own rows of them know beside their times, such as which GPUs they had."""
+    """The imported rows, completed with what the lake knows of them apart from times, such as their GPUs."""
     hosts = set(shifted.pairs["host"])
     old = read_frame(visible(imported_files(lake, hosts)), CLAIM).rename(
         {"time": "time_old", "claim_id": "claim_id_old"}
@@ -121,7 +121,7 @@ def _runs(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
-    """Every run of the one with every run of the other that could be it, with the `shift` of each time."""
+    """Every new run with every old run that may be the same one, with the `shift` of each time."""
     near = pl.concat([old.with_columns(part=pl.col("part") + step) for step in (-1, 0, 1)])
     pairs = new.join(near, on=["scheduler", "name", "host", "part"], suffix="_old", nulls_equal=True)
     shifts = {name: pl.col(name) - pl.col(f"{name}_old") for name in ("time", "end", "submitted")}

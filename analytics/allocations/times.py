@@ -9,7 +9,7 @@ import polars as pl
 from analytics.importers.times import parse_local
 
 EARLIEST_MS = 946_684_800_000
-"""2000: no allocation of a GPU is older, so what says so is a mistake."""
+"""2000: an older allocation of a GPU is a mistake."""
 END_OF_YEAR_9999_MS = 253_402_300_800_000
 
 UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")

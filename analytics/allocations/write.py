@@ -1,4 +1,4 @@
-"""Puts allocations into the lake so that reading the same or an overlapping export again doubles and loses nothing.
+"""Writes allocations to the lake; importing the same or an overlapping export again neither doubles nor loses rows.
 
 One file per host and UTC date of the allocations' starts holds all that was imported. Its range is the epoch milliseconds of its
 first and last row; agents number from 10^15 on, so the two never cover each other, and allocations that an agent wrote
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analytics.allocations.model import ReadAllocations
 
 AS_OF = "claims_as_of_ms"
-"""Key of the files' metadata: when the source knew what it says."""
+"""Key of the files' metadata: the moment that the source describes."""
 
 TIME_ZONES = "claims_time_zones"
 """Key of the files' metadata: the zones, joined by commas, in which times without an offset were read; `?` is unknown."""
@@ -75,7 +75,7 @@ def write(
 
 
 def imported_files(lake: Lake, hosts: set[str]) -> list[LakeFile]:
-    """Files that imports wrote, also hidden ones; also a compacted file that took such a file in."""
+    """Files that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files("claim", hosts=hosts) if file.first_seq < LATEST_MS]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Count:
-    """How many rows or values met one reason; `column` is empty where whole rows are meant."""
+    """How many rows or values were dropped for one reason; `column` is empty for whole rows."""
 
     reason: str
     count: int
@@ -26,7 +26,7 @@ class Count:
 
 @dataclass(frozen=True)
 class FileReport:
-    """What became of one input file."""
+    """The account of one input file."""
 
     path: str
     lines_read: int

@@ -1,4 +1,4 @@
-"""Puts imported rows into the lake so that doing it again, in parts or in any order, doubles and loses nothing.
+"""Writes imported rows to the lake; importing again, in parts or in any order, neither doubles nor loses rows.
 
 One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
 first and last row; agents number from 10^15 on, so the two never cover each other. New rows are merged with what is
@@ -39,7 +39,7 @@ _TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).al
 
 @dataclass(frozen=True)
 class Published:
-    """What became of the rows of one table: how many are new, were there already, or got other values."""
+    """How many rows of one table are new, were there already, or got other values."""
 
     table: str
     new: int
@@ -65,7 +65,7 @@ def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
 
 
 def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
-    """Files of the host that importers wrote, also hidden ones; also a compacted file that took such a file in."""
+    """Files of the host that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files(table.name, hosts=[host]) if file.first_seq < LATEST_MS]
 
 
@@ -137,7 +137,7 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def _applies(table: Table, name: str) -> pl.Expr:
-    """Only a GPU that gave some value was in order; of a row without any, nobody knows."""
+    """Health is `ok` only for rows with some value; for a row without any it is unknown."""
     if name != "health":
         return pl.lit(value=True)
     described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")

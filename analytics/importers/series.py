@@ -179,7 +179,7 @@ def join(parts: Sequence[Part]) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
 
 def _ratio_notes(frame: pl.DataFrame) -> list[str]:
-    """A utilization that never exceeds 1 and is not whole was probably meant as a ratio."""
+    """Warns of utilization that never exceeds 1 and is not whole: it is probably a ratio."""
     notes = []
     for name in frame.columns:
         if name.endswith("_pct"):
