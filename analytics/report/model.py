@@ -14,12 +14,11 @@ from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.review import Found, Review, find_in_window, with_actions
 from analytics.intervals import by_day, by_hour
-from analytics.inventory import Inventory, load_inventory
+from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.summary import totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
-from analytics.render.ledger_text import simulated_text
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
 from analytics.report.film import film

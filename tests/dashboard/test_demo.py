@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import RunFallow
 
+pytestmark = pytest.mark.long
+
 SMALL = ("demo", "--no-serve", "--gpus", "4", "--days", "2", "--out")
 TABLES = ("owners.csv", "prices.csv")
 FILES = {"demo.json", "lake", "fallow.toml", *TABLES, "report.txt", "report.md", "report.html", "report.json"}

@@ -22,7 +22,7 @@ from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held, held
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from fallow.lake import Lake
 
 ALL = "?span=all"

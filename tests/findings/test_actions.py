@@ -264,6 +264,7 @@ def test_who_acted_at_the_same_time_is_told() -> None:
     assert beside_others([ann, note], ann, 9) == ""
 
 
+@pytest.mark.long
 def test_eight_people_on_one_finding_at_once(held: Lake, run: Callable[..., Run]) -> None:
     """Real commands side by side: nobody fails, nothing is lost, and every reader sees the same order and status."""
     finding_id = the_id(held)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Surfer
 
+pytestmark = pytest.mark.long
+
 LISTED = [page.path for page in PAGES if page.listed]
 NAMES = {page.path: str(page.name) for page in PAGES}
 

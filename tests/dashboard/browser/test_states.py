@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from dashboard.query import Query
     from dashboard.view import Problem, View
+
+pytestmark = pytest.mark.long
 
 
 @contextmanager
