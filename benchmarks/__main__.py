@@ -12,12 +12,22 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import agent_cost, agent_endurance, agent_peers, dashboard_cost, fleet_rate, import_rate, ledger_rate
+from benchmarks import (
+    agent_cost,
+    agent_endurance,
+    agent_host_reading,
+    agent_peers,
+    dashboard_cost,
+    fleet_rate,
+    import_rate,
+    ledger_rate,
+)
 from benchmarks.measure import Figure, machine
 
 BENCHMARKS = {
     "agent": agent_cost.measure,
     "peers": agent_peers.measure,
+    "reading": agent_host_reading.measure,
     "endurance": agent_endurance.measure,
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,

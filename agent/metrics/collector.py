@@ -73,7 +73,7 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     parent_gpu = device.get("parent_gpu")
     board = device if parent_gpu is None else snapshot.devices.get(parent_gpu, {})
     minor = board.get("minor_number")
-    labels = {
+    labels: dict[str, object] = {
         "gpu": board.get("gpu_index"),
         "UUID": parent_gpu or gpu,
         "pci_bus_id": board.get("pci_bus_id"),
@@ -155,8 +155,8 @@ def _serving(samples: Samples, snapshot: Snapshot) -> None:
         samples.add(catalogue.SERVING_UP, row.get("health") == "ok", labels)
         for family in catalogue.SERVING:
             samples.add_column(family, row, labels)
-        if row.get("gpu") is not None:
-            known = _gpu_labels(snapshot, row["gpu"])
+        if (gpu := row.get("gpu")) is not None:
+            known = _gpu_labels(snapshot, gpu)
             where = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
             samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
 

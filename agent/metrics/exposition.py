@@ -6,7 +6,7 @@ no counter whose name lacks `_total`, so that DCGM's counters are of unknown typ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ class Samples:
         if value is not None:
             self._families.setdefault(family.name, (family, {}))[1][labels] = value
 
-    def add_column(self, family: Family, row: Mapping[str, Value | None], labels: str = "") -> None:
+    def add_column(self, family: Family, row: Mapping[str, Any], labels: str = "") -> None:
         """Adds the row's value in the family's column, in the family's unit, with the family's own label."""
         value = row.get(family.column)
         if value is None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from agent.rows import EventRow
+
 
 BATCH_ROWS = 20_000
 """About seven hours of eight GPUs: bounds the publisher's memory when a store was away for long."""
@@ -93,7 +95,7 @@ class Publisher:
         missing = [stretch for stretch in self._missing() if self._restore(stretch)]
         if missing:
             rows = sum(stretch.row_count for stretch in missing)
-            event = {
+            event: EventRow = {
                 "time": self.clock.now_ms(), "gpu": None, "kind": "lake_repaired",
                 "detail": f"the lake had lost {len(missing)} files that it had confirmed; their {rows} rows are published again",
             }  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent.spool.spool_file import WAITING, SpoolFile
 from fallow.clock import DAY_MS, utc_day
@@ -21,6 +21,8 @@ from fallow.clock import DAY_MS, utc_day
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from agent.rows import Rows
 
 _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
@@ -65,15 +67,16 @@ class Stretch:
         return utc_day(self.day_ms)
 
 
-def encoded(rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[EncodedRow]:
+def encoded(rows: Rows) -> list[EncodedRow]:
     """The rows as the spool stores them; KeyError for one without a time."""
-    return [(table, row["time"], _encode(row)) for table, table_rows in rows.items() for row in table_rows]
+    tables = cast("Mapping[str, Iterable[Mapping[str, Any]]]", rows)
+    return [(table, row["time"], _encode(row)) for table, table_rows in tables.items() for row in table_rows]
 
 
 class Spool(SpoolFile):
     """Rows and facts of one agent."""
 
-    def append(self, rows: Mapping[str, Iterable[Mapping[str, Any]]], facts: Mapping[str, str] | None = None) -> None:
+    def append(self, rows: Rows, facts: Mapping[str, str] | None = None) -> None:
         """Stores rows per table, and facts, in one commit: after a crash either all of them are there or none."""
         self.write(encoded(rows), facts or {})
 

@@ -8,26 +8,24 @@ the others; so is one whose calls crash the driver's library again and again. A 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent.nvml.installation import REVOKED, driver_error, in_container
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.quarantine import Crashes, Stuck
-from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
+from agent.supervise.workers import Crashes, StoppedError, Stuck, WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from agent.nvml.worker_protocol import IntervalAnswer, OpenAnswer
+    from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
     from fallow.clock import Clock
 
 log = logging.getLogger("fallow.agent")
 
-Row = dict[str, Any]
-
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
 _END_PATIENCE_S = 1.0
-_TABLES = ("device", "health")
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
 _TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
@@ -60,8 +58,11 @@ class Fleet:
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
-        self._incidents: list[Row] = []
-        self._found: dict[str, list[Row]] = {table: [] for table in _TABLES}
+        self._incidents: list[EventRow] = []
+        self._devices: list[DeviceRow] = []
+        self._health: list[HealthRow] = []
+        self.worker_cpu_ms = 0.0
+        """What the worker has used for the newest interval."""
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
@@ -119,13 +120,13 @@ class Fleet:
                 self._give_up(worker)
                 raise driver_error(lost["code"], lost["message"])
             self._worker = worker
-            self._take_opened(answer)
+            self._take_opened(cast("OpenAnswer", answer))
         if not self.known.uuids and not self._stuck.targets:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> Row:
-        """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none.
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> IntervalAnswer:
+        """The worker's answer for an interval; raises DriverDownError where there is none.
 
         `devices` and `errors` say which entries of the `device` and `health` tables to look at: all, changed or none.
         """
@@ -135,7 +136,7 @@ class Fleet:
         request = {
             "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes, "devices": devices, "errors": errors,
         }  # fmt: skip
-        answer = None
+        answer: IntervalAnswer | None = None
         # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
         for _ in range(_TRIES):
             if self._worker is None and not self._try_again():
@@ -149,11 +150,12 @@ class Fleet:
         self._take(answer)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
-        return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
+        self.worker_cpu_ms = round((answer["cpu_s"] - before_s) * 1000, 1)
+        return answer
 
-    def complete(self, answer: Row | None, start_ms: int, interval_ms: int) -> list[Row]:
+    def complete(self, answer: IntervalAnswer | None, start_ms: int, interval_ms: int) -> list[GpuRow]:
         """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
-        rows: list[Row] = [] if answer is None else list(answer["gpu"])
+        rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
         rows.extend(
             {
                 "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
@@ -163,14 +165,19 @@ class Fleet:
         )  # fmt: skip
         return rows
 
-    def take_incidents(self) -> list[Row]:
+    def take_incidents(self) -> list[EventRow]:
         """What happened since the last call, as columns of the `event` table."""
         incidents, self._incidents = self._incidents, []
         return incidents
 
-    def take(self, table: str) -> list[Row]:
-        """Entries of the `device` or `health` table since the last call, without a time."""
-        found, self._found[table] = self._found[table], []
+    def take_devices(self) -> list[DeviceRow]:
+        """Inventory since the last call, without times."""
+        found, self._devices = self._devices, []
+        return found
+
+    def take_health(self) -> list[HealthRow]:
+        """Error counters since the last call, without times."""
+        found, self._health = self._health, []
         return found
 
     def release(self) -> list[tuple[int, str | None, str]]:
@@ -215,7 +222,7 @@ class Fleet:
         worker.end(_END_PATIENCE_S)
         self.close()
 
-    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Row | None:
+    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Any:
         """The answer, or None after putting things in order for the next try."""
         try:
             answer = worker.request(operation, self.timeout_s, **arguments)
@@ -292,7 +299,7 @@ class Fleet:
             self._note("driver_down", message)
         self._driver_down = True
 
-    def _reload_for_lost(self, rows: list[Row]) -> None:
+    def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
         """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
         lost = {row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")}
         self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in lost}
@@ -346,15 +353,15 @@ class Fleet:
         self._take_opened(answer)
         return True
 
-    def _take_opened(self, answer: Row) -> None:
-        self._incidents += answer.pop("incidents", [])
+    def _take_opened(self, answer: OpenAnswer) -> None:
+        self._incidents += answer.get("incidents", [])
         for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
             self._note(kind, detail, uuid)
         self._take(answer)
 
-    def _take(self, answer: Row) -> None:
-        for table in _TABLES:
-            self._found[table] += answer[table]
+    def _take(self, answer: OpenAnswer) -> None:
+        self._devices += answer["device"]
+        self._health += answer["health"]
         self._count = answer["count"]
         self.known.place(answer["device"])
         self.known.watch(answer["gpus"], answer["missing"], answer["instances"])

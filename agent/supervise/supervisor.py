@@ -24,7 +24,7 @@ from agent.supervise.recorder import Recorder
 from agent.supervise.schedule import Bell, Plan, Thinning
 from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Surfaces
-from agent.supervise.worker_client import StoppedError
+from agent.supervise.workers import StoppedError
 from fallow import __version__
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
 from fallow.errors import FallowError
@@ -266,6 +266,7 @@ class Supervisor:
             else:
                 self._recorder.note("agent_stop", "the agent ended as it was asked to")
             self._recorder.write_now({"running": "no"})
+            self._recorder.log_costs()
         finally:
             self._fleet.close()
             if self._control is not None:

@@ -67,7 +67,8 @@ def _what(snapshot: Snapshot, gpus: list[GpuLine], shapes: Glyphs) -> list[tuple
 
 
 def _all(snapshot: Snapshot, column: str) -> list[str]:
-    return sorted({str(device[column]) for device in snapshot.devices.values() if device.get(column) is not None})
+    found = (device.get(column) for device in snapshot.devices.values())
+    return sorted({str(value) for value in found if value is not None})
 
 
 def _freshness(frame: Frame) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.attribution import AttributionSettings, Owners
-from agent.snapshot import IdleClock, Row, Snapshot
+from agent.snapshot import IdleClock, Snapshot
 from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, Fleet
 from fallow import __version__
@@ -19,6 +19,7 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from agent.rows import DeviceRow, GpuRow, ProcessRow
     from fallow.config import Config
 
 _HEALTH = {"gpu_wedged": "wedged", "gpu_lost": "lost"}
@@ -38,7 +39,7 @@ class UnnamedGpus:
             if incident["gpu"] is None and incident["kind"] in _HEALTH and position is not None:
                 self._health[int(position[1])] = _HEALTH[incident["kind"]]
 
-    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[dict[str, Any]]:
+    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[GpuRow]:
         """One gpu row each, `#position` in place of the UUID; a position that has its name by now is left out."""
         for position in named:
             if position is not None:
@@ -81,8 +82,8 @@ class DriverSource:
         self._fleet.start()
         self._idle = IdleClock()
         self._unnamed = UnnamedGpus()
-        self._devices: dict[str, Row] = {}
-        self._processes: dict[str, list[Row]] = {}
+        self._devices: dict[str, DeviceRow] = {}
+        self._processes: dict[str, list[ProcessRow]] = {}
         self._lists, self._listed_ms = 0, 0
         self._started_ms = self._from_ms = _now_ms()
         self._stopping = threading.Event()
@@ -113,10 +114,10 @@ class DriverSource:
             self._lists, self._listed_ms = self._lists + 1, end_ms
         if answer is not None:
             self._take_lists(answer["process"], rows, end_ms, listed=listed)
-        self._devices.update({row["gpu"]: row for row in self._fleet.take("device")})
+        self._devices.update({row["gpu"]: row for row in self._fleet.take_devices()})
         self._unnamed.hear(self._fleet.take_incidents())
         self._owners.take_incidents()
-        self._fleet.take("health")
+        self._fleet.take_health()
         rows += self._unnamed.rows(
             [device.get("gpu_index") for device in self._devices.values()], start_ms, end_ms - start_ms
         )
@@ -131,7 +132,7 @@ class DriverSource:
         self._from_ms = end_ms
         return start_ms, end_ms
 
-    def _take_lists(self, processes: list[Row], rows: list[Row], end_ms: int, *, listed: bool) -> None:
+    def _take_lists(self, processes: list[ProcessRow], rows: list[GpuRow], end_ms: int, *, listed: bool) -> None:
         """Keeps the newest list of each GPU; one that was asked for and is empty is an empty list."""
         described = self._owners.describe(processes, end_ms)
         if self._lists == 1:
@@ -145,7 +146,7 @@ class DriverSource:
         for gpu in {row["gpu"] for row in described}:
             self._processes[gpu] = [row for row in described if row["gpu"] == gpu]
 
-    def _snapshot(self, rows: list[Row], end_ms: int) -> Snapshot:
+    def _snapshot(self, rows: list[GpuRow], end_ms: int) -> Snapshot:
         return Snapshot(
             host=self._host,
             version=__version__,

@@ -161,7 +161,7 @@ def test_an_unknown_id_names_near_ones_and_nothing_is_written(held: Lake, run: C
         (["suppress", "F-1", "--reason", "x", "--for", "1d", "--until", "2099-01-01"], "not allowed with"),
         (["note", "F-1"], "the following arguments are required: --text"),
         (["ack"], "the following arguments are required: ID"),
-        (["ack", "F-1", "--as", " "], "it is not known who you are; give --as NAME"),
+        (["ack", "F-1", "--as", " "], "your user name is not known; give --as NAME"),
         (["acknowledge", "F-1"], "invalid choice"),
     ],
 )

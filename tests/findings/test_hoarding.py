@@ -49,7 +49,7 @@ def test_less_than_half_of_the_quota(lake: Lake, owners: Callable[..., None], qu
         assert numbers["allocated_gpu_hours"] == pytest.approx(2 * 28 * 24)
         assert each.gpu_hours == 0  # nothing of what it has is idle
         assert each.next_command == "sacctmgr show assoc where user=ann format=Account,User,GrpTRES,MaxTRES"
-        assert each.sentence == "idle with a team whose quota is far above what it takes"
+        assert each.sentence == "idle in a team whose quota far exceeds its allocations"
         assert each.confidence.failed == ()
 
 
@@ -96,7 +96,7 @@ def test_two_weeks_of_demand_are_wanted(lake: Lake, owners: Callable[..., None],
     train(fleet, fleet.host("h1", H100, 1), "ann")
     there = found(RULE, fleet, lake)
     assert bool(there) == fires
-    assert all("14.0 days of demand, 28 are wanted" in each.confidence.failed for each in there)
+    assert all("14.0 days of demand, 28 are needed" in each.confidence.failed for each in there)
 
 
 def test_teams_that_share_a_gpu_have_half_of_it_each(lake: Lake, owners: Callable[..., None]) -> None:

@@ -29,7 +29,7 @@ def test_who_lags_behind_and_by_how_much(lake: Lake) -> None:
     assert found.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0,GPU-h1-1,GPU-h1-2 -s puc -c 30"
     assert found.reclaimable_gpus == ()
     assert (
-        "SM activity is not measured on every GPU of the job: a spinning kernel counts as work"
+        "SM activity is not measured on every GPU of the job, so a spinning kernel counts as work"
         in found.confidence.failed
     )
 

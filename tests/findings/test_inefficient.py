@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 RULE = "inefficient"
-NO_SM = "SM activity is not measured on this card: power alone says that little is done"
-NO_DRAM = "memory bandwidth is not measured on this card: work that is bound by it looks the same"
+NO_SM = "SM activity is not measured on this card: only low power suggests that little work is done"
+NO_DRAM = "memory bandwidth is not measured on this card: memory-bound work looks the same"
 
 
 def fleet_of(card: Card = H100, *, days: float = 2, dram: float | None = None, **work: Any) -> Fleet:

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-
 from analytics.render.report.markdown_words import code, escape
+
 from fallow.lake import Lake
 from tests.ledger.rows import device, fill, processes, samples
 from tests.report.conftest import HELD, HOUR
