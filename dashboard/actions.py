@@ -11,8 +11,8 @@ from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from dashboard.audit import audit
-from dashboard.people import PLANNER, NotAllowedError
+from dashboard.access.audit import audit
+from dashboard.access.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window
 from fallow.errors import FallowError, UsageError
 

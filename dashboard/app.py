@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, callback_contex
 
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL
-from dashboard.audit import audit
+from dashboard.access.audit import audit
 from dashboard.error_panels import (
     failed_action_message,
     forbidden_page_panel,

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.commands.report import format_named, write_whole
+from analytics.commands.report import write_whole
+from analytics.commands.report_edition import format_named
 from analytics.language.languages import Language
 from analytics.report.model import build_report
 from analytics.simulation import Fleet

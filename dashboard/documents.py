@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Response, request
 
-from analytics.delivery.edition_message import edition_name
-from analytics.delivery.folder import safe
+from analytics.delivery.channels import safe
+from analytics.delivery.content import edition_name
 from analytics.render.report import FORMATS
 from analytics.report.model import Asked, edition_of
 from analytics.report.weeks import parse_week, week_of

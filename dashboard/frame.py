@@ -10,8 +10,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
 from analytics.sections.facts import facts
+from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
 from fallow import __version__
 

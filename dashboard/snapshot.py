@@ -15,8 +15,8 @@ from analytics.money.window_money import open_owners, open_prices
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
+from dashboard.access.people import VIEWER, Person
 from dashboard.cache import Cache
-from dashboard.people import VIEWER, Person
 from dashboard.view import View
 from fallow.clock import Window
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
-from dashboard.people import VIEWER, Person, person
+from dashboard.access.people import VIEWER, Person, person
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import Generation, nobody
 from dashboard.view import Problem

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.report.model import Report, Whole
     from analytics.window import WindowLedger
+    from dashboard.access.people import Person
     from dashboard.cache import Cache
-    from dashboard.people import Person
     from dashboard.query import Query
     from fallow.clock import Window
 

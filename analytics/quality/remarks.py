@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import CLAIM_COLUMNS
+from analytics.allocations.spans import ALLOCATION_COLUMNS
 from analytics.money.costs import Costs
 from analytics.money.window_money import open_prices
 from analytics.quality.checks import CHECKS
@@ -48,7 +48,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
         inventory=inventory,
         values=rollups.quality().filter(pl.col("time") > since_ms - DAY_MS),
         hours=rollups.hourly("observed_ms").filter(pl.col("time") >= since_ms),
-        claims=read_small(inputs.lake, schema.CLAIM, CLAIM_COLUMNS).filter(pl.col("time") < until_ms),
+        claims=read_small(inputs.lake, schema.CLAIM, ALLOCATION_COLUMNS).filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
         costs=Costs(open_prices(inputs.settings), inventory),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from analytics.allocations.spans import known_claims
+from analytics.allocations.spans import known_allocations
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
@@ -19,12 +19,12 @@ from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead,
 
 @once_per_context
 def allocations(context: Context) -> pl.DataFrame:
-    """What is known of each claim that began before the end of the window: `known_claims`, and `stated`.
+    """What is known of each claim that began before the end of the window: `known_allocations`, and `stated`.
 
     `stated` is the end that the source itself gave, null where there is none: the end of a time limit may be raised.
     """
     begun = context.rollups.claims.filter(pl.col("time") < context.until_ms).with_columns(stated=pl.col("end"))
-    return known_claims(begun)
+    return known_allocations(begun)
 
 
 def unseen_places(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:

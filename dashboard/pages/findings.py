@@ -9,6 +9,7 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.decide.totals import totals
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
+from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.exports import links
@@ -16,7 +17,6 @@ from dashboard.grid import grid, rows_of
 from dashboard.grid_address import check
 from dashboard.pages.finding_table import columns, detail, rows
 from dashboard.pages.page import Page
-from dashboard.people import PLANNER
 from dashboard.render.panel import panel
 from dashboard.source import view_of
 from dashboard.view import Problem

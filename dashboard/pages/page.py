@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
 from dashboard.exports import links
-from dashboard.people import VIEWER
 from dashboard.render.panel import section_panel
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dash import dcc, html
 from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.sections.wording import scope_parts
+from dashboard.access.people import PLANNER
 from dashboard.documents import chosen_week, serve_documents, weeks
 from dashboard.pages.page import Page
-from dashboard.people import PLANNER
 from dashboard.render.panel import panel
 from dashboard.render.states import capital
 from dashboard.sending import connect_sending, sending

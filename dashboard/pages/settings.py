@@ -14,8 +14,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.sections.site_tables import owners, prices_in_force
+from dashboard.access.people import ADMIN
 from dashboard.pages.page import Page
-from dashboard.people import ADMIN
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import scrolling
 from fallow.clock import parse_duration_ms

@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent.attribution.background import Background
-
+from agent.attribution.lookups import Background
 from agent.settings import AgentSettings
 from agent.spool.publisher import Publisher
 from agent.spool.publishing import Publishing
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from agent.supervise.wakeup import Bell
 
     from agent.supervise.schedule import Bell
     from fallow.config import Config

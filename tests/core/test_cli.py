@@ -52,6 +52,11 @@ def test_an_unknown_command_names_the_nearest(run_fallow: RunFallow) -> None:
     assert run_fallow("zzz").stderr == "fallow: there is no command 'zzz'; `fallow --help` lists the commands\n"
 
 
+def test_a_former_name_is_the_same_command(run_fallow: RunFallow) -> None:
+    assert run_fallow("claims", "--help").stdout == run_fallow("allocations", "--help").stdout
+    assert run_fallow("").returncode == 2
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_shows_an_example(command: Command) -> None:
     done = run_in_process(command.name, "--help")

@@ -50,7 +50,7 @@ def settings(idp: Provider, tmp_path: Path) -> dict[str, str]:
         "dashboard.oidc_issuer": idp.issuer,
         "dashboard.oidc_client_id": "fallow",
         "dashboard.oidc_client_secret_file": str(tmp_path / "secret"),
-        "dashboard.people": str(tmp_path / "people.csv"),
+        "dashboard.access.people": str(tmp_path / "people.csv"),
         "dashboard.hosts": "gpus.example.org",
     }
 
@@ -209,7 +209,7 @@ def test_the_way_back_keeps_what_was_asked_for(client_of: Callable[..., FlaskCli
 def test_an_address_counts_only_if_the_provider_has_verified_it(
     client_of: Callable[..., FlaskClient], idp: Provider, settings: dict[str, str], verified: object, status: int
 ) -> None:
-    with open(settings["dashboard.people"], "a", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+    with open(settings["dashboard.access.people"], "a", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
         file.write("user,ann@example.org,planner,\n")
     idp.user["email"] = "ann@example.org"
     if verified is not None:
@@ -284,7 +284,7 @@ def test_who_is_in_no_line_of_the_file_is_refused_by_name(
     client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     idp.user["preferred_username"] = "eve"
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         answer = sign_in(client_of())
     assert answer.status_code == 403
     assert "you are signed in as eve, who has no role here" in answer.text
@@ -295,7 +295,7 @@ def test_a_group_gives_a_role(
     client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     idp.user |= {"preferred_username": "bob", "groups": ["others", "gpu-admins"]}
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert sign_in(client_of()).status_code == 302
     assert "bob: signed in as admin" in caplog.messages
 
@@ -312,7 +312,7 @@ def test_names_and_groups_of_userinfo_count_where_the_token_has_none(
 def test_who_loses_the_role_is_out_at_once(client_of: Callable[..., FlaskClient], settings: dict[str, str]) -> None:
     client = client_of()
     sign_in(client)
-    with open(settings["dashboard.people"], "w", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+    with open(settings["dashboard.access.people"], "w", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
         file.write("name,role\nbob,viewer\n")
     answer = client.get("/", headers=LOCAL)
     assert (answer.status_code, "no role" in answer.text) == (403, True)

@@ -44,7 +44,7 @@ def chosen(settings: dict[str, str], *, insecure: bool = False, local: bool = Fa
 def proxied(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text("name,role\nann,admin\nzoë,planner\nmallory,none\n", encoding="utf-8")
-    access = chosen(PROXIED | {"dashboard.people": str(people)})
+    access = chosen(PROXIED | {"dashboard.access.people": str(people)})
     client: FlaskClient = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
     return client
 
@@ -74,13 +74,13 @@ def test_a_proxy_that_names_nobody_gets_nothing(proxied: FlaskClient, headers: d
 
 
 def test_names_beyond_ascii(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "zoë".encode().decode("latin-1")}).status_code == 200
     assert "zoë: came through the proxy as planner" in caplog.messages
 
 
 def test_who_has_no_role_is_refused(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "mallory"}).status_code == 403
         assert ask(proxied, "10.1.2.3", {HEADER: "somebody"}).status_code == 200  # dashboard.default_role
     assert "mallory: was refused /: no role" in caplog.messages
@@ -125,7 +125,7 @@ def test_without_any_way_only_this_machine_is_served() -> None:
 
 def test_roles_that_nobody_would_be_held_to_stop_the_start() -> None:
     with pytest.raises(ConfigError, match="nothing says who asks"):
-        chosen({"dashboard.people": "people.csv"}, local=True)
+        chosen({"dashboard.access.people": "people.csv"}, local=True)
 
 
 def test_settings_count_on_loopback_too() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from analytics.simulation import Fleet, owners_csv
 from dashboard.access.choose import access_of
+from dashboard.access.people import ADMIN, Person
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View
@@ -50,7 +50,7 @@ def server(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Any:
     settings = {
         "dashboard.proxy_header": HEADER,
         "dashboard.proxies": "127.0.0.1",
-        "dashboard.people": str(people),
+        "dashboard.access.people": str(people),
     }
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
     return build_app(source, access).server

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import load_actions, record
+from dashboard.access.audit import AUDIT
+from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Person
 from dashboard.actions import Wish, act, last_of
-from dashboard.audit import AUDIT
-from dashboard.people import ADMIN, VIEWER, NotAllowedError, Person
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.errors import UsageError

@@ -20,7 +20,7 @@ from fallow.schema import STATES
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
 
 if TYPE_CHECKING:
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 ALL = "?span=all"
 

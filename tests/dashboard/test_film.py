@@ -28,7 +28,7 @@ from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 __all__ = ["teams"]
 

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
+from dashboard.access.people import VIEWER, Person
 from dashboard.grid import _WORDS, Column, Row, grid, grid_words
-from dashboard.people import VIEWER, Person
 from fallow.cli import main
 from fallow.clock import format_ms
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import plotly.offline
 import pytest
 
+from dashboard.access.people import ADMIN, VIEWER, Person
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.source import Source
 from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
 from tests.dashboard.sites import As

@@ -17,7 +17,7 @@ from fallow.clock import HOUR_MS, to_ms
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from dashboard.view import View
     from fallow.lake import Lake
 

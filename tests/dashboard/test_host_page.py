@@ -19,7 +19,7 @@ from fallow.clock import HOUR_MS
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from fallow.lake import Lake
 
 __all__ = ["teams"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.sections.demand import gpus_by_hour
-from dashboard.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.view import View
 from tests.dashboard.planned import planned_site

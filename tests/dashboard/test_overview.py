@@ -10,8 +10,8 @@ import pytest
 
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.palette import DARK, LIGHT
+from dashboard.access.people import VIEWER, Person
 from dashboard.pages.overview import Overview
-from dashboard.people import VIEWER, Person
 from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site

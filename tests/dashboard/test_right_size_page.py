@@ -14,8 +14,8 @@ from plotly.utils import PlotlyJSONEncoder
 from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, PREALLOCATED, card_fit, card_sizes, workload_sizes
 from analytics.sections.moves import moves
 from analytics.sections.palette import LIGHT
+from dashboard.access.people import VIEWER, Person
 from dashboard.app import build_app
-from dashboard.people import VIEWER, Person
 from dashboard.query import Query
 from dashboard.render.panel import section_panel
 from dashboard.source import Source

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import record
-from dashboard.people import ADMIN, VIEWER, Person
+from dashboard.access.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import Problem, View

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from dashboard.query import Query
     from dashboard.view import Problem, View
 
