@@ -53,12 +53,12 @@ def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: in
         parts = (tuple(settings), tables, repr(inputs.window), ledger.summary.since_ms, ledger.end_ms)
         return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
 
-    found = _once(key, lambda: _look(inputs, ledger, inventory, now_ms))
+    found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
     end_ms = inputs.window.until_ms
     return replace(found, as_of_ms=now_ms if end_ms is None else min(end_ms, now_ms))
 
 
-_load, _look = build.load_ledger, review.find_in_window
+_load, _find = build.load_ledger, review.find_in_window
 
 
 def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:
