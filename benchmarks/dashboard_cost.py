@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
+from dashboard.filter_bar import OUTPUTS
 
 from analytics.simulation import Fleet
 from benchmarks.fleet_lake import UNTIL_MS, simulated
 from benchmarks.measure import Figure
-from dashboard.filter_bar import OUTPUTS
 from dashboard.pages import PAGES
 from fallow.clock import DAY_MS, format_ms
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.decide.actions import load_actions, record, who
+from analytics.decide.actions import actor_name, load_actions, record
 from analytics.decide.review import review
 from analytics.delivery.channels import open_channels
 from analytics.delivery.contacts import Contacts
@@ -70,7 +70,7 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     contacts = _contacts(inputs)
     window = Window(now_ms - WEEK_MS, now_ms)
     cool_down_ms = inputs.settings.integer("report.cool_down")
-    journal = Journal(inputs.lake.require(), clock, who(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
+    journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
     if args.send:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)

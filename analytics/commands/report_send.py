@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.commands.report import add_edition_arguments, format_named, open_edition
-from analytics.decide.actions import who
+from analytics.decide.actions import actor_name
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.deliver import deliver, left, to_do
@@ -113,7 +113,7 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
     newest = due.asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
     since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
     return _Sending(
-        journal=Journal(lake, clock, who(args.actor), since_ms),
+        journal=Journal(lake, clock, actor_name(args.actor), since_ms),
         channels=open_channels(targets, settings, sleep),
         formats=_formats(args.formats),
         edition=edition_name(Scope.of(args), speaks.code),

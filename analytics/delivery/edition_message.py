@@ -9,10 +9,10 @@ from analytics.delivery.model import Brief, Line, Parcel, Part
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.facts import facts
-from analytics.render.listed_findings import costliest
 from analytics.render.report.text import TextFormat
-from analytics.render.wording import TITLE, headline, reclaimable, scope_parts
+from analytics.sections.facts import facts
+from analytics.sections.findings import costliest
+from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.commands.report import format_named
-from analytics.decide.actions import who
+from analytics.decide.actions import actor_name
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
@@ -110,7 +110,7 @@ class _Sending:
         self._order, self._clock, self._sleep = order, clock, sleep
         self._channels = open_channels(self.targets, inputs.settings, sleep)
         since_ms = min(self._week.since_ms, now_ms - _LOOK_BACK_MS)
-        self._journal = Journal(inputs.lake, clock, who(order.actor), since_ms)
+        self._journal = Journal(inputs.lake, clock, actor_name(order.actor), since_ms)
 
     def standing(self, target: Target) -> Standing:
         return self._journal.standing(due.of(self._week, self._edition, target.shown))

@@ -9,7 +9,7 @@ from analytics.delivery.model import Brief, Parcel
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.evidence_text import evidence
+from analytics.sections.evidence_text import evidence
 
 if TYPE_CHECKING:
     from analytics.delivery.nudges import Nudge

@@ -1,11 +1,16 @@
-"""GPUs that were added and are slow to be used."""
+"""GPUs that were added and are slow to be used.
+
+Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, a ramp of a week, cards added the
+day before yesterday.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
@@ -13,17 +18,11 @@ from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, whole_number
+from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 FIRST_USE_MAX_DAYS = 7
 RAMP_MAX_DAYS = 14
@@ -34,7 +33,7 @@ KNOWN_MIN = 0.5
 
 
 def slow_uptake_findings(context: Context) -> Iterator[Finding]:
-    """GPUs first seen inside the lake's history; one finding per host and the day on which they came."""
+    """GPUs first seen inside the lake's history: one finding per host and day of arrival."""
     added = _added(context)
     if added.is_empty():
         return
@@ -154,7 +153,7 @@ def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
     known = stretches.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
     active = pl.col("state").is_in(IN_USE)
     return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
-        seen_ms=SPAN.sum(), active_ms=SPAN.filter(active).sum()
+        seen_ms=SPAN_MS.sum(), active_ms=SPAN_MS.filter(active).sum()
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from analytics.simulation import Fleet, write_fleet
 from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
-from dashboard.filter_bar import OUTPUTS
+from dashboard.frame import OUTPUTS
 from dashboard.source import Source
 from fallow.lake import Lake
 

@@ -253,11 +253,11 @@ def test_a_fault_that_nobody_foresaw_is_told_on_a_page_that_stays(
     answer = pages.answer("findings-grid.selectedRows", {
         "findings-grid.selectedRows": [{"id": finding_id}], "url.search": search,
     })  # fmt: skip
-    assert said in answer["sideUpdate"]["mishap"]["children"]
+    assert said in answer["sideUpdate"]["failed-action"]["children"]
     assert not answer["response"]
     assert "a fault of the test's own" not in json.dumps(answer)
     assert "a fault of the test's own" in caplog.text
 
 
 def test_the_next_page_has_nothing_of_the_fault_before(held: Held) -> None:
-    assert filled(held.pages().client, "/findings", "?span=all")["mishap"] == {"children": ""}
+    assert filled(held.pages().client, "/findings", "?span=all")["failed-action"] == {"children": ""}

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.sites import Site
 
+pytestmark = pytest.mark.long
+
 HEADER = "X-Forwarded-User"
 VIEWER, PLANNER, THEIRS, BOSS = "vic", "pia", "tom", "boss"
 _OF_ALL = (("version", "data"),)

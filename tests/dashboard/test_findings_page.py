@@ -11,8 +11,7 @@ import pytest
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from dashboard.grid import Column, Row, grid
-from dashboard.grid_words import _WORDS, grid_words
+from dashboard.grid import _WORDS, Column, Row, grid, grid_words
 from dashboard.people import VIEWER, Person
 from fallow.cli import main
 from fallow.clock import format_ms

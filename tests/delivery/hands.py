@@ -1,7 +1,8 @@
-"""A clock whose hands a test turns, and parcels out of nothing."""
+"""A clock whose hands a test turns, parcels out of nothing, and a lake that forgets who was told."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -59,3 +60,9 @@ def parcel(**changes: Any) -> Parcel:
 def journal(lake: Lake, clock: Hands, actor: str = "zoe") -> Journal:
     """A journal over all that the lake has of late, as another process would read it."""
     return Journal(Lake.at(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)
+
+
+def forget_what_was_done(lake: Lake) -> None:
+    """Takes actions and deliveries out of a lake that other tests use as well."""
+    for table in ("action", "delivery"):
+        shutil.rmtree(f"{lake.root}/{table}", ignore_errors=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from analytics.render.listed_findings import costliest
 
 from analytics.delivery.edition_message import pack
 from analytics.language.languages import language
-from analytics.render.listed_findings import costliest
 from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
 from fallow.clock import parse_window

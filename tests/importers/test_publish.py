@@ -189,7 +189,7 @@ SAMPLES = st.dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(samples=SAMPLES, parts=st.integers(1, 4), data=st.data())
 def test_any_split_in_any_order_gives_the_same_lake(samples: dict, parts: int, data: st.DataObject) -> None:
     """Each value goes to one or more of the imports; rows without values to at least one."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def spool(tmp_path: Path) -> Iterator[Spool]:
     with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
-        made._db.execute("PRAGMA busy_timeout=10")  # noqa: SLF001  # another's write is not waited for in a test
+        made._db.execute("PRAGMA busy_timeout=0")  # noqa: SLF001  # another's write is not waited for in a test
         yield made
 
 

@@ -12,13 +12,14 @@ from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
 from fallow.clock import DAY_MS
+from fallow.lake import Lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
 from tests.report.html.pages import Page
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from analytics.report.model import Report
 
 NAMES = [
     "<script>alert(1)</script>",
@@ -39,33 +40,32 @@ NAMES = [
 ]
 
 
-@pytest.fixture
-def odd(lake: Lake, request: pytest.FixtureRequest) -> tuple[Lake, str]:
+@pytest.fixture(scope="module", params=NAMES, ids=range(len(NAMES)))
+def odd(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Report, str]:
     """The name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
     name: str = request.param
+    lake = Lake.at(str(tmp_path_factory.mktemp("odd") / "lake"))
     for host, gpu in (("h1", "GPU-0"), ("h2", "GPU-1")):
         lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
         rows = samples(gpu, 0, 3 * HOUR, **HELD)
         fill(lake, rows, lists, devices=[device(gpu, model=name, pool=name)], host=host)
     other = next(each for each in report_of(lake).findings if each.host == "h2")
     record(lake, "suppress", [other.finding_id], name, now_ms=ms(3 * HOUR), reason=name, expires_ms=ms(0) + 30 * DAY_MS)
-    return lake, name
+    return report_of(lake), name
 
 
-@pytest.mark.parametrize("odd", NAMES, indirect=True, ids=range(len(NAMES)))
-def test_a_name_is_text_on_the_page(odd: tuple[Lake, str]) -> None:
-    lake, name = odd
-    html = page(report_of(lake), language("en"))
+def test_a_name_is_text_on_the_page(odd: tuple[Report, str]) -> None:
+    report, name = odd
+    html = page(report, language("en"))
     _is_only_text(html, name)
     assert html.count("<style>") == 1
     shown = plain(name, 200)
     assert any(each.words == shown for each in Page(html).all("bdi"))
 
 
-@pytest.mark.parametrize("odd", NAMES, indirect=True, ids=range(len(NAMES)))
-def test_a_name_is_text_in_the_mail(odd: tuple[Lake, str]) -> None:
-    lake, name = odd
-    html, _ = mail_body(report_of(lake), language("en"))
+def test_a_name_is_text_in_the_mail(odd: tuple[Report, str]) -> None:
+    report, name = odd
+    html, _ = mail_body(report, language("en"))
     _is_only_text(html, name)
     assert any(each.words == plain(name, 200) for each in Page(html).all("bdi"))
 
