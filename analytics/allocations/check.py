@@ -52,11 +52,9 @@ class Checked:
 
 def check(claims: pl.DataFrame, ledger: WindowLedger, files: Sequence[LakeFile]) -> Checked:
     """Compares the claims (rows of the `claim` table and `host`, read from these files) with the ledger of a window."""
-    stretches, known = ledger.inside.stretches, ledger.whole.stretches
+    stretches, known, seen = ledger.inside.stretches, ledger.whole.stretches, ledger.whole.lifetimes
     since_ms, until_ms = since_and_until(stretches)
-    unseen = claims_without_telemetry(
-        claims, set(known["gpu"].unique()), set(known["host"].unique()), since_ms=since_ms, until_ms=until_ms
-    )
+    unseen = claims_without_telemetry(claims, set(seen["gpu"]), set(seen["host"]), since_ms=since_ms, until_ms=until_ms)
     gpus = {str(host): rows["gpu"].unique().to_list() for (host,), rows in stretches.group_by("host")}
     measured = claims.filter(pl.col("host").is_in(list(gpus)))
     unplaced = claim_spans(measured, gpus, _work(stretches), since_ms=since_ms, until_ms=until_ms).unplaced
