@@ -12,7 +12,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import agent_cost, agent_endurance, agent_peers, dashboard_cost, fleet_rate, import_rate, ledger_rate
+from benchmarks import (
+    agent_cost,
+    agent_endurance,
+    agent_peers,
+    dashboard_cost,
+    fleet_history,
+    fleet_rate,
+    import_rate,
+    ledger_rate,
+)
 from benchmarks.measure import Figure, machine
 
 BENCHMARKS = {
@@ -22,6 +31,7 @@ BENCHMARKS = {
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
+    "history": fleet_history.measure,
     "dashboard": dashboard_cost.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
