@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.decode import read_days
 from analytics.frames import arrow, read_frame
 from analytics.ledger.day import PARTS
 from analytics.ledger.moved_gpus import on_several_hosts
@@ -171,7 +172,7 @@ def keep_lifetimes(lake: Lake, rows: pl.DataFrame, manifest: Manifest) -> None:
 
 def recent_table(table: schema.Table, files: Sequence[LakeFile]) -> pl.DataFrame | None:
     """The rows of `ledger` or `spell` of some days; None where a GPU was on several hosts."""
-    rows = read_frame(files, table).select(table.names)
+    rows = read_days(files, table, table.names)
     return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
 
 

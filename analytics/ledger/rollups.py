@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
@@ -116,7 +117,7 @@ class Rollups:
         key = (table.name, names, first)
         if key not in self._read:
             files = [file for file in self.files.get(table.name, ()) if file.date >= first]
-            kept = milliseconds(parquet.read(files, table, names).select(list(names)))
+            kept = read_days(files, table, names)
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
             self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
