@@ -244,8 +244,7 @@ def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, i
 
 
 def _known(ledger: WindowLedger) -> Window:
-    first_ms, last_ms = ledger.whole.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
-    return Window(first_ms, last_ms)
+    return Window(ledger.whole.first_ms, max(ledger.whole.host_ends.values()))
 
 
 def _everybody(whole: Whole, scope: Scope, part: Money) -> Money:
