@@ -8,9 +8,9 @@ import pytest
 
 from analytics.delivery.edition_message import pack
 from analytics.language.languages import language
-from analytics.render.listed_findings import costliest
 from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
+from analytics.sections.findings import costliest
 from fallow.clock import parse_window
 from fallow.lake import Lake
 from tests.report.conftest import everything

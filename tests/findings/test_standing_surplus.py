@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from analytics.capacity.concurrency import hourly_most, lasting_on
-from analytics.render.evidence_text import evidence
 from analytics.rules.standing_surplus import StandingSurplus
+from analytics.sections.evidence_text import evidence
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, L40S, Fleet

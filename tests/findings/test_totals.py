@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.totals import most_first, saving_of, savings, totals
-from analytics.render.evidence_text import words
+from analytics.sections.evidence_text import words
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples
 

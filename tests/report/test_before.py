@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.ledger.summary import totals_by
-from analytics.report.hours import by_hour
+from analytics.report.days import by_hour
 from analytics.report.model import Asked, Whole, edition_of
-from analytics.report.window_before import Change, Changes, changes, window_before
+from analytics.report.trends import Change, Changes, changes, window_before
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
 from fallow.clock import DAY_MS, HOUR_MS, Window
