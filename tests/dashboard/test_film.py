@@ -13,7 +13,7 @@ from analytics.sections.palette import LIGHT, ORDER
 from analytics.simulation import Fleet, write_fleet
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
-from dashboard.pages.film import GRAPH
+from dashboard.pages.film import GRAPH, FilmPage
 from dashboard.query import Query
 from dashboard.render import strip as strips
 from dashboard.render.strip import WORDS
