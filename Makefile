@@ -9,14 +9,15 @@ UPGRADE =
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test fuzz bench docs lock clean
+.PHONY: help demo test test-all fuzz mutations bench docs lock clean
 .DEFAULT_GOAL = help
 
 help:
 	@echo 'make demo    simulate a fleet and serve its pages (DEMO_ARGS=--no-serve: only write them, to demo/)'
-	@echo 'make test    lint, types, import contracts, tests and the wheel (PYTEST_ARGS=tests/core: these tests only;'
-	@echo '             PYTEST_ARGS=tests: all of them, with every case of tests that have many)'
+	@echo 'make test    lint, types, import contracts and the tests (PYTEST_ARGS=tests/core: these tests only)'
+	@echo 'make test-all the tests that take long: real servers, browsers, endurance, faults, fuzz; then the wheel'
 	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
+	@echo 'make mutations breaks the code on purpose, and says whether the tests notice'
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make docs    write the generated parts of docs/ again'
 	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
@@ -30,24 +31,39 @@ demo:
 # the tests write small files by the thousand, each of which waits for the disk: in memory, where there is much of it, none does
 IN_MEMORY = $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "-p /dev/shm"}')
 
-# workers share the CPUs, so that each computes with one thread; a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
+# a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
+INSTALL = if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi
+STEP = step() { heading=$$1; shift; printf '\n== %s\n' "$$heading"; "$$@"; }
+TEMPORARY = temporary=$$(mktemp -d $(IN_MEMORY)); chmod 1777 "$$temporary"; trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM
+# workers share the CPUs, so that each computes with one thread
+PYTEST = env TMPDIR="$$temporary" POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+WORKERS = 2
+
 test:
-	@start=$$(date +%s); set -e; \
-	if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi; \
-	step() { heading=$$1; shift; printf '\n== %s\n' "$$heading"; "$$@"; }; \
+	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
 	step 'lint' $(BIN)/ruff check .; \
 	step 'format' $(BIN)/ruff format --check .; \
 	step 'types' $(BIN)/mypy; \
 	step 'import contracts' $(BIN)/lint-imports; \
-	temporary=$$(mktemp -d $(IN_MEMORY)); chmod 1777 "$$temporary"; trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM; \
-	step 'tests' env TMPDIR="$$temporary" POLARS_MAX_THREADS=1 $(if $(PYTEST_ARGS),,FALLOW_SAMPLE=1) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
+	step 'tests' $(PYTEST) -m 'not long' $(PYTEST_ARGS); \
+	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
+
+# with `make test` every case once
+test-all:
+	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
+	step 'long tests' $(PYTEST) -m long $(PYTEST_ARGS); \
+	step 'fuzz' env TMPDIR="$$temporary" $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
 # the properties over examples that no run before had; PYTEST_ARGS=tests/ledger for some of them only
 fuzz:
 	@requirements/install.sh dev
-	@$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)
+
+mutations:
+	@requirements/install.sh dev
+	@$(BIN)/python -m tests.mutations
 
 bench:
 	@requirements/install.sh dev
@@ -57,6 +73,7 @@ docs:
 	@requirements/install.sh dev
 	@$(BIN)/python -m tests.core.pages
 	@$(BIN)/python -m tests.agent.test_metrics_docs
+	@$(BIN)/python -m tests.agent.test_rows
 
 # uv asks the index that pip is set to; dev takes the versions of all
 COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -29,8 +29,10 @@ _REFUSED = (PolarsError, PanicException, ValueError, OverflowError)
 """What Polars raises for files of other types, without a key column, or damaged and without a checksum that says so."""
 
 
-def by_host(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> list[tuple[str, pl.DataFrame]]:
-    """Each host's rows in the order of its files, with the named columns; one that an older file lacks is null.
+def by_host(
+    files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str], gpu: str | None = None
+) -> list[tuple[str, pl.DataFrame]]:
+    """Each host's rows in the order of its files (of one GPU), with the named columns; one that an older file lacks is null.
 
     Raises BrokenFileError and SchemaVersionError, each naming the file.
     """
@@ -38,20 +40,22 @@ def by_host(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[st
     hosts: dict[str, list[File]] = {}
     for file, content in zip(ordered, parquet.small_contents(ordered), strict=True):
         hosts.setdefault(file.host, []).append((file, content))
-    return [(host, _rows_of(mine, table, columns)) for host, mine in hosts.items()]
+    return [(host, _rows_of(mine, table, columns, gpu)) for host, mine in hosts.items()]
 
 
-def _rows_of(files: Sequence[File], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
-    frame = _together(files, table, columns)
+def _rows_of(files: Sequence[File], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
+    frame = _together(files, table, columns, gpu)
     if frame is not None:
         return frame
     one_by_one = pl.from_arrow(parquet.read([file for file, _ in files], table, columns).select(list(columns)))
     if not isinstance(one_by_one, pl.DataFrame):
         raise TypeError(type(one_by_one).__name__)
-    return one_by_one
+    return one_by_one if gpu is None else one_by_one.filter(pl.col("gpu") == gpu)
 
 
-def _together(files: Sequence[File], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame | None:
+def _together(
+    files: Sequence[File], table: schema.Table, columns: Sequence[str], gpu: str | None
+) -> pl.DataFrame | None:
     """The files' rows by one scan; None where it refuses one, or that one need be looked at by itself."""
     contents = [content for _, content in files if content is not None]
     if len(contents) < len(files):
@@ -59,24 +63,23 @@ def _together(files: Sequence[File], table: schema.Table, columns: Sequence[str]
     try:
         for (file, _), content in zip(files, contents, strict=True):
             parquet.check(file, content, pl.read_parquet_metadata(io.BytesIO(content)))
-        frame = _decoded(contents, table, columns)
+        frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
     # a key without a value may be a column that a file lacks, and such a file has to be named
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
 
 
-def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
     kinds = {name: _TYPES[table.column(name).type] for name in columns}
-    return (
-        pl.scan_parquet(
-            list(contents),
-            schema=kinds,
-            extra_columns="ignore",
-            missing_columns="insert",
-            use_statistics=False,
-            parallel="none",
-        )
-        .collect()
-        .rechunk()
+    rows = pl.scan_parquet(
+        list(contents),
+        schema=kinds,
+        extra_columns="ignore",
+        missing_columns="insert",
+        use_statistics=False,
+        parallel="none" if gpu is None else "prefiltered",
     )
+    if gpu is not None:
+        rows = rows.filter(pl.col("gpu") == gpu)
+    return rows.collect().rechunk()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
 from analytics.ledger.day_mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
@@ -100,6 +102,21 @@ class Inventory:
     def count_simulated(self, gpus: Iterable[str]) -> int:
         """How many of the GPUs exist in a simulation only."""
         return sum(self.simulated(gpu) for gpu in gpus)
+
+
+def simulated_text(simulated: int, gpus: int) -> str:
+    """What to say of simulated GPUs; empty where there are none."""
+    if not simulated:
+        return ""
+    if simulated == gpus:
+        return say(
+            "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
+        )
+    return say_many(
+        "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
+        "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
+        simulated, gpus=Number(gpus),
+    )  # fmt: skip
 
 
 def load_inventory(lake: Lake) -> Inventory:

@@ -4,47 +4,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from analytics.capacity.concurrency import lasting_on
-from analytics.frames import read_frame
-from fallow import schema
+from analytics.intervals import merge
+from analytics.ledger.day_rows import read_day_rows
 from fallow.clock import DAY_MS, floor_ms, utc_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from fallow.lake import Lake
 
 READINGS = ("gpu_util_pct", "sm_active_pct", "mem_used_bytes", "power_w")
-_MOST = {"gpu_util_pct": 100.5, "sm_active_pct": 100.5}
-"""An average that the GPU keeps itself may lie a hair above 100; what lies further is no measurement."""
-_MOST_OF_ALL = 1e15
+_SCHEMA = dict.fromkeys(("time", "interval_ms"), pl.Int64) | dict.fromkeys(READINGS, pl.Float64)
 
 
-def gpu_readings(lake: Lake, gpu: str, hosts: Iterable[str], since_ms: int, until_ms: int) -> pl.DataFrame:
+def gpu_readings(lake: Lake, gpu: str, spans: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
     """The GPU's rows that begin inside the time: `time`, `interval_ms` and READINGS, sorted; null is unknown.
 
-    Only the files of its hosts and days are opened, and one at a time. A value that cannot be is unknown, and of two rows
-    for one moment one counts. Raises LakeError and its kinds.
+    They are the rows that the ledger rests on: of several for one moment the one that it counts, each for the time up to
+    the next one at most, and of each host only what it counts of that host. Only the files of those hosts and of the time's days
+    are opened, a day of a host at a time. Raises LakeError and its kinds.
+
+    Args:
+        lake: where the rows are.
+        gpu: the GPU.
+        spans: the ledger's rows of the GPU: `host`, `time`, `end` and `gpu_share`.
+        since_ms: start of the time.
+        until_ms: its end.
     """
-    names = ("time", "gpu", "interval_ms", *READINGS)
-    dates = [utc_day(day_ms) for day_ms in range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)]
-    mine = (pl.col("gpu") == gpu) & (pl.col("time") >= since_ms) & (pl.col("time") < until_ms)
-    parts = [
-        read_frame([file], schema.GPU, names).filter(mine).select("time", "interval_ms", *map(_known, READINGS))
-        for file in lake.files("gpu", hosts=hosts, dates=dates)
-    ]
-    if not parts:
-        return pl.DataFrame(
-            schema=dict.fromkeys(("time", "interval_ms"), pl.Int64) | dict.fromkeys(READINGS, pl.Float64)
-        )
-    return pl.concat(parts).sort("time").unique("time", keep="first", maintain_order=True)
+    by_host = spans.partition_by("host", as_dict=True)
+    found = [pl.DataFrame(schema=_SCHEMA)]
+    for (host,), own in sorted(by_host.items()):
+        rows = _rows_of_host(lake, gpu, str(host), since_ms, until_ms)
+        found.append(only_during(rows, own) if len(by_host) > 1 else rows)
+    inside = pl.concat(found).filter((pl.col("time") >= since_ms) & (pl.col("time") < until_ms))
+    return inside.sort("time")
 
 
-def _known(name: str) -> pl.Expr:
-    value = pl.col(name).cast(pl.Float64).fill_nan(None)
-    return pl.when((value >= 0) & (value <= _MOST.get(name, _MOST_OF_ALL))).then(value).alias(name)
+def _rows_of_host(lake: Lake, gpu: str, host: str, since_ms: int, until_ms: int) -> pl.DataFrame:
+    days = range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)
+    files = lake.files("gpu", hosts=[host], dates=list(map(utc_day, days)))
+    found = [pl.DataFrame(schema=_SCHEMA)]
+    for day_ms in days:
+        rows = read_day_rows([file for file in files if file.date == utc_day(day_ms)], day_ms, gpu)
+        values = {name: pl.Series(rows.floats[name], nan_to_null=True) for name in READINGS}
+        lasted = np.minimum(rows.interval, rows.span)
+        found.append(pl.DataFrame({"time": rows.time, "interval_ms": lasted, **values}, schema=_SCHEMA))
+    return pl.concat(found).sort("time")
 
 
 def only_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -54,14 +62,14 @@ def only_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         rows: `time` and `interval_ms`, sorted by time.
         spans: `time`, `end`, `gpu` and `gpu_share`; those of several GPUs count together.
     """
-    own = lasting_on(spans.with_columns(gpu=pl.lit("any")), 0).select(from_ms="time", to_ms="end").sort("from_ms")
+    own = merge(spans, ()).select(from_ms="time", to_ms="end").sort("from_ms")
     found = rows.sort("time").join_asof(own, left_on="time", right_on="from_ms", strategy="backward")
     return found.filter(pl.col("time") + pl.col("interval_ms") <= pl.col("to_ms")).select(rows.columns)
 
 
 def never_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """The rows of whose interval no part lies in the spans, with the arguments of `only_during`."""
-    theirs = lasting_on(spans.with_columns(gpu=pl.lit("any")), 0).select(from_ms="time", to_ms="end").sort("from_ms")
+    theirs = merge(spans, ()).select(from_ms="time", to_ms="end").sort("from_ms")
     last = rows.sort("time").with_columns(last_ms=pl.col("time") + pl.col("interval_ms") - 1)
     found = last.join_asof(theirs, left_on="last_ms", right_on="from_ms", strategy="backward")
     return found.filter(pl.col("to_ms").is_null() | (pl.col("to_ms") <= pl.col("time"))).select(rows.columns)

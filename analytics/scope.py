@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.concurrency import lasting_on
+from analytics.intervals import clip, merge
 from analytics.ledger.summary import stopped_gpus, summarise
-from analytics.money.priced_segments import IDLE_OF_NOBODY, placed, whose
+from analytics.money.priced_segments import placed, whose
 from analytics.names import JOINER, asked_name, given_name
+from analytics.states import UNALLOCATED
 from fallow.errors import EmptyLakeError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, o
 
 def _of_people(rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
     """The rows of a team or a holder, with the share of the GPU that was theirs."""
-    rows = rows.filter(~pl.col("state").is_in(IDLE_OF_NOBODY))
+    rows = rows.filter(~pl.col("state").is_in(UNALLOCATED))
     pairs = rows.select("holder", "account").unique().rows()
     shares = [
         (holder, account, *share) for holder, account in pairs for share in [_mine(scope, owners, holder, account)]
@@ -181,6 +182,5 @@ def _mine(scope: Scope, owners: Owners, holder: str | None, account: str | None)
 def _during(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spells as far as they lie in rows of their GPU; how long a whole spell was stays."""
     # rows that touch are one span: a join of spells with rows would be as large as their product
-    spans = lasting_on(rows, 0).select("gpu", from_ms="time", to_ms="end")
-    start, end = pl.max_horizontal("time", "from_ms"), pl.min_horizontal("end", "to_ms")
-    return spells.join(spans, on="gpu").filter(start < end).with_columns(time=start, end=end).select(spells.columns)
+    spans = merge(rows).select("gpu", from_ms="time", to_ms="end")
+    return clip(spells.join(spans, on="gpu"), "from_ms", "to_ms").select(spells.columns)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.ledger.build import Ledger, load_ledger
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.summary import Summary, clip, stopped_gpus, summarise
+from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
 from analytics.progress import bar
 from fallow import config
 from fallow.clock import SystemClock, Window, format_ms, parse_window
@@ -78,7 +78,7 @@ def load_window_ledger(inputs: Inputs, *, or_empty: bool = False, whole: Ledger 
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",
             "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
         )
-    inside = clip(whole, inputs.window)
+    inside = clip_ledger(whole, inputs.window)
     if inside.stretches.is_empty() and not or_empty:
         everything = summarise(whole)
         raise EmptyLakeError(

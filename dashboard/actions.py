@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analytics.commands.finding_actions import after_what_is_known
 from analytics.decide.actions import Action, load_actions, record, who
 from analytics.decide.lifecycle import in_words, status_of
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
 from dashboard.audit import audit

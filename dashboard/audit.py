@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 
 AUDIT = logging.getLogger(__name__)
 

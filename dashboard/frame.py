@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
 from analytics.sections.facts import facts

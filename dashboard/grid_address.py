@@ -13,7 +13,7 @@ import re
 from datetime import date
 from typing import TYPE_CHECKING
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from dashboard.grid import MOMENT, NUMBER, RANK, TEXT
 from fallow.errors import UsageError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.sentences import say
-from analytics.money.priced_segments import IDLE_OF_NOBODY
 from analytics.readings import binned, gpu_readings, never_during, only_during
+from analytics.states import UNALLOCATED
 from dashboard.bins import edges, width_of
 from dashboard.zoom import visible
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -75,7 +75,7 @@ def gpu_series(view: View, gpu: str) -> Series:
     """A GPU's own rows; raises LakeError and its kinds."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
-    rows = gpu_readings(view.whole.inputs.lake, gpu, spans["host"].unique().to_list(), since_ms, until_ms)
+    rows = gpu_readings(view.whole.inputs.lake, gpu, spans, since_ms, until_ms)
     return _series(view, _without_others(view, rows, "gpu", gpu), spans, GPU_LINES)
 
 
@@ -97,7 +97,7 @@ def _without_others(view: View, rows: pl.DataFrame, column: str, name: str) -> p
         return rows
     key = ("gpu", "host", "time")
     mine = view.part.inside.stretches.select(*key, mine=pl.col("holder").fill_null(""), is_mine=True)
-    held = (pl.col(column) == name) & ~pl.col("state").is_in(IDLE_OF_NOBODY)
+    held = (pl.col(column) == name) & ~pl.col("state").is_in(UNALLOCATED)
     others = view.whole.ledger.inside.stretches.filter(held).join(mine, on=key, how="left")
     is_theirs = pl.col("is_mine").is_null() | (pl.col("holder").fill_null("") != pl.col("mine"))
     return never_during(rows, others.filter(is_theirs))

@@ -1,4 +1,4 @@
-"""One question at a time, asked off the tick: the answer is there at a later one."""
+"""Questions that are asked off the tick, and failures that are reported once per cause."""
 
 from __future__ import annotations
 
@@ -65,3 +65,26 @@ class Background(Generic[Result]):
             self._answers.append(Answer(result=question()))
         except Exception as error:  # noqa: BLE001  # whatever went wrong is the answer: nobody catches it in a thread
             self._answers.append(Answer(error=error))
+
+
+class Failures:
+    """Collects the incidents that become rows of the `event` table."""
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+        self._incidents: list[dict[str, str]] = []
+
+    def failed(self, cause: str, detail: str) -> None:
+        """Notes an incident, unless this cause has been failing already."""
+        if cause not in self._failing:
+            self._failing.add(cause)
+            self._incidents.append({"kind": "attribution_failed", "detail": detail})
+
+    def worked(self, cause: str) -> None:
+        """The cause is over: its next failure is news again."""
+        self._failing.discard(cause)
+
+    def take(self) -> list[dict[str, str]]:
+        """Incidents since the last call, each with `kind` and `detail`."""
+        taken, self._incidents = self._incidents, []
+        return taken

@@ -1,19 +1,23 @@
-"""One gRPC call over a unix socket: no arguments, one answer, then the connection ends.
+"""One gRPC call over a unix socket without arguments, and as much of protobuf as a reader of a few known fields needs.
 
-The whole of gRPC would cost the agent more memory than it is allowed; h2 speaks HTTP/2 and this adds the five bytes that
-gRPC puts before a message (grpc.io, "gRPC over HTTP2").
+The whole of gRPC would cost the agent more memory than it is allowed. h2 speaks HTTP/2, this adds the five bytes that
+gRPC puts before a message (grpc.io, "gRPC over HTTP2") and the wire format of the answer (protobuf.dev, Encoding).
 """
 
 from __future__ import annotations
 
 import socket
 import time
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
 from h2.exceptions import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _READ_BYTES = 65_536
 _MOST_BYTES = 16 * 2**20
@@ -109,3 +113,68 @@ class _Call:
         if len(self._body) < 5 or self._body[0] or len(self._body) != 5 + int.from_bytes(self._body[1:5], "big"):
             raise CallError("its answer is not one plain message")
         return bytes(self._body[5:])
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message."""
+
+
+def submessages(message: bytes, number: int) -> Iterator[bytes]:
+    """The contents of every length-delimited field of this number, in order: messages, strings or bytes."""
+    for field, content in _fields(message):
+        if field == number and content is not None:
+            yield content
+
+
+def text(message: bytes, number: int) -> str:
+    """The string field of this number, the last one counts; empty where it is not there. Raises WireError."""
+    found = b""
+    for found in submessages(message, number):  # noqa: B007  # the last one is wanted
+        pass
+    return _decoded(found)
+
+
+def texts(message: bytes, number: int) -> list[str]:
+    """The repeated string field of this number. Raises WireError."""
+    return [_decoded(content) for content in submessages(message, number)]
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise WireError("a string is not UTF-8") from None
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
+    """Number and content of each field; the content is None for types that are skipped."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind, content = key & 7, None
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+        elif kind == _BYTES:
+            length, at = _varint(message, at)
+            content, at = message[at : at + length], at + length
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise WireError(f"there is no field type {kind}")
+        if at > len(message):
+            raise WireError("it ends in the middle of a field")
+        yield key >> 3, content
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70 and at < len(message):
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise WireError("a number does not end")

@@ -12,16 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.attribution.allocations import Allocation, PodName, Sighting, match_by_gpu
 from agent.attribution.background import Background
-from agent.attribution.pods_of_processes import Allocation, PodName, Sighting, match_by_gpu
-from agent.attribution.text import printable, printable_text
+from agent.attribution.proc import printable, printable_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.attribution.background import Answer
-    from agent.attribution.cgroup import Placement
-    from agent.attribution.failures import Failures
+    from agent.attribution.background import Answer, Failures
+    from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
 

@@ -6,15 +6,109 @@ When in doubt it masks: a row that lost a harmless word costs less than one that
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING
 
-from agent.attribution.secret_names import Secrecy, secrecy
-from agent.attribution.secret_shapes import mask_shapes, mask_url_users
-from agent.attribution.text import printable
+from agent.attribution.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+# one hump of a name: `apiKey`, `API_KEY` and `api-key` have the same two
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_TOKENIZE = re.compile(r"tokeni[sz]")
+
+_ANYWHERE = re.compile(
+    "passw|passphrase|passcode|secret|credential|bearer|token|"
+    "(?:api|access|private|auth|signing|encryption|decryption|shared|account|license|licence|master|session|service)key"
+)
+_WHOLE_PART = frozenset(
+    {
+        "auth",
+        "authorization",
+        "oauth",
+        "pass",
+        "pwd",
+        "pw",
+        "psw",
+        "cred",
+        "creds",
+        "jwt",
+        "cookie",
+        "cookies",
+        "pat",
+        "sig",
+    }
+    | {"signature", "sas", "otp"}
+)
+_LAST_PART = frozenset({"key", "keys"})
+
+
+class Secrecy(enum.Enum):
+    """What is to become of a value."""
+
+    NONE = 0
+    UNLESS_NUMBER = 1
+    ALWAYS = 2
+
+
+def secrecy(name: str) -> Secrecy:
+    """Whether a name stands before a secret; `tokens` are mostly counted ones (`--max-tokens 512`)."""
+    parts = [part.lower() for part in _PART.findall(name)]
+    joined = _TOKENIZE.sub("", "".join(parts))
+    if "tokens" in parts and not _ANYWHERE.search(joined.replace("tokens", "")):
+        return Secrecy.UNLESS_NUMBER
+    secret = (
+        _ANYWHERE.search(joined) is not None
+        or not _WHOLE_PART.isdisjoint(parts)
+        or any(part.endswith(("pass", "pwd")) for part in parts)
+        or bool(parts and parts[-1] in _LAST_PART)
+    )
+    return Secrecy.ALWAYS if secret else Secrecy.NONE
+
+
+_TOKENS = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+        hf_[A-Za-z0-9]{8,}                                # Hugging Face
+        |(?:sk|rk|pk)-[A-Za-z0-9_\-]{8,}                  # OpenAI, Anthropic and those who imitate them
+        |(?:sk|rk|pk)_(?:live|test)_\w+|whsec_\w{8,}      # Stripe
+        |gh[opsur]_[A-Za-z0-9]{8,}|github_pat_\w{8,}
+        |gl(?:pat|ptt|cbt|dt|rt|soat)-[\w\-.]{8,}         # GitLab
+        |xox[a-z]-[\w\-]{8,}|xapp-[\w\-]{8,}             # Slack
+        |(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA|ANVA|APKA)[A-Z0-9]{12,}  # AWS
+        |AIza[\w\-]{20,}|ya29\.[\w\-.]{8,}|GOCSPX-[\w\-]{8,}               # Google
+        |nvapi-[\w\-]{8,}|gsk_\w{8,}|r8_\w{8,}|xai-[\w\-]{8,}|pplx-[\w\-]{8,}|wandb_v1_\w{8,}
+        |(?:npm|dckr_pat|dop_v1|shpat|lin_api)_[\w\-]{8,}|pypi-[\w\-]{8,}|dapi[0-9a-f]{16,}
+        |hv[sbr]\.[\w\-.]{8,}|SG\.[\w\-.]{8,}|key-[0-9a-f]{16,}             # Vault, SendGrid, Mailgun
+        |eyJ[\w\-]{4,}\.[\w\-.=]+                        # JSON web token
+    )""",
+    re.VERBOSE,
+)
+_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY.*", re.DOTALL)
+_BEARER = re.compile(r"\b(bearer|basic) +[^ \"']{8,}", re.IGNORECASE)
+# 40 characters of base64 with all three kinds of them: an AWS secret key, not the hexadecimal name of a commit
+_FORTY = re.compile(
+    r"(?<![\w/+=.\-])(?=[^ ]{0,39}[A-Z])(?=[^ ]{0,39}[a-z])(?=[^ ]{0,39}[0-9])[A-Za-z0-9/+]{40}(?![\w/+=.\-])"
+)
+# everything up to the last @ of a word: a password may hold any of : / ? # @ by mistake
+_URL_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)(?=[^ /?#]*[:@])[^ ]*@")
+_PLAIN_USER = re.compile(r"(?<![\w/.\-])([\w.\-]+):[^ @/]+@(?!sha256:)")
+
+
+def mask_url_users(text: str, mask: str) -> str:
+    """The text without the user part of URLs."""
+    return _URL_USER.sub(rf"\1{mask}@", text)
+
+
+def mask_shapes(text: str, mask: str) -> str:
+    """The text with tokens and keys replaced by the mask."""
+    text = _PEM.sub(mask, text)
+    text = _PLAIN_USER.sub(rf"\1:{mask}@", text)
+    text = _TOKENS.sub(mask, text)
+    text = _BEARER.sub(rf"\1 {mask}", text)
+    return _FORTY.sub(mask, text)
+
 
 MASK = "***"
 LONGEST = 1000

@@ -6,14 +6,12 @@ import pwd
 from typing import TYPE_CHECKING
 
 from agent.attribution.background import Background
-from agent.attribution.namespaces import shares_root
-from agent.attribution.proc import read
-from agent.attribution.text import printable, printable_text
+from agent.attribution.proc import printable, printable_text, read, shares_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.attribution.failures import Failures
+    from agent.attribution.background import Failures
 
 _KEEP_MS = 3_600_000  # people join and leave by the day
 _ASK_AGAIN_MS = 600_000  # a number without a name may be one whose directory was down

@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent.attribution.failures import Failures
+from agent.attribution.allocations import PodName, Sighting
+from agent.attribution.background import Failures
 from agent.attribution.kubelet import Kubelet
 from agent.attribution.names import LoginNames
-from agent.attribution.namespaces import own_proc, sees_all_processes
-from agent.attribution.pods_of_processes import PodName, Sighting
+from agent.attribution.proc import own_proc, sees_all_processes
 from agent.attribution.processes import Process, Processes
 from agent.attribution.slurm import SlurmAccounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.attribution.cgroup import Placement
+    from agent.attribution.allocations import Allocation
+    from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
-    from agent.attribution.pods_of_processes import Allocation
     from agent.attribution.settings import AttributionSettings
 
 Row = dict[str, Any]

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.attribution.protobuf import submessages, text, texts
-from agent.attribution.text import printable_text
+from agent.attribution.grpc_unary import submessages, text, texts
+from agent.attribution.proc import printable_text
 
 METHOD = "/v1.PodResourcesLister/List"
 

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.attribution.cgroup import Placement, parse_cgroup
-from agent.attribution.environ import parse_environ
+from agent.attribution.placement import Placement, parse_cgroup, parse_environ
 from agent.attribution.proc import (
     PAGE_BYTES,
     TICKS_PER_S,
     BootTime,
     Stat,
+    printable,
     read_arguments,
     read_cgroup,
     read_environ,
@@ -20,7 +20,6 @@ from agent.attribution.proc import (
     read_user_id,
 )
 from agent.attribution.slurm import SlurmJob, slurm_job
-from agent.attribution.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

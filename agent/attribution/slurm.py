@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.attribution.background import Background
-from agent.attribution.text import printable
+from agent.attribution.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent.attribution.cgroup import Placement
-    from agent.attribution.environ import Job
-    from agent.attribution.failures import Failures
+    from agent.attribution.background import Failures
+    from agent.attribution.placement import Job, Placement
 
 _TIMEOUT_S = 10.0
 _JOBS_AT_ONCE = 8

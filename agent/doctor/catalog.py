@@ -1,30 +1,42 @@
-"""Which driver runs which CUDA on which card: facts of NVIDIA's documentation, as data.
-
-Sources, as read in November 2026:
-
-- [1] CUDA Toolkit Release Notes, 13.2 Update 2 and 13.3 Update 1: "CUDA Toolkit and Corresponding Driver Versions",
-  "Deprecated Architectures"
-- [2] CUDA Compatibility, "Minor Version Compatibility" and "Forward Compatibility" (R615, September 2026)
-- [3] NVIDIA Data Center Drivers, "CUDA Toolkit, Driver, and Architecture Matrix" and "Supported Drivers and CUDA Toolkit
-  Versions" (R615, September 2026)
-- [4] NVIDIA Driver Installation Guide, "Kernel Modules" (R610)
-- [5] pytorch/pytorch issue 157517 and pytorch/test-infra pull request 7046: architectures in PyTorch's wheels
-- [6] CUDA release notes of the release that brought an architecture: 11.1, 11.4, 11.8, 12.8, 12.9, 13.0; CUTLASS
-  4.8.0dev release notes for Rubin
-- [7] pci.ids of the PCI ID project, 22 August 2026: code names by device id
-
-A CUDA version that is newer than this catalog is judged by its major version alone, and said to be unknown where that
-is unknown too: nothing here is extrapolated.
-"""
+"""Version numbers of drivers and of CUDA, which compare as numbers and not as text."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from agent.doctor.versions import Cuda, Version
+Version = tuple[int, ...]
+"""580.65.06 is (580, 65, 6)."""
+Cuda = tuple[int, int]
+"""12.8 is (12, 8)."""
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)+")
+_LIBRARY = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$")
+
+
+def version(text: str) -> Version | None:
+    """The first dotted number in a text; None where there is none."""
+    match = _NUMBERS.search(text)
+    return None if match is None else tuple(int(part) for part in match[0].split("."))
+
+
+def cuda(text: str) -> Cuda | None:
+    """Major and minor of the first dotted number in a text."""
+    found = version(text)
+    return None if found is None else (found[0], found[1])
+
+
+def library_version(name: str) -> str | None:
+    """The driver version in a library's file name, such as `libcuda.so.580.65.06`."""
+    match = _LIBRARY.search(name)
+    return None if match is None else match[1]
+
+
+def shown(numbers: Version) -> str:
+    """12.8 again; driver versions keep their two digits: 580.65.06."""
+    return ".".join(str(part) if index < 2 else f"{part:02}" for index, part in enumerate(numbers))
+
 
 READ_ON = date(2026, 11, 21)
 """When the sources were read."""

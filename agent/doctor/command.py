@@ -9,12 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import Options
-from agent.doctor.examine import counts, examine
-from agent.doctor.finding import Result, Status
-from agent.doctor.host import Host, exists
-from agent.doctor.text import as_text
-from agent.doctor.users import find_user
+from agent.doctor.case import Options, Result, Status
+from agent.doctor.examine import as_text, counts, examine
+from agent.doctor.host import Host, exists, find_user
 from fallow import __version__, config
 from fallow.clock import SECOND_MS
 from fallow.errors import UsageError

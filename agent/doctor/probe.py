@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.doctor.isolated import announce, say
+from agent.doctor.look import announce, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

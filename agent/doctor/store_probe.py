@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from agent.doctor.host import exists
-from agent.doctor.isolated import announce, say
+from agent.doctor.look import announce, say
 from fallow.errors import FallowError
 from fallow.stores import Store, open_store
 

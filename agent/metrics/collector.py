@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from agent.metrics import catalogue
 from agent.metrics.exposition import Samples, label_text
-from agent.supervise.snapshot import WATCHED
+from agent.snapshot import WATCHED
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Row, Snapshot
+    from agent.snapshot import Row, Snapshot
 
 FRESH_INTERVALS = 3
 """An interval that ended longer ago than so many intervals says nothing about now."""

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from agent.metrics.collector import fresh, fresh_for_s
-from agent.supervise.snapshot import WATCHED
+from agent.snapshot import WATCHED
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Snapshot
+    from agent.snapshot import Snapshot
 
 
 def judge(newest: tuple[Snapshot, float] | None) -> tuple[int, dict[str, Any]]:

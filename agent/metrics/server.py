@@ -25,7 +25,7 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from agent.metrics.access import Certificate, Token
     from agent.metrics.settings import MetricsSettings
-    from agent.supervise.snapshot import Board
+    from agent.snapshot import Board
 
 CONNECTIONS = 8
 PATIENCE_S = 10.0

@@ -6,25 +6,23 @@ that GPU's state and nobody else's, and no error ever becomes a number.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.nvml.ring_reader import RingReader
+from agent.nvml.gpu import Announces, Costs, DriverGoneError, Gpu, GpuGoneError, Incident
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-STRIKES = 3
-"""Failures in a row of one call after which a GPU counts as degraded."""
 
 _BUDGET_S = 5.0  # of one GPU in one round of calls
 _OPENING_S = 60.0  # without persistence mode a GPU takes seconds to wake up
 _SLOW_S = 0.02  # calls below it are not counted against a GPU
-_STRIKES_LAST = 6  # intervals: a call that fails is made again sooner
 
 _OFF = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "call_unsupported",
@@ -44,107 +42,6 @@ _DRIVER_GONE = (
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
 )
-
-
-class GpuGoneError(Exception):
-    """This GPU cannot be used for now; `health` says how, and `reason` why where that is not plain."""
-
-    def __init__(self, health: str, reason: str = "") -> None:
-        super().__init__(health)
-        self.health = health
-        self.reason = reason
-
-
-class DriverGoneError(Exception):
-    """The driver itself cannot be used any more; a new process has to load it again."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Announces(Protocol):
-    """Told of every call before it is made, so that a call that never returns can be named."""
-
-    def announce(self, uuid: str, call: str) -> None:
-        """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
-        ...
-
-    def returned(self) -> None:
-        """Takes note that the call has returned."""
-        ...
-
-
-@dataclass
-class Costs:
-    """What the driver calls since the last look cost."""
-
-    calls: int = 0
-    busy_s: float = 0.0
-    slowest_s: float = 0.0
-    slowest_call: str | None = None
-
-    def add(self, call: str, seconds: float) -> None:
-        """Counts one call."""
-        self.calls += 1
-        self.busy_s += seconds
-        if seconds > self.slowest_s:
-            self.slowest_s, self.slowest_call = seconds, call
-
-
-@dataclass
-class Incident:
-    """Something to be written as an event; without a time of its own it gets that of the row it comes with."""
-
-    kind: str
-    detail: str
-    gpu: str | None = None
-    code: int | None = None
-    time_ms: int | None = None
-
-
-@dataclass
-class Gpu:
-    """One GPU or MIG instance: its handle, what it cannot do and how it fares."""
-
-    handle: Any
-    uuid: str
-    index: int
-    off: dict[str, str] = field(default_factory=dict)
-    """Calls that are switched off, and the kind of event that said so."""
-    fields_off: set[int] = field(default_factory=set)
-    """Field values that this GPU does not have."""
-    said: set[str] = field(default_factory=set)
-    strikes: dict[str, int] = field(default_factory=dict)
-    """Failures in a row, by call."""
-    rows: int = 0
-    """Intervals so far."""
-    struck_in_row: dict[str, int] = field(default_factory=dict)
-    parent: Gpu | None = None
-    """The GPU that a MIG instance belongs to."""
-    gpu_instance_id: int | None = None
-
-    @property
-    def blamed(self) -> str:
-        """The UUID that a blocked or crashing call is put down to: a worker can leave whole GPUs out only."""
-        return self.uuid if self.parent is None else self.parent.uuid
-
-    @property
-    def degraded(self) -> bool:
-        """Whether some call has failed too often in a row."""
-        return any(count >= STRIKES for count in self.strikes.values())
-
-    def next_row(self) -> None:
-        """Counts an interval, and forgets failures of calls that are not made any more: stand-ins for others."""
-        self.rows += 1
-        for key in [key for key, row in self.struck_in_row.items() if self.rows - row > _STRIKES_LAST]:
-            del self.struck_in_row[key]
-            self.strikes.pop(key, None)
-
-    def ask_again(self) -> None:
-        """Forgets what was refused: rights, modes and drivers change."""
-        self.off.clear()
-        self.fields_off.clear()
 
 
 class Driver:
@@ -356,3 +253,58 @@ _RINGS = {
 
 def _key(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{call.__name__}{args}" if args else call.__name__
+
+
+_SAMPLE = struct.Struct("=QI4x")  # nvmlSample_t: a time stamp in us, and a union whose first half is the percentage
+_ROOM = 512  # samples; the rings hold 72 to 120
+
+
+class RingReader:
+    """One buffer for all GPUs and rings: what was read is handed out before the next call."""
+
+    def __init__(self) -> None:
+        self._function = pynvml.nvmlLib["nvmlDeviceGetSamples"]
+        self._function.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_ulonglong] + 3 * [ctypes.c_void_p]
+        self._type = ctypes.c_int()
+        self._count = ctypes.c_uint()
+        self._samples = ctypes.create_string_buffer(_SAMPLE.size * _ROOM)
+        self._addresses = tuple(ctypes.addressof(each) for each in (self._type, self._count, self._samples))
+
+    def nvmlDeviceGetSamples(self, handle: object, kind: int, last_seen_us: int) -> list[tuple[int, int]]:  # noqa: N802
+        """Samples newer than `last_seen_us` as (time stamp in us, percent); raises NVMLError.
+
+        Named as the driver's function, because it is announced and counted under its name.
+        """
+        self._count.value = _ROOM
+        code = self._function(handle, kind, last_seen_us, *self._addresses)
+        if code:
+            raise pynvml.NVMLError(code)
+        return list(_SAMPLE.iter_unpack(memoryview(self._samples)[: self._count.value * _SAMPLE.size]))
+
+
+_MEMBERS = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+}
+
+
+def read_fields(driver: Driver, gpu: Gpu, ids: Sequence[int]) -> dict[int, int]:
+    """The values of those fields that the GPU has, as integers in the driver's units.
+
+    A field that is not supported is not asked for again. Raises GpuGoneError and DriverGoneError.
+    """
+    wanted = [each for each in ids if each not in gpu.fields_off] if gpu.fields_off else list(ids)
+    found = driver.ask_fields(gpu, wanted) if wanted else None
+    if found is None:
+        return {}
+    values = {}
+    for each in found:
+        if each.nvmlReturn:
+            driver.judge_field(gpu, each.fieldId, each.nvmlReturn)
+        elif (member := _MEMBERS.get(each.valueType)) is not None:
+            values[each.fieldId] = int(getattr(each.value, member))
+    return values

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pynvml
 
-from agent.nvml.driver import Incident
-from agent.nvml.fields import read_fields
+from agent.nvml.driver import read_fields
+from agent.nvml.gpu import Incident
 
 if TYPE_CHECKING:
-    from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
+    from agent.rows import HealthRow
 
 _COUNTERS = {
     pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL: "ecc_corrected_count",
@@ -36,35 +37,35 @@ _ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain_and_reset",
 }
 
-Entry = dict[str, "Value"]
+
+class ErrorCollector:
+    """Rows of the `health` table."""
+
+    name = "errors"
+
+    def collect(self, driver: Driver, gpu: Gpu) -> HealthRow | None:
+        """A row without its time; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
+        fields = read_fields(driver, gpu, _FIELDS)
+        if not fields:
+            return None
+        row: dict[str, int | str | None] = {"gpu": gpu.uuid}
+        row |= {column: fields.get(field) for field, column in _COUNTERS.items()}
+        row |= {column: bool(fields[field]) if field in fields else None for field, column in _FLAGS.items()}
+        action = fields.get(_RECOVERY)
+        row["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
+        return cast("HealthRow", row)
 
 
-def read_errors(driver: Driver, gpu: Gpu) -> Entry | None:
-    """One entry of the `health` table without its time; None where the GPU tells nothing of the kind.
-
-    Raises GpuGoneError and DriverGoneError.
-    """
-    fields = read_fields(driver, gpu, _FIELDS)
-    if not fields:
-        return None
-    entry: Entry = {"gpu": gpu.uuid}
-    entry |= {column: fields.get(field) for field, column in _COUNTERS.items()}
-    entry |= {column: bool(fields[field]) if field in fields else None for field, column in _FLAGS.items()}
-    action = fields.get(_RECOVERY)
-    entry["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
-    return entry
-
-
-def incidents_between(before: Entry | None, after: Entry) -> list[Incident]:
+def incidents_between(before: HealthRow | None, after: HealthRow) -> list[Incident]:
     """What an operator has to know of: new uncorrected errors, a remap that waits or failed, an action asked for.
 
     What is so from the start is said too, except the errors that a card has had before.
     """
-    known = before or {}
-    gpu = str(after["gpu"])
+    known: HealthRow = before or {}
+    gpu = after["gpu"]
     found = []
     errors, errors_before = after["ecc_uncorrected_count"], known.get("ecc_uncorrected_count")
-    if isinstance(errors, int) and isinstance(errors_before, int) and errors > errors_before:
+    if errors is not None and errors_before is not None and errors > errors_before:
         found.append(
             Incident("ecc_uncorrected", f"{errors - errors_before} more memory errors that were not corrected", gpu)
         )
@@ -75,6 +76,6 @@ def incidents_between(before: Entry | None, after: Entry) -> list[Incident]:
             Incident("row_remap_failed", "a memory row could not be remapped: the card is to be replaced", gpu)
         )
     action = after["recovery_action"]
-    if action not in (None, "none") and action != known.get("recovery_action"):
-        found.append(Incident("recovery_action", f"the driver asks for {str(action).replace('_', ' ')}", gpu))
+    if action is not None and action not in ("none", known.get("recovery_action")):
+        found.append(Incident("recovery_action", f"the driver asks for {action.replace('_', ' ')}", gpu))
     return found

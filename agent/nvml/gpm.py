@@ -8,14 +8,16 @@ grid: the row's `offset_ms` says how much.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pynvml
 
+from agent.nvml.collector import Clocks, GpuCollector, Span
+
 if TYPE_CHECKING:
-    from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
-    from agent.nvml.utilization import Clocks
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
+    from agent.rows import GpuRow
 
 _PERCENT = {
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: "gpu_util_pct",
@@ -45,8 +47,11 @@ def read_support(driver: Driver, gpu: Gpu) -> bool | None:
     return None if answer is None else bool(answer.isSupportedDevice)
 
 
-class GpmMeter:
+class GpmMeter(GpuCollector):
     """The averages of one GPU or MIG instance from one interval to the next."""
+
+    name = "gpm"
+    of_instances = True
 
     def __init__(self) -> None:
         self._supported: bool | None = None
@@ -68,13 +73,16 @@ class GpmMeter:
         self._taken = clocks() if done is not None else None
         return done is not None
 
-    def read(self, driver: Driver, gpu: Gpu, clocks: Clocks, start_us: int, end_us: int) -> dict[str, Value]:
-        """Columns of the interval [start_us, end_us) with `offset_ms` and coverage; empty where nothing is known.
+    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+        if gpu.rows == 0:  # the first averages begin as near to the first interval as there is a drain
+            self.mark(driver, gpu, clocks)
 
-        Raises as `Driver.ask` does.
-        """
-        before = self._taken
-        if not self.mark(driver, gpu, clocks) or before is None or self._taken is None:
+    def collect(self, driver: Driver, gpu: Gpu, span: Span) -> GpuRow:
+        """Columns of the interval with `offset_ms` and coverage; empty where nothing is known."""
+        if gpu.split:  # the driver has no utilization of the whole: it is that of its instances
+            return {}
+        before, start_us, end_us = self._taken, span.start_us, span.end_us
+        if not self.mark(driver, gpu, span.clocks) or before is None or self._taken is None:
             return {}
         span_us, length_us = self._taken[1] - before[1], end_us - start_us
         if abs(span_us - length_us) > _OTHER_LENGTH * length_us:
@@ -83,14 +91,16 @@ class GpmMeter:
         if columns.get("gpu_util_pct") is None:
             return columns
         begun_us = self._taken[0] - span_us
-        return columns | {
+        columns |= {
             "util_source": "gpm",
             "offset_ms": (begun_us - start_us) // 1000,
             "gpu_util_coverage_ratio": round(min(1.0, span_us / length_us), 4),
         }
+        if gpu.parent is not None and columns["gpu_util_pct"] == 0:  # an average of 0 leaves no room for anything else
+            columns |= {"gpu_util_max_pct": 0, "gpu_util_zero_ratio": 1.0}
+        return columns
 
     def forget(self) -> None:
-        """Drops what was sampled: what comes next is not the same stretch of time."""
         self._taken = None
 
     def _prepare(self, driver: Driver, gpu: Gpu) -> bool:
@@ -112,11 +122,11 @@ class GpmMeter:
         self._request = request
         return True
 
-    def _columns(self, driver: Driver, gpu: Gpu) -> dict[str, Value]:
+    def _columns(self, driver: Driver, gpu: Gpu) -> GpuRow:
         self._request.sample1, self._request.sample2 = self._older, self._newer
         if driver.ask_with(gpu, pynvml.nvmlGpmMetricsGet, self._request) is None:
             return {}
-        columns: dict[str, Value] = {}
+        columns: dict[str, float] = {}
         for position, metric in enumerate(_METRICS):
             found = self._request.metrics[position]
             value = found.value
@@ -126,4 +136,4 @@ class GpmMeter:
                 columns[_MIB_PER_S[metric]] = round(value * 2**20)
             elif value <= _MOST_PCT:
                 columns[_PERCENT[metric]] = round(min(value, 100.0), 2)
-        return columns
+        return cast("GpuRow", columns)

@@ -1,27 +1,86 @@
-"""What a GPU or MIG instance is: the columns of the `device` table."""
+"""What a GPU or MIG instance is: the columns of the `device` table.
+
+GPUs that reach one another without a detour form an island, so that a gang's contiguity can be judged. An island is named by
+the lowest UUID in it. A GPU whose relations are unknown has no island, which is not the same as an island of its own.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
 from ctypes import byref
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, cast
 
 import pynvml
 
 from agent.nvml.gpm import read_support
+from agent.nvml.gpu import GpuGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from ctypes import Structure
 
-    from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
-    from agent.nvml.topology import Islands
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
+    from agent.rows import DeviceRow
 
-Entry = dict[str, "Value"]
+
+@dataclass(frozen=True)
+class Islands:
+    """Islands by the UUID of each GPU."""
+
+    pcie: dict[str, str]
+    nvlink: dict[str, str]
+
+
+def read_islands(driver: Driver, gpus: Sequence[Gpu]) -> Islands:
+    """Asks about every pair once; GPUs that are lost meanwhile have no island. Raises DriverGoneError."""
+    return Islands(
+        pcie=_grouped(gpus, lambda one, other: _near(driver, one, other)),
+        nvlink=_grouped(gpus, lambda one, other: _linked(driver, one, other)),
+    )
+
+
+def _near(driver: Driver, one: Gpu, other: Gpu) -> bool | None:
+    """Whether the way between two GPUs stays below one PCIe host bridge."""
+    level = _asked(driver, one, pynvml.nvmlDeviceGetTopologyCommonAncestor, one.handle, other.handle)
+    return None if level is None else bool(level <= pynvml.NVML_TOPOLOGY_HOSTBRIDGE)
+
+
+def _linked(driver: Driver, one: Gpu, other: Gpu) -> bool | None:
+    """Whether two GPUs reach one another over NVLink, directly or through switches."""
+    index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    status = _asked(driver, one, pynvml.nvmlDeviceGetP2PStatus, one.handle, other.handle, index)
+    return None if status is None else bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _asked(driver: Driver, gpu: Gpu, call: Callable[..., int], *args: object) -> int | None:
+    try:
+        answer: int | None = driver.ask_with(gpu, call, *args)
+    except GpuGoneError:
+        return None
+    return answer
+
+
+def _grouped(gpus: Sequence[Gpu], together: Callable[[Gpu, Gpu], bool | None]) -> dict[str, str]:
+    """The lowest UUID reachable from each GPU; a GPU of which no pair is known is left out."""
+    lowest = {gpu.uuid: gpu.uuid for gpu in gpus}
+    known = {gpu.uuid for gpu in gpus} if len(gpus) == 1 else set()
+    for one, other in combinations(gpus, 2):
+        answer = together(one, other)
+        if answer is not None:
+            known |= {one.uuid, other.uuid}
+        if answer:
+            joined, gone = sorted((lowest[one.uuid], lowest[other.uuid]))
+            lowest = {uuid: joined if island == gone else island for uuid, island in lowest.items()}
+    return {uuid: island for uuid, island in lowest.items() if uuid in known}
+
 
 _MOST_NVLINKS = 18
+_SHARED = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
+           "pci_bus_id", "gpm_supported", "source")  # fmt: skip
 _PLATFORM = struct.Struct("=4x16s16s5B")  # nvmlPlatformInfo_v2_t: version, InfiniBand GUID, chassis serial, five bytes
 _FABRIC_READY = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
 _ARCHITECTURES = {
@@ -37,43 +96,60 @@ _ARCHITECTURES = {
 }
 
 
-def read_device(driver: Driver, gpu: Gpu, islands: Islands, sys: str) -> Entry:
-    """One inventory entry of a whole GPU without its time and pool; unknown values are None.
+class InventoryCollector:
+    """Rows of the `device` table."""
 
-    `sys` is where the host's /sys lies. Raises GpuGoneError and DriverGoneError.
-    """
-    address = pci_address(driver, gpu)
-    entry = _memory(driver, gpu) | {
-        "gpu": gpu.uuid,
-        "gpu_index": gpu.index,
-        "model": driver.ask(gpu, pynvml.nvmlDeviceGetName),
-        "pci_bus_id": address,
-        "minor_number": driver.ask(gpu, pynvml.nvmlDeviceGetMinorNumber),
-        "serial": driver.ask(gpu, pynvml.nvmlDeviceGetSerial),
-        "numa_node": _numa_node(sys, address),
-        "pcie_island": islands.pcie.get(gpu.uuid),
-        "nvlink_island": islands.nvlink.get(gpu.uuid),
-        "source": "nvml",
-    }
-    return entry | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
+    name = "inventory"
 
+    def __init__(self, sys: str) -> None:
+        """`sys` is where the host's /sys lies."""
+        self._sys = sys
+        self._islands = Islands({}, {})
+        self._parents: dict[str, DeviceRow] = {}
 
-def read_instance(driver: Driver, instance: Gpu, parent: Entry) -> Entry:
-    """One inventory entry of a MIG instance: what it has of its own, and what it shares with its parent."""
-    shared = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
-              "pci_bus_id", "gpm_supported", "source")  # fmt: skip
-    name = driver.ask(instance, pynvml.nvmlDeviceGetName)
-    attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
-    return _memory(driver, instance) | {each: parent.get(each) for each in shared} | {
-        "gpu": instance.uuid,
-        "parent_gpu": parent["gpu"],
-        "model": name,
-        # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
-        "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
-        "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
-        "gpu_instance_id": instance.gpu_instance_id,
-        "compute_instance_id": driver.ask(instance, pynvml.nvmlDeviceGetComputeInstanceId),
-    }  # fmt: skip
+    def find_islands(self, driver: Driver, gpus: Sequence[Gpu]) -> None:
+        """Asks which GPUs reach one another; raises DriverGoneError."""
+        self._islands = read_islands(driver, gpus)
+
+    def collect(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+        """A row without its time and pool, of a MIG instance after its parent's. Raises GpuGoneError and DriverGoneError."""
+        if gpu.parent is not None:
+            return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
+        row = self._parents[gpu.uuid] = self._device(driver, gpu)
+        return row
+
+    def _device(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+        address = pci_address(driver, gpu)
+        row: DeviceRow = _memory(driver, gpu) | {
+            "gpu": gpu.uuid,
+            "gpu_index": gpu.index,
+            "model": driver.ask(gpu, pynvml.nvmlDeviceGetName),
+            "pci_bus_id": address,
+            "minor_number": driver.ask(gpu, pynvml.nvmlDeviceGetMinorNumber),
+            "serial": driver.ask(gpu, pynvml.nvmlDeviceGetSerial),
+            "numa_node": _numa_node(self._sys, address),
+            "pcie_island": self._islands.pcie.get(gpu.uuid),
+            "nvlink_island": self._islands.nvlink.get(gpu.uuid),
+            "source": "nvml",
+        }
+        return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
+
+    def _instance(self, driver: Driver, instance: Gpu, parent: DeviceRow) -> DeviceRow:
+        """What a MIG instance has of its own, and what it shares with its parent."""
+        name = driver.ask(instance, pynvml.nvmlDeviceGetName)
+        attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
+        shared = cast("DeviceRow", {each: parent.get(each) for each in _SHARED})
+        row: DeviceRow = _memory(driver, instance) | shared | {
+            "gpu": instance.uuid,
+            "parent_gpu": None if instance.parent is None else instance.parent.uuid,
+            "model": name,
+            # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
+            "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
+            "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
+            "gpu_instance_id": instance.gpu_instance_id,
+            "compute_instance_id": driver.ask(instance, pynvml.nvmlDeviceGetComputeInstanceId),
+        }  # fmt: skip
+        return row
 
 
 def pci_address(driver: Driver, gpu: Gpu) -> str | None:
@@ -112,12 +188,12 @@ def _numa_node(sys: str, address: str | None) -> int | None:
     return node if node >= 0 else None  # -1: the machine has no such thing
 
 
-def _memory(driver: Driver, gpu: Gpu) -> Entry:
+def _memory(driver: Driver, gpu: Gpu) -> DeviceRow:
     memory = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return {"mem_total_bytes": memory.total if memory is not None and memory.total else None}
 
 
-def _versions(driver: Driver) -> Entry:
+def _versions(driver: Driver) -> DeviceRow:
     cuda = driver.system(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return {
         "driver_version": driver.system(pynvml.nvmlSystemGetDriverVersion),
@@ -125,7 +201,7 @@ def _versions(driver: Driver) -> Entry:
     }
 
 
-def _modes(driver: Driver, gpu: Gpu) -> Entry:
+def _modes(driver: Driver, gpu: Gpu) -> DeviceRow:
     mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
     ecc = driver.ask(gpu, pynvml.nvmlDeviceGetEccMode)
     persistence = driver.ask(gpu, pynvml.nvmlDeviceGetPersistenceMode)
@@ -138,7 +214,7 @@ def _modes(driver: Driver, gpu: Gpu) -> Entry:
     }
 
 
-def _chip(driver: Driver, gpu: Gpu) -> Entry:
+def _chip(driver: Driver, gpu: Gpu) -> DeviceRow:
     architecture = driver.ask(gpu, pynvml.nvmlDeviceGetArchitecture)
     capability = driver.ask(gpu, pynvml.nvmlDeviceGetCudaComputeCapability)
     return {
@@ -149,9 +225,9 @@ def _chip(driver: Driver, gpu: Gpu) -> Entry:
     }
 
 
-def _links(driver: Driver, gpu: Gpu) -> Entry:
+def _links(driver: Driver, gpu: Gpu) -> DeviceRow:
     """PCIe, NVLink and, where the host has one, the fabric and the place in the chassis."""
-    entry: Entry = {
+    entry: DeviceRow = {
         "pcie_link_gen": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "pcie_link_width": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         "nvlink_count": _nvlink_count(driver, gpu),

@@ -7,37 +7,37 @@ every few intervals or when memory moves, error counters every few minutes, the 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from agent.collectors import COLLECTORS, Value
-from agent.collectors.memory import Memory
-from agent.nvml.driver import Driver, Gpu, GpuGoneError, Incident
-from agent.nvml.error_counters import incidents_between, read_errors
-from agent.nvml.inventory import read_device, read_instance
-from agent.nvml.mig import find_instances, is_split
-from agent.nvml.process_list import read_processes
-from agent.nvml.topology import Islands, read_islands
-from agent.nvml.watched_gpu import Watched
+from agent.collectors import CollectorRuns
+from agent.nvml.collector import GpuCollector, Span
+from agent.nvml.error_counters import ErrorCollector, incidents_between
+from agent.nvml.gpm import GpmMeter
+from agent.nvml.gpu import DriverGoneError, Gpu, GpuGoneError, Incident
+from agent.nvml.inventory import InventoryCollector
+from agent.nvml.process_list import ProcessCollector
+from agent.nvml.readings import ClockCollector, MemoryCollector, PowerCollector, TemperatureCollector
+from agent.nvml.utilization import UtilizationMeter
+from agent.nvml.watched_gpu import Watched, find_instances, is_split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from agent.nvml.utilization import Clocks
+    from agent.nvml.collector import Clocks
+    from agent.nvml.driver import Driver
+    from agent.rows import DeviceRow, GpuRow, HealthRow, ProcessRow, Rows
 
-Row = dict[str, Value]
+COLLECTORS: tuple[type[GpuCollector], ...] = (
+    MemoryCollector, PowerCollector, TemperatureCollector, ClockCollector, UtilizationMeter, GpmMeter,
+)  # fmt: skip
+"""The subjects of a GPU's row, in the order of its columns; a later one may correct an earlier one's."""
+
+Result = TypeVar("Result")
 
 _LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
 _DRAIN_BUDGET_S = 1.5  # of one GPU; a healthy one takes a millisecond
-
-
-@dataclass
-class Sampled:
-    """Rows of one interval, by table."""
-
-    gpu: list[Row] = field(default_factory=list)
-    process: list[Row] = field(default_factory=list)
-    device: list[Row] = field(default_factory=list)
+_GONE = (GpuGoneError, DriverGoneError)
 
 
 class Sampler:
@@ -45,18 +45,21 @@ class Sampler:
 
     def __init__(self, driver: Driver, gpus: Sequence[Gpu], sys: str = "/sys", clocks: Clocks | None = None) -> None:
         self.driver = driver
+        self.runs = CollectorRuns()
         self._sys = sys
         self._clocks = clocks or (lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
-        self.watched = [Watched(gpu) for gpu in gpus]
-        self._islands = Islands({}, {})
+        self._processes = ProcessCollector()
+        self._errors = ErrorCollector()
+        self._inventory = InventoryCollector(sys)
+        self.watched = [_watched(gpu) for gpu in gpus]
         self._rows_until_retry = _LONGEST_BACKOFF
 
-    def devices(self, *, all_of_them: bool) -> list[Row]:
-        """Inventory entries of GPUs and MIG instances: all of them, or those that are new or have changed."""
+    def devices(self, *, all_of_them: bool) -> list[DeviceRow]:
+        """Inventory of GPUs and MIG instances without times: all of it, or what is new or has changed."""
         self.driver.begin_round()
         if all_of_them:
             with self.driver.quietly():
-                self._islands = read_islands(self.driver, [each.gpu for each in self._reachable()])
+                self._inventory.find_islands(self.driver, [each.gpu for each in self._reachable()])
         found = []
         for each in self._reachable():
             each.gpu.ask_again()
@@ -66,27 +69,37 @@ class Sampler:
                 known.device = entry
         return found
 
-    def _entries(self, each: Watched) -> Iterator[tuple[Watched, Row]]:
+    def _entries(self, each: Watched) -> Iterator[tuple[Watched, DeviceRow]]:
         try:
             with self.driver.quietly():
-                entry = read_device(self.driver, each.gpu, self._islands, self._sys)
+                entry = self._describe(each.gpu)
+                if entry is None:
+                    return
                 each.find_sleep(self._sys, entry["pci_bus_id"])
                 if entry["mig_enabled"] is not None:
-                    each.split = bool(entry["mig_enabled"])
+                    each.gpu.split = entry["mig_enabled"]
                 yield each, entry
                 for instance in each.instances.values():
-                    yield instance, read_instance(self.driver, instance.gpu, entry)
+                    if (entry := self._describe(instance.gpu)) is not None:
+                        yield instance, entry
         except GpuGoneError as gone:
             self._lose(each, gone)
 
-    def errors(self, *, all_of_them: bool) -> list[Row]:
-        """Entries of the `health` table: all of them, or those that have changed; changes for the worse are incidents."""
+    def _describe(self, gpu: Gpu) -> DeviceRow | None:
+        return self._run(self._inventory.name, partial(self._inventory.collect, self.driver, gpu), None)
+
+    def _run(self, name: str, collect: Callable[[], Result], otherwise: Result) -> Result:
+        """A collector's result; raises GpuGoneError and DriverGoneError, while any other error costs its columns alone."""
+        return self.runs.run(name, collect, otherwise, _GONE)
+
+    def errors(self, *, all_of_them: bool) -> list[HealthRow]:
+        """Rows of the `health` table without times: all, or those that have changed; changes for the worse are incidents."""
         found = []
         self.driver.begin_round()
         for each in self._reachable():
             try:
                 with self.driver.quietly():
-                    entry = read_errors(self.driver, each.gpu)
+                    entry = self._run(self._errors.name, partial(self._errors.collect, self.driver, each.gpu), None)
             except GpuGoneError as gone:
                 self._lose(each, gone)
                 continue
@@ -103,90 +116,93 @@ class Sampler:
         self.driver.begin_round(_DRAIN_BUDGET_S)
         for each in self._reachable():
             try:
-                each.meter.drain(self.driver, each.gpu, self._clocks)
-                if each.rows == 0:  # the first averages begin as near to the first interval as there is a drain
-                    each.gpm.mark(self.driver, each.gpu, self._clocks)
+                for collector in each.collectors:
+                    self._run(collector.name, partial(collector.drain, self.driver, each.gpu, self._clocks), None)
             except GpuGoneError as gone:
                 self._lose(each, gone)
 
     @property
     def drain_every_s(self) -> float:
         """How long the next drain may wait: the ring holds ten seconds, a bare rate only its own moment."""
-        return 1.0 if any(each.meter.wants_every_second for each in self.watched) else 5.2
+        eager = any(collector.wants_every_second for each in self.watched for collector in each.collectors)
+        return 1.0 if eager else 5.2
 
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> Sampled:
-        """What happened in the interval [start_ms, end_ms) that has just ended."""
-        sampled = Sampled()
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> Rows:
+        """What happened in the interval [start_ms, end_ms) that has just ended: gpu, process and new device rows."""
+        sampled: Rows = {"gpu": [], "process": [], "device": []}
         self._retry_missing(sampled)
         self.driver.begin_round(max(_DRAIN_BUDGET_S, (end_ms - start_ms) / 4000))
+        span = Span(start_ms * 1000, end_ms * 1000, self._clocks)
         for each in self.watched:
-            self._sample(sampled, each, start_ms, end_ms, list_processes=list_processes)
+            self._sample(sampled, each, span, list_processes=list_processes)
         return sampled
 
-    def _retry_missing(self, sampled: Sampled) -> None:
+    def _retry_missing(self, sampled: Rows) -> None:
         """GPUs that could not be opened are tried again every few intervals, and watched from then on."""
         self._rows_until_retry -= 1
         if self._rows_until_retry <= 0:
             self._rows_until_retry = _LONGEST_BACKOFF
-            found = [Watched(gpu) for gpu in self.driver.open_missing()]
+            found = [_watched(gpu) for gpu in self.driver.open_missing()]
             self.watched += found
             for each in found:
                 for known, entry in self._entries(each):
                     known.device = entry
-                    sampled.device.append(entry)
+                    sampled["device"].append(entry)
 
-    def _sample(self, sampled: Sampled, each: Watched, start_ms: int, end_ms: int, *, list_processes: bool) -> None:
+    def _sample(self, sampled: Rows, each: Watched, span: Span, *, list_processes: bool) -> None:
         """Adds the rows of a GPU and of its MIG instances."""
-        bare: Row = {"gpu": each.gpu.uuid, "time": start_ms, "interval_ms": end_ms - start_ms, "offset_ms": 0}
-        row: Row | None = None
-        processes: list[Row] = []
+        row: GpuRow | None = None
+        processes: list[ProcessRow] = []
         if each.is_asleep():
             self._fall_asleep(each)
         elif each.may_look():
             try:
-                row, processes = self._read(each, bare, end_ms, list_processes=list_processes)
+                row, processes = self._read(each, span, list_processes=list_processes)
                 self._found(each, row)
             except GpuGoneError as gone:
                 # what was read before the GPU went is not the whole interval: the state says why it is missing
                 row, processes = None, []
                 self._lose(each, gone)
         each.rows += 1
-        whole: Row = {"health": each.health, **(row or bare | {"util_source": "none"})}
-        sampled.gpu.append(whole)
-        if not each.split:
+        whole: GpuRow = {"health": each.health, **(row or _bare_row(each.gpu, span, util_source="none"))}
+        sampled["gpu"].append(whole)
+        if not each.gpu.split:
             if each.instances:
                 self._note_reshape(each, (), sorted(each.instances))
                 each.instances = {}
-            sampled.process += [{"time": start_ms, **process} for process in processes]
+            sampled["process"] += processes
             return
         # a handle may be another instance's by now: only what was found in this interval is asked
         found = row is not None and self._find_instances(sampled, each)
         for instance in each.instances.values():
-            self._sample_instance(sampled, each, instance, bare, end_ms, found=found, list_processes=list_processes)
+            self._sample_instance(sampled, each, instance, span, found=found, list_processes=list_processes)
         if row is not None:  # the driver's list for a split GPU depends on rights; its instances' lists add up
             counts = [instance.process_count for instance in each.instances.values()]
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None
 
-    def _read(self, each: Watched, bare: Row, end_ms: int, *, list_processes: bool) -> tuple[Row, list[Row]]:
+    def _read(self, each: Watched, span: Span, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
         """The row and the processes of a whole GPU; raises GpuGoneError."""
-        gpu, clocks = each.gpu, self._clocks
-        start_us, end_us = int(bare["time"] or 0) * 1000, end_ms * 1000
-        each.meter.settle(self.driver, gpu, clocks)
-        row: Row = {**bare, "read_delay_ms": clocks()[0] // 1000 - end_ms}
-        for collector in COLLECTORS:
-            row.update(collector.read(self.driver, gpu))
-        if list_processes:
-            split = is_split(self.driver, gpu)
-            each.split = each.split if split is None else split  # unknown: as it was
-        processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
-        row.update(each.meter.take(start_us, end_us))
-        if not each.split:  # a split GPU's utilization is that of its instances: the driver has none for the whole
-            row.update(each.gpm.read(self.driver, gpu, clocks, start_us, end_us))
+        gpu = each.gpu
+        if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: as it was
+            gpu.split = split
+        for collector in each.collectors:
+            self._run(collector.name, partial(collector.settle, self.driver, gpu, self._clocks), None)
+        row = self._collect(each, span)
+        processes = self._list_processes(each, span, row.get("mem_used_bytes"), list_processes=list_processes)
         row["process_count"] = each.process_count
         return row, processes
 
-    def _find_instances(self, sampled: Sampled, each: Watched) -> bool:
+    def _collect(self, each: Watched, span: Span) -> GpuRow:
+        """The row as far as the collectors know it."""
+        row = _bare_row(each.gpu, span)
+        row["read_delay_ms"] = (self._clocks()[0] - span.end_us) // 1000
+        nothing: GpuRow = {}
+        for collector in each.collectors:
+            row |= self._run(collector.name, partial(collector.collect, self.driver, each.gpu, span), nothing)
+        return row
+
+    def _find_instances(self, sampled: Rows, each: Watched) -> bool:
         """Takes up new MIG instances and drops those that are gone; whether it is known which there are."""
         known = {uuid: instance.gpu for uuid, instance in each.instances.items()}
         try:
@@ -198,11 +214,12 @@ class Sampler:
             return found is not None
         added = sorted(found.keys() - known.keys())
         removed = sorted(known.keys() - found.keys())
-        each.instances = {uuid: each.instances.get(uuid) or Watched(gpu) for uuid, gpu in found.items()}
+        each.instances = {uuid: each.instances.get(uuid) or _watched(gpu) for uuid, gpu in found.items()}
         for uuid in added if each.device is not None else []:
             instance = each.instances[uuid]
-            instance.device = read_instance(self.driver, instance.gpu, each.device or {})
-            sampled.device.append(instance.device)
+            if (entry := self._describe(instance.gpu)) is not None:
+                instance.device = entry
+                sampled["device"].append(entry)
         if each.rows > 1 or removed:  # instances that were there from the start are no change
             self._note_reshape(each, added, removed)
         return True
@@ -213,43 +230,33 @@ class Sampler:
         self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
 
     def _sample_instance(
-        self,
-        sampled: Sampled,
-        parent: Watched,
-        each: Watched,
-        bare: Row,
-        end_ms: int,
-        *,
-        found: bool,
-        list_processes: bool,
+        self, sampled: Rows, parent: Watched, each: Watched, span: Span, *, found: bool, list_processes: bool
     ) -> None:
         """Adds the rows of a MIG instance: memory, processes and GPM; everything else belongs to its parent."""
-        row: Row = {**bare, "gpu": each.gpu.uuid, "util_source": "none"}
-        start_us = int(bare["time"] or 0) * 1000
+        row = _bare_row(each.gpu, span, util_source="none")
         try:
             if found:
-                row["read_delay_ms"] = self._clocks()[0] // 1000 - end_ms
-                row.update(Memory().read(self.driver, each.gpu))
-                processes = self._processes(each, row.get("mem_used_bytes"), list_processes=list_processes)
-                sampled.process += [{"time": bare["time"], **process} for process in processes]
-                row.update(each.gpm.read(self.driver, each.gpu, self._clocks, start_us, end_ms * 1000))
-                if row.get("gpu_util_pct") == 0:  # an average of 0 leaves no room for anything else
-                    row.update(gpu_util_max_pct=0, gpu_util_zero_ratio=1.0)
-                row["process_count"] = each.process_count
+                collected = self._collect(each, span)
+                processes = self._list_processes(
+                    each, span, collected.get("mem_used_bytes"), list_processes=list_processes
+                )
+                row |= collected | {"process_count": each.process_count}
+                sampled["process"] += processes
             else:
                 each.forget()
         except GpuGoneError:
             each.forget()
-            row = {**bare, "gpu": each.gpu.uuid, "util_source": "none"}
-        sampled.gpu.append({"health": parent.health, **row})
+        sampled["gpu"].append({"health": parent.health, **row})
 
-    def _processes(self, each: Watched, mem_used: Value, *, list_processes: bool) -> list[Row]:
+    def _list_processes(
+        self, each: Watched, span: Span, mem_used_bytes: int | None, *, list_processes: bool
+    ) -> list[ProcessRow]:
         """The process list, if it is due or memory moved; the count stays known until the next list."""
-        if not (list_processes or each.wants_list(mem_used)):
+        if not (list_processes or each.wants_list(mem_used_bytes)):
             return []
-        found = read_processes(self.driver, each.gpu)
-        each.listed(found, mem_used)
-        return found or []
+        found = self._run(self._processes.name, partial(self._processes.collect, self.driver, each.gpu), None)
+        each.listed(found, mem_used_bytes)
+        return [{"time": span.start_us // 1000, **process} for process in found or []]
 
     def _reachable(self) -> list[Watched]:
         """GPUs that may be asked between rows: neither lost nor asleep, which asking would end."""
@@ -265,10 +272,10 @@ class Sampler:
         each.forget()
         self._set_health(each, "asleep")
 
-    def _found(self, each: Watched, row: Row) -> None:
+    def _found(self, each: Watched, row: GpuRow) -> None:
         each.backoff = 1
         each.gpu.next_row()
-        blind = row["util_source"] == "none" and not any(row.get(name) is not None for name in _SIGNS)
+        blind = row.get("util_source", "none") == "none" and not any(row.get(name) is not None for name in _SIGNS)
         each.blind = blind
         if blind:  # a list of some intervals ago says nothing of a GPU that does not answer
             each.process_count = row["process_count"] = None
@@ -287,3 +294,15 @@ class Sampler:
 
 
 _SIGNS = ("mem_used_bytes", "power_w", "temperature_c", "energy_mj", "sm_clock_mhz")
+
+
+def _watched(gpu: Gpu) -> Watched:
+    return Watched(gpu, tuple(make() for make in COLLECTORS if gpu.parent is None or make.of_instances))
+
+
+def _bare_row(gpu: Gpu, span: Span, util_source: str | None = None) -> GpuRow:
+    start_ms = span.start_us // 1000
+    row: GpuRow = {"gpu": gpu.uuid, "time": start_ms, "interval_ms": span.end_us // 1000 - start_ms, "offset_ms": 0}
+    if util_source is not None:
+        row["util_source"] = util_source
+    return row

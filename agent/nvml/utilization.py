@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pynvml
 
+from agent.nvml.collector import Clocks, GpuCollector, Span
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
 
 if TYPE_CHECKING:
-    from agent.collectors import Value
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
+    from agent.rows import GpuRow
 
 _CLOCK_STEP_US = 200_000  # more than the wall clock is ever slewed between two drains
 
 
-class Clocks(Protocol):
-    """The wall clock and a clock that never steps, both in microseconds."""
-
-    def __call__(self) -> tuple[int, int]:
-        """Both now."""
-        ...
-
-
 @dataclass
-class UtilizationMeter:
+class UtilizationMeter(GpuCollector):
     """Drains the rings of one GPU and turns them into the utilization columns of an interval."""
+
+    name = "utilization"
 
     gpu_time: Timeline = field(default_factory=Timeline)
     mem_time: Timeline = field(default_factory=Timeline)
@@ -96,7 +92,10 @@ class UtilizationMeter:
         """Whether only the short averages are there, which see the more the more often they are read."""
         return self.source == "rates"
 
-    def take(self, start_us: int, end_us: int) -> dict[str, Value]:
+    def collect(self, _driver: Driver, _gpu: Gpu, span: Span) -> GpuRow:
+        return self.take(span.start_us, span.end_us)
+
+    def take(self, start_us: int, end_us: int) -> GpuRow:
         """The utilization columns of the interval."""
         busy, memory = self.gpu_time.take(start_us, end_us), self.mem_time.take(start_us, end_us)
         return {

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.nvml.gpm import GpmMeter
+import pynvml
+
+from agent.nvml.gpu import Gpu
 from agent.nvml.inventory import read_text, sys_folder
 from agent.nvml.process_list import LIST_AGAIN_BYTES
-from agent.nvml.utilization import UtilizationMeter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.collectors import Value
-    from agent.nvml.driver import Gpu
-
-Row = dict[str, "Value"]
+    from agent.nvml.collector import GpuCollector
+    from agent.nvml.driver import Driver
+    from agent.rows import DeviceRow, HealthRow, ProcessRow
 
 
 @dataclass
@@ -24,8 +24,7 @@ class Watched:
     """Remembers; the sampler asks."""
 
     gpu: Gpu
-    meter: UtilizationMeter = field(default_factory=UtilizationMeter)
-    gpm: GpmMeter = field(default_factory=GpmMeter)
+    collectors: tuple[GpuCollector, ...]
     health: str = "ok"
     blind: bool = False
     rows: int = 0
@@ -34,9 +33,8 @@ class Watched:
     backoff: int = 1
     process_count: int | None = None
     listed_at_bytes: int | None = None
-    device: Row | None = None
-    errors: Row | None = None
-    split: bool = False
+    device: DeviceRow | None = None
+    errors: HealthRow | None = None
     instances: dict[str, Watched] = field(default_factory=dict)
     """MIG instances by UUID."""
     _sleep_file: str | None = None
@@ -47,28 +45,29 @@ class Watched:
             self.retry_in -= 1
         return self.retry_in == 0
 
-    def wants_list(self, mem_used: Value) -> bool:
+    def wants_list(self, mem_used_bytes: int | None) -> bool:
         """Whether the process list is to be read out of turn: it is unknown, or memory has moved."""
         if self.process_count is None:
             return True
         known = self.listed_at_bytes
-        return isinstance(mem_used, int) and known is not None and abs(mem_used - known) > LIST_AGAIN_BYTES
+        return mem_used_bytes is not None and known is not None and abs(mem_used_bytes - known) > LIST_AGAIN_BYTES
 
-    def listed(self, found: Sequence[Row] | None, mem_used: Value) -> None:
+    def listed(self, found: Sequence[ProcessRow] | None, mem_used_bytes: int | None) -> None:
         """Takes note of a process list, None for one that is unknown."""
         self.process_count = None if found is None else len({process["pid"] for process in found})
-        self.listed_at_bytes = mem_used if isinstance(mem_used, int) else None
+        self.listed_at_bytes = mem_used_bytes
 
     def forget(self) -> None:
         """Drops what does not outlive a GPU that was lost or slept."""
         self.process_count = self.listed_at_bytes = None
         for each in (self, *self.instances.values()):
-            each.gpm.forget()
+            for collector in each.collectors:
+                collector.forget()
 
-    def find_sleep(self, sys: str, pci_bus_id: Value) -> None:
+    def find_sleep(self, sys: str, pci_bus_id: str | None) -> None:
         """Finds where the kernel says that the GPU is powered down; only GPUs that may power down by themselves do."""
         self._sleep_file = None
-        if not isinstance(pci_bus_id, str):
+        if pci_bus_id is None:
             return
         power = f"{sys_folder(sys, pci_bus_id)}/power"
         if read_text(f"{power}/control") == "auto":
@@ -77,3 +76,33 @@ class Watched:
     def is_asleep(self) -> bool:
         """Whether the GPU is powered down: nothing uses it, and asking it anything would wake it."""
         return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"
+
+
+def is_split(driver: Driver, gpu: Gpu) -> bool | None:
+    """Whether MIG is on, None where the driver does not say; raises as `Driver.ask` does."""
+    mode = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
+    return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+
+
+def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str, Gpu] | None:
+    """The instances by UUID as they are now, those of `known` with what is remembered of them; None where unknown.
+
+    Empty slots are passed over. An instance that does not tell its UUID or its number, because of an error or because it
+    has just gone, leaves all unknown: it must not look like one that was removed. Raises as `Driver.ask` does.
+    """
+    slots = driver.ask(gpu, pynvml.nvmlDeviceGetMaxMigDeviceCount)
+    if slots is None:
+        return None
+    found: dict[str, Gpu] = {}
+    for slot in range(slots):
+        handle = driver.ask_slot(gpu, slot)
+        if handle is None:
+            continue
+        uuid = driver.ask_with(gpu, pynvml.nvmlDeviceGetUUID, handle)
+        instance_id = driver.ask_with(gpu, pynvml.nvmlDeviceGetGpuInstanceId, handle)
+        if uuid is None or instance_id is None:
+            return None
+        instance = known.get(uuid) or Gpu(handle, uuid, gpu.index, parent=gpu)
+        instance.handle, instance.gpu_instance_id = handle, instance_id
+        found[uuid] = instance
+    return found

@@ -16,11 +16,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
-from agent.nvml.driver import Costs, Driver, DriverGoneError
+from agent.nvml.driver import Driver
+from agent.nvml.gpu import Costs, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
+from agent.nvml.status_page import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
-from agent.supervise.own_memory import resident_bytes, settle_memory
-from agent.supervise.status_page import PAGE_BYTES, StatusPage
+from agent.own_memory import resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,8 @@ class Worker:
 
     def _incidents(self) -> list[dict[str, Any]]:
         incidents, self._driver.incidents = self._driver.incidents, []
+        if self._sampler is not None:
+            incidents += [Incident("part_failed", detail) for detail in self._sampler.runs.take_details()]
         if self._xids is not None:
             incidents += self._xids.take()
         return [vars(incident) for incident in incidents]
@@ -97,12 +100,10 @@ class Worker:
         sampler = self._opened()
         sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
         devices, errors = request["devices"], request["errors"]
-        sampled.device += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
+        sampled["device"] += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
         costs, self._driver.costs = self._driver.costs, Costs()
         return {
-            "gpu": sampled.gpu,
-            "process": sampled.process,
-            "device": sampled.device,
+            **sampled,
             "health": [] if errors == "none" else sampler.errors(all_of_them=errors == "all"),
             "costs": vars(costs),
             "cpu_s": time.process_time(),

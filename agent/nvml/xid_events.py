@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from agent.nvml.driver import Incident
+from agent.nvml.gpu import Incident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.nvml.driver import Driver, Gpu
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
 
 _WAIT_MS = 60_000
 _PAUSE_S = 60.0  # after an error: a GPU that fell off the bus would answer at once, for ever

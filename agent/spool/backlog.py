@@ -13,9 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent.spool.ballast import BALLAST_BYTES, Ballast
 from agent.spool.spool import EncodedRow, Spool, encoded
-from agent.spool.spool_file import is_damaged, is_full
+from agent.spool.spool_file import BALLAST_BYTES, Ballast, is_damaged, is_full
 from fallow.clock import format_ms
 from fallow.errors import SpoolError
 

@@ -11,6 +11,7 @@ Rows are published oldest first, in batches. A published batch stays a while, wi
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -197,3 +198,21 @@ class Spool(SpoolFile):
 def _spooled(found: sqlite3.Cursor) -> Iterator[SpooledRow]:
     for number, table, time_ms, body in found:
         yield SpooledRow(number, table, time_ms, json.loads(body))
+
+
+log = logging.getLogger("fallow.agent")
+
+
+def read_fact(spool: Spool, key: str, kind: type, default: Any) -> Any:
+    """The fact as JSON of that kind; the default, and a line in the log, where it is damaged."""
+    text = spool.noted(key)
+    if text is None:
+        return default
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, kind):
+        return value
+    log.warning("what the spool remembers of %s cannot be read and is left aside", key)
+    return default

@@ -11,11 +11,46 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.spool.ballast import Ballast
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+BALLAST_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
+
+
+class Ballast:
+    """The file `ballast` in a spool's folder."""
+
+    def __init__(self, folder: Path, size_bytes: int = BALLAST_BYTES) -> None:
+        self._file = folder / "ballast"
+        self._size_bytes = size_bytes
+
+    def take(self) -> bool:
+        """Fills the file unless it is full already; False (and no file) where the disk has no room for it."""
+        try:
+            if self._file.stat().st_size == self._size_bytes:
+                return True
+        except OSError:
+            pass
+        try:
+            with self._file.open("wb", buffering=0) as file:
+                for _ in range(0, self._size_bytes, _PIECE_BYTES):
+                    # noise, for a file system may store anything else in less room than it will be asked for
+                    file.write(os.urandom(min(_PIECE_BYTES, self._size_bytes)))
+        except OSError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> bool:
+        """Gives the room back; whether there was any."""
+        with contextlib.suppress(OSError):
+            self._file.unlink()
+            return True
+        return False
+
 
 _FORMAT = 2
 _SCHEMA = """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from agent.nvml.advice import REVOKED, driver_error, in_container
+from agent.nvml.installation import REVOKED, driver_error, in_container
 from agent.supervise.known_gpus import KnownGpus
 from agent.supervise.quarantine import Crashes, Stuck
 from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
@@ -18,6 +18,8 @@ from fallow.errors import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from fallow.clock import Clock
 
 log = logging.getLogger("fallow.agent")
 
@@ -45,12 +47,14 @@ class Fleet:
         known: Mapping[str, int] | None = None,
         sys: str = "/sys",
         alive: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
     ) -> None:
         """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
 
         `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
         """
         self._alive = alive
+        self._clock = clock
         self.timeout_s = call_timeout_s
         self._sys = sys
         self._worker: WorkerClient | None = None
@@ -205,7 +209,7 @@ class Fleet:
 
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
-        return WorkerClient(self._skip(), self._sys, self._alive)
+        return WorkerClient(self._skip(), self._sys, self._alive, self._clock)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)

@@ -13,18 +13,18 @@ from queue import SimpleQueue
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from agent.spool.facts import read_fact
-from agent.supervise.agent_status import AgentStatus, Blocked, count_health
+from agent.spool.spool import read_fact
+from agent.supervise.control import AgentStatus, Blocked, count_health
 from fallow import __version__
 from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     from agent.settings import AgentSettings
+    from agent.snapshot import Board
     from agent.spool.spool import Spool
     from agent.supervise.fleet import Fleet
     from agent.supervise.recorder import Recorder
-    from agent.supervise.snapshot import Board
-    from agent.supervise.wakeup import Bell
+    from agent.supervise.schedule import Bell
     from fallow.clock import Clock
 
 _PATIENCE_S = 8.0  # the client waits for ten

@@ -6,20 +6,20 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from agent.own_memory import resident_bytes
+from agent.snapshot import WATCHED, IdleClock, Snapshot, Xid
 from agent.supervise.fleet import DriverDownError
-from agent.supervise.own_memory import resident_bytes
-from agent.supervise.snapshot import WATCHED, IdleClock, Snapshot, Xid
 from fallow import __version__
 from fallow.clock import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.nvml.lanes import Due
     from agent.settings import AgentSettings
+    from agent.snapshot import Board
     from agent.spool.backlog import Backlog
     from agent.supervise.fleet import Fleet
-    from agent.supervise.snapshot import Board
+    from agent.supervise.schedule import Due
     from agent.supervise.sources import Parts
     from fallow.clock import Clock
 

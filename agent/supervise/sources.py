@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.attribution import AttributionSettings, Owners
-from agent.attribution.pod_claims import PodClaims
+from agent.attribution.allocations import PodClaims
 from agent.host import HostMeter
-from agent.nvml.counter_epochs import Epochs
 from agent.spool.backlog import Backlog
-from agent.spool.facts import read_fact
 from agent.spool.publishing import Publishing
+from agent.spool.spool import read_fact
+from agent.supervise.counter_epochs import Epochs
 
 if TYPE_CHECKING:
     from agent.serving.scraper import ServingScraper

@@ -12,20 +12,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agent.nvml.kernel_devices import NvidiaDevices
-from agent.nvml.lanes import Plan
-from agent.spool.facts import read_fact
+from agent.nvml.installation import NvidiaDevices
+from agent.own_memory import settle_memory
+from agent.snapshot import Board
 from agent.spool.publishing import FINISH_S
-from agent.spool.thinning import Thinning
+from agent.spool.spool import read_fact
 from agent.supervise.control import ControlServer
 from agent.supervise.fleet import Fleet
 from agent.supervise.orders import Orders
-from agent.supervise.own_memory import settle_memory
 from agent.supervise.recorder import Recorder
-from agent.supervise.snapshot import Board
+from agent.supervise.schedule import Bell, Plan, Thinning
 from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Surfaces
-from agent.supervise.wakeup import Bell
 from agent.supervise.worker_client import StoppedError
 from fallow import __version__
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
@@ -73,7 +71,7 @@ class Supervisor:
         known = read_fact(spool, "gpus", dict, {})
         self._board = Board()
         self._surfaces = Surfaces(loaded, self._board)
-        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive)
+        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)

@@ -12,7 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent.supervise.status_page import PAGE_BYTES, StatusPage
+from agent.nvml.status_page import PAGE_BYTES, StatusPage
+from fallow.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,13 +58,18 @@ class WorkerClient:
     """One worker process."""
 
     def __init__(
-        self, skip: frozenset[str] = frozenset(), sys_path: str = "/sys", alive: Callable[[], bool] = lambda: True
+        self,
+        skip: frozenset[str] = frozenset(),
+        sys_path: str = "/sys",
+        alive: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
     ) -> None:
         """Starts it, without the GPUs to skip; raises OSError where no process can be started.
 
         `alive` is called while an answer is waited for; False gives up waiting (StoppedError).
         """
         self._alive = alive
+        self._clock = clock or SystemClock()
         descriptor = os.memfd_create("fallow-status")
         try:
             os.ftruncate(descriptor, PAGE_BYTES)
@@ -96,14 +102,14 @@ class WorkerClient:
             self._process.stdin.write(line)
         except (BrokenPipeError, ValueError):
             raise self._gone() from None
-        progress, moved_s = self._page.progress(), time.monotonic()
-        while (answer := self._read_line(time.monotonic() + min(_LONGEST_LOOK_S, timeout_s / _LOOKS))) is None:
+        progress, moved_s = self._page.progress(), self._clock.monotonic_s()
+        while (answer := self._read_line(min(_LONGEST_LOOK_S, timeout_s / _LOOKS))) is None:
             if not self._alive():
                 raise StoppedError
             before, progress = progress, self._page.progress()
             if progress != before:
-                moved_s = time.monotonic()
-            elif time.monotonic() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
+                moved_s = self._clock.monotonic_s()
+            elif self._clock.monotonic_s() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
                 raise WorkerHungError(*self._page.current())
         result: dict[str, Any] = json.loads(answer)
         return result
@@ -120,7 +126,7 @@ class WorkerClient:
     def answered_late(self) -> bool:
         """Whether a worker that was given up has come back (or ended): its GPU can be tried again."""
         try:
-            return self._process.poll() is not None or self._read_line(time.monotonic()) is not None
+            return self._process.poll() is not None or self._read_line(0.0) is not None
         except WorkerGoneError:
             return True
 
@@ -147,7 +153,8 @@ class WorkerClient:
         self._memory.close()
         return self._process.returncode is not None
 
-    def _read_line(self, deadline_s: float) -> bytes | None:
+    def _read_line(self, within_s: float) -> bytes | None:
+        deadline_s = time.monotonic() + within_s
         while b"\n" not in self._pending:
             if not self._selector.select(max(0.0, deadline_s - time.monotonic())):
                 return None

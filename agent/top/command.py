@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from agent.supervise.snapshot import Snapshot
+    from agent.snapshot import Snapshot
     from agent.top.sources import Source
 
 _SHORTEST_MS = 250  # the driver's own samples are a sixth of a second apart
@@ -77,7 +77,7 @@ def _stream(source: Source, *, once: bool) -> int:
 
 def _print_once(console: Console, source: Source, notice: str) -> int:
     from agent.top.render import Frame, frame_lines  # loads rich
-    from agent.top.text import glyphs  # beside it
+    from agent.top.style import glyphs  # beside it
 
     try:
         snapshot = source.look()

@@ -6,11 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.supervise.snapshot import WATCHED
-from agent.supervise.unnamed_gpus import position_of
+from agent.snapshot import WATCHED
+from agent.top.sources import position_of
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Row, Snapshot
+    from agent.snapshot import Row, Snapshot
 
 IDLE, FREE, ACTIVE, SPLIT, UNKNOWN = "idle", "free", "active", "mig", "unknown"
 """States of a GPU that is watched: idle with a holder, idle without, at work, split into MIG instances, not measured.

@@ -7,15 +7,108 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from agent.top.gpu_table import gpu_table
-from agent.top.head import head_lines, held_line
+from agent.top import model
 from agent.top.model import gpu_lines, process_lines, summarize
-from agent.top.process_table import SORTS, process_table
-from agent.top.style import QUIET
+from agent.top.style import QUIET, Glyphs, cut, gib, number, shown, span, state_style, title
+from agent.top.tables import SORTS, gpu_table, process_table
+from fallow.clock import format_duration
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Snapshot
-    from agent.top.text import Glyphs
+    from agent.snapshot import Snapshot
+    from agent.top.model import GpuLine, Summary
+    from agent.top.style import Glyphs
+
+_STALE_INTERVALS = 3
+_STALE_GRACE_MS = 2_000
+
+
+def head_lines(frame: Frame, gpus: list[GpuLine], summary: Summary, width: int, shapes: Glyphs) -> list[Text]:
+    """Host and hardware, freshness, a remark if there is one, who holds what for nothing, totals."""
+    snapshot = frame.snapshot
+    host = (("fallow top", "bold"), (shown(snapshot.host), "bold cyan"))
+    lines = [
+        _parts(width, shapes, *host, *_what(snapshot, gpus, shapes)),
+        _parts(width, shapes, _freshness(frame)),
+        held_line(summary, width, shapes),
+        _parts(width, shapes, *_totals(summary)),
+    ]
+    if frame.notice:
+        lines.insert(2, Text(cut(shown(frame.notice), width, shapes), "magenta"))
+    return lines
+
+
+def held_line(summary: Summary, width: int, shapes: Glyphs) -> Text:
+    """The sentence that the whole view is for."""
+    if not summary.watched:
+        return Text("what the GPUs do is not known", "bold")
+    gpus = f"{summary.gpus} GPUs" if summary.watched == summary.gpus else f"{summary.watched} watched GPUs"
+    if not summary.held_idle:
+        return Text(f"0 of {gpus} idle while held", "green")
+    line = Text(f"{summary.held_idle} of {gpus} idle while held", "bold yellow")
+    line.append(f", {gib(summary.held_idle_bytes)} GiB held idle", "yellow")
+    for number_of, (who, count, size) in enumerate(summary.held_idle_by):
+        piece = f"{': ' if number_of == 0 else ', '}{shown(who)} {count} ({gib(size)} GiB)"
+        if line.cell_len + len(piece) > width - len(shapes.ellipsis) - 1:
+            line.append(shapes.ellipsis, "yellow")
+            break
+        line.append(piece, "")
+    return line
+
+
+def _what(snapshot: Snapshot, gpus: list[GpuLine], shapes: Glyphs) -> list[tuple[str, str]]:
+    boards = [line for line in gpus if ":" not in line.label]
+    models = sorted({line.model for line in boards if line.model})
+    counted = [f"{sum(line.model == each for line in boards)} {shapes.times} {shown(each)}" for each in models]
+    return [
+        *((each, "") for each in counted),
+        *((f"driver {each}", QUIET) for each in _all(snapshot, "driver_version")),
+        *((f"CUDA {each}", QUIET) for each in _all(snapshot, "cuda_driver_version")),
+    ]
+
+
+def _all(snapshot: Snapshot, column: str) -> list[str]:
+    return sorted({str(device[column]) for device in snapshot.devices.values() if device.get(column) is not None})
+
+
+def _freshness(frame: Frame) -> tuple[str, str]:
+    snapshot = frame.snapshot
+    length = format_duration(snapshot.interval_ms)
+    if frame.age_s * 1000 > _STALE_INTERVALS * snapshot.interval_ms + _STALE_GRACE_MS:
+        return f"{frame.source}: nothing new for {span(int(frame.age_s * 1000))}, what follows is old", "bold red"
+    if snapshot.mode == "released":
+        return f"{frame.source}: the driver is released; `fallow agent resume` takes it up again", "bold magenta"
+    ago = f", {frame.age_s:.0f} s ago" if frame.age_s >= 2 else ""
+    return f"{frame.source}: means of {length}{ago}", QUIET
+
+
+def _totals(summary: Summary) -> list[tuple[str, str]]:
+    """What is wrong comes first: the end of the line is what a narrow terminal loses."""
+    parts = [(f"{count} {title(state)}", state_style(state)) for state, count in summary.unwatched]
+    if summary.free:
+        parts.append((f"{summary.free} free", state_style(model.FREE)))
+    if summary.util_pct is not None:
+        parts.append((f"{number(summary.util_pct)} % mean utilization", ""))
+    if summary.mem_used_bytes is not None:
+        parts.append((f"{gib(summary.mem_used_bytes)} of {gib(summary.mem_total_bytes, whole=True)} GiB", ""))
+    if summary.power_w is not None:
+        limit = "" if summary.power_limit_w is None else f" of {summary.power_limit_w / 1000:.1f}"
+        parts.append((f"{summary.power_w / 1000:.1f}{limit} kW", ""))
+    if summary.processes is not None:
+        more = "+" if summary.processes_partly else ""
+        parts.append((f"{summary.processes}{more} process{'' if (summary.processes, more) == (1, '') else 'es'}", ""))
+    return parts
+
+
+def _parts(width: int, shapes: Glyphs, *parts: tuple[str, str]) -> Text:
+    """The parts with dots between them, as many as there is room for."""
+    line = Text()
+    for text, style in parts:
+        dot = shapes.dot if line.plain else ""
+        if line.plain and line.cell_len + len(dot) + len(text) > width:
+            break
+        line.append(dot, QUIET).append(cut(text, width, shapes), style)
+    return line
+
 
 _SHORT = 12
 """On a terminal of fewer lines the tables come first."""

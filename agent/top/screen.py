@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.live import Live
 
-from agent.supervise.snapshot import Board
-from agent.top.process_table import SORTS
+from agent.snapshot import Board
 from agent.top.render import Frame, frame_lines
-from agent.top.text import glyphs
+from agent.top.style import glyphs
+from agent.top.tables import SORTS
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

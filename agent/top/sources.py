@@ -2,21 +2,171 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from agent.attribution import AttributionSettings, Owners
+from agent.snapshot import IdleClock, Row, Snapshot
 from agent.supervise.control import ask
-from agent.supervise.snapshot import Snapshot
-from agent.top.driver_source import DriverSource
+from agent.supervise.fleet import DriverDownError, Fleet
+from fallow import __version__
 from fallow.clock import SECOND_MS
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from fallow.config import Config
 
+_HEALTH = {"gpu_wedged": "wedged", "gpu_lost": "lost"}
+_POSITION = re.compile(r"GPU (\d+)\b")  # how the events of a GPU without a UUID begin
+
+
+class UnnamedGpus:
+    """Their positions and states, as the incidents of a Fleet tell them."""
+
+    def __init__(self) -> None:
+        self._health: dict[int, str] = {}
+
+    def hear(self, incidents: Iterable[Mapping[str, Any]]) -> None:
+        """Takes up incidents, oldest first."""
+        for incident in incidents:
+            position = _POSITION.match(incident["detail"] or "")
+            if incident["gpu"] is None and incident["kind"] in _HEALTH and position is not None:
+                self._health[int(position[1])] = _HEALTH[incident["kind"]]
+
+    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[dict[str, Any]]:
+        """One gpu row each, `#position` in place of the UUID; a position that has its name by now is left out."""
+        for position in named:
+            if position is not None:
+                self._health.pop(position, None)
+        return [
+            {
+                "gpu": f"#{position}", "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
+                "util_source": "none",
+            }
+            for position, health in sorted(self._health.items())
+        ]  # fmt: skip
+
+
+def position_of(gpu: str) -> int | None:
+    """The position that `#position` names; None for a UUID."""
+    return int(gpu[1:]) if gpu.startswith("#") else None
+
+
+_LAG_MS = 300
+"""How long after an interval's end it is asked for: by then the driver's newest sample reaches over it."""
+_LIST_EVERY_MS = 3_000
+_FIRST_LISTS = 2  # a second one soon after the first, so that the use of CPU is known
+_OWNERS_S = 0.5
+_LONGEST_CALL_S = 5.0
+"""A person waits less long than the agent does before a GPU counts as wedged."""
+
+
+class DriverSource:
+    """Leaves no trace but what the driver itself keeps."""
+
+    name = "driver"
+
+    def __init__(self, config: Config, interval_ms: int) -> None:
+        """Raises DriverError where the driver cannot be used."""
+        self._interval_ms = interval_ms
+        self._host = config.text("agent.host") or socket.gethostname()
+        self._owners = Owners(AttributionSettings.from_config(config))
+        timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
+        self._fleet = Fleet(timeout_s, sys=config.text("agent.sys"))
+        self._fleet.start()
+        self._idle = IdleClock()
+        self._unnamed = UnnamedGpus()
+        self._devices: dict[str, Row] = {}
+        self._processes: dict[str, list[Row]] = {}
+        self._lists, self._listed_ms = 0, 0
+        self._started_ms = self._from_ms = _now_ms()
+        self._stopping = threading.Event()
+
+    def look(self) -> Snapshot:
+        """The interval that follows the last one; a longer one where a driver call has blocked."""
+        if not self._lists:
+            self._look(_LAG_MS)  # from here on there is something to compare the GPUs' and the processes' counters with
+        return self._look(self._interval_ms)
+
+    def stop(self) -> None:
+        """Lets `look` return early."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Ends the worker."""
+        self._fleet.close()
+
+    def _look(self, length_ms: int) -> Snapshot:
+        start_ms, end_ms = self._next_interval(length_ms)
+        listed = self._lists < _FIRST_LISTS or not 0 <= end_ms - self._listed_ms < _LIST_EVERY_MS
+        try:
+            answer = self._fleet.rows(start_ms, end_ms, list_processes=listed, devices="none", errors="none")
+        except DriverDownError:
+            answer = None
+        rows = self._fleet.complete(answer, start_ms, end_ms - start_ms)
+        if listed:
+            self._lists, self._listed_ms = self._lists + 1, end_ms
+        if answer is not None:
+            self._take_lists(answer["process"], rows, end_ms, listed=listed)
+        self._devices.update({row["gpu"]: row for row in self._fleet.take("device")})
+        self._unnamed.hear(self._fleet.take_incidents())
+        self._owners.take_incidents()
+        self._fleet.take("health")
+        rows += self._unnamed.rows(
+            [device.get("gpu_index") for device in self._devices.values()], start_ms, end_ms - start_ms
+        )
+        return self._snapshot(rows, end_ms)
+
+    def _next_interval(self, length_ms: int) -> tuple[int, int]:
+        """Waits until the interval is over and its samples are there."""
+        self._stopping.wait(max(0, self._from_ms + length_ms + _LAG_MS - _now_ms()) / SECOND_MS)
+        start_ms, end_ms = self._from_ms, _now_ms() - _LAG_MS
+        if not end_ms - start_ms > 0:  # the clock was put back, or somebody wants to leave
+            start_ms = end_ms - length_ms
+        self._from_ms = end_ms
+        return start_ms, end_ms
+
+    def _take_lists(self, processes: list[Row], rows: list[Row], end_ms: int, *, listed: bool) -> None:
+        """Keeps the newest list of each GPU; one that was asked for and is empty is an empty list."""
+        described = self._owners.describe(processes, end_ms)
+        if self._lists == 1:
+            self._owners.wait(_OWNERS_S)  # a single look has no second chance
+            described = self._owners.describe(processes, end_ms)
+        for row in rows:
+            if listed or row.get("process_count") == 0:
+                self._processes[row["gpu"]] = []
+            if not self._owners.sees_all_processes:
+                row.pop("process_count", None)
+        for gpu in {row["gpu"] for row in described}:
+            self._processes[gpu] = [row for row in described if row["gpu"] == gpu]
+
+    def _snapshot(self, rows: list[Row], end_ms: int) -> Snapshot:
+        return Snapshot(
+            host=self._host,
+            version=__version__,
+            pool="",
+            interval_ms=self._interval_ms,
+            started_ms=self._started_ms,
+            time_ms=end_ms,
+            mode="running",
+            gpus=tuple(rows),
+            idle_since_ms=self._idle.feed(rows),
+            devices=dict(self._devices),
+            processes=tuple(row for each in self._processes.values() for row in each),
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 _ANSWER_S = 5.0
-_LAG_MS = 600  # the agent closes an interval a little after its end
+_AGENT_LAG_MS = 600  # the agent closes an interval a little after its end
 
 
 class Source(Protocol):
@@ -52,7 +202,7 @@ class AgentSource:
         self._stopping.wait(max(0, self._next_ms - _now_ms()) / SECOND_MS)
         snapshot = Snapshot.from_json(ask(self._folder, "snapshot", _ANSWER_S))
         self.name = f"agent {snapshot.version}"
-        due_ms = snapshot.time_ms + snapshot.interval_ms + _LAG_MS
+        due_ms = snapshot.time_ms + snapshot.interval_ms + _AGENT_LAG_MS
         # an agent that is late is asked again every second
         self._next_ms = min(max(due_ms, _now_ms() + SECOND_MS), _now_ms() + snapshot.interval_ms)
         return snapshot
@@ -79,7 +229,3 @@ def find_source(config: Config, interval_ms: int) -> tuple[Source, str]:
         else:
             return AgentSource(folder), ""
     return DriverSource(config, interval_ms), remark
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -10,14 +10,14 @@ import polars as pl
 from analytics.allocations.implausible import oversized_claims, resembling_hosts
 from analytics.allocations.spans import claim_spans, overlapping_claims
 from analytics.allocations.telemetry import (
-    WORK_STATES,
     claims_without_telemetry,
     since_and_until,
     telemetry_without_claims,
 )
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
-from analytics.render.ledger_text import count, hours, moment, plain
+from analytics.language.plain_text import count, hours, moment, plain
+from analytics.states import OCCUPIED
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms
 
@@ -94,7 +94,7 @@ def as_json(checked: Checked) -> dict[str, Any]:
             "claims": [_json_row(row, "time", "end") for row in checked.unseen.iter_rows(named=True)],
         },
         "telemetry_without_claims": {
-            "gpu_hours": {state: _unclaimed(checked, state) / HOUR_MS for state in WORK_STATES},
+            "gpu_hours": {state: _unclaimed(checked, state) / HOUR_MS for state in OCCUPIED},
             "holders": [
                 {"host": host, "holder": holder, "gpu_hours": spent / HOUR_MS}
                 for host, holder, spent in _holders(checked)
@@ -120,8 +120,8 @@ def as_text(checked: Checked) -> str:
             f"  {hours_text:>10} GPU-hours  {plain(row['claim_id'], 30)} of {who} on {row['host']}: {row['why']}"
             + (f" (did you mean {checked.resembling[row['host']]}?)" if row["host"] in checked.resembling else "")
         )
-    parts = ", ".join(f"{hours(_unclaimed(checked, state))} {state}" for state in WORK_STATES)
-    total = sum(_unclaimed(checked, state) for state in WORK_STATES)
+    parts = ", ".join(f"{hours(_unclaimed(checked, state))} {state}" for state in OCCUPIED)
+    total = sum(_unclaimed(checked, state) for state in OCCUPIED)
     lines.append(f"used without a claim, on hosts that have claims: {hours(total)} GPU-hours ({parts})")
     for host, holder, spent in _holders(checked)[:_SHOWN]:
         lines.append(f"  {hours(spent):>10} GPU-hours  {plain(holder or 'nobody known', 30)} on {host}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_claims
-from analytics.render.ledger_text import PAGE_COLUMNS, count, folded, moment, plain
+from analytics.language.plain_text import PAGE_COLUMNS, count, folded, moment, plain
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.placing import place
+from analytics.intervals import clip
 from analytics.names import single_names
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def claim_spans(
         since_ms: start of the time.
         until_ms: its end.
     """
-    rows = _cut(known_claims(claims), since_ms, until_ms)
+    rows = clip(known_claims(claims), since_ms, until_ms, start="start")
     found = place(_unplaced(rows), gpus_of_host, process_jobs)
     named = rows.filter(pl.col("gpu").is_not_null())
     return ClaimSpans(_spans(pl.concat([named, _with_job(found.placed)], how="diagonal_relaxed")), found.unplaced)
@@ -159,14 +160,6 @@ def _with_job(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `job`, as the ledger calls it."""
     word = pl.col("scheduler").replace_strict(_JOB_WORDS, default="claim", return_dtype=pl.String).fill_null("claim")
     return rows.with_columns(job=word + ":" + pl.col("claim_id"))
-
-
-def _cut(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The part of each claim inside the time."""
-    inside = rows.filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
-    return inside.with_columns(
-        start=pl.max_horizontal("start", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms))
-    )
 
 
 def _unplaced(rows: pl.DataFrame) -> pl.DataFrame:

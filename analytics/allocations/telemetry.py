@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_claims
+from analytics.intervals import merge
+from analytics.states import OCCUPIED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-WORK_STATES = ("held", "low", "active")
 """States in which somebody has the GPU."""
 
 UNSEEN_COLUMNS = (
@@ -81,7 +82,7 @@ def telemetry_without_claims(claims: pl.DataFrame, stretches: pl.DataFrame) -> p
     if rows.is_empty():
         return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
     since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
-    work = stretches.filter(pl.col("state").is_in(WORK_STATES) & pl.col("host").is_in(rows["host"].unique().implode()))
+    work = stretches.filter(pl.col("state").is_in(OCCUPIED) & pl.col("host").is_in(rows["host"].unique().implode()))
     work = work.with_row_index("_row").with_columns(
         _start=pl.col("time").clip(since_ms, until_ms), _end=pl.col("end").clip(since_ms, until_ms)
     )
@@ -96,16 +97,11 @@ def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """Disjoint spans (gpu, start, end, before) of claimed time, `before` being the claimed time up to the start."""
     named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
-    spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")]).sort("gpu", "start")
-    begins = pl.col("start") > pl.col("end").cum_max().shift(1).over("gpu").fill_null(-1)
-    merged = (
-        spans.with_columns(group=begins.cum_sum())
-        .group_by("gpu", "group")
-        .agg(pl.col("start").min(), pl.col("end").max())
-    )
+    spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")])
+    merged = merge(spans, start="start")
     length = pl.col("end") - pl.col("start")
     # a claim without an end is the last of its GPU: sums before it stay small
-    return merged.sort("gpu", "start").with_columns(before=length.cum_sum().over("gpu") - length).drop("group")
+    return merged.with_columns(before=length.cum_sum().over("gpu") - length)
 
 
 def _claimed_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:

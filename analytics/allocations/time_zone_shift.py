@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.allocations.write import imported_files, merge, time_zones
 from analytics.frames import read_frame
-from analytics.render.ledger_text import count
+from analytics.language.plain_text import count
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.errors import InputError
 from fallow.lake import visible

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ def hourly_most(
     first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
     hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
     marks = spans.select(by).unique().join(hours, how="cross").with_columns(change=pl.lit(0.0))
-    inside = spans.filter((pl.col("end") > first_ms) & (pl.col("time") < last_ms) & (pl.col("end") > pl.col("time")))
-    begins = inside.select(
-        *by, time=pl.max_horizontal("time", pl.lit(first_ms)), change=pl.col(weight).cast(pl.Float64)
-    )
+    inside = clip(spans, first_ms, None, sums=()).filter(pl.col("time") < last_ms)
+    begins = inside.select(*by, "time", change=pl.col(weight).cast(pl.Float64))
     ends = inside.select(*by, time="end", change=-pl.col(weight).cast(pl.Float64))
     steps = pl.concat([marks, begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
     level = pl.col("change").cum_sum()
@@ -45,17 +44,4 @@ def hourly_most(
         .group_by(*by, "time")
         .agg(pl.col("most").max().round(_DIGITS))
         .sort(*by, "time")
-    )
-
-
-def lasting_on(spans: pl.DataFrame, tail_ms: int) -> pl.DataFrame:
-    """Per GPU the time of its spans and `tail_ms` after each, put together where they touch: `gpu`, `time`, `end`, `gpu_share`."""
-    ordered = spans.select("gpu", "time", "gpu_share", end=pl.col("end") + tail_ms).sort("gpu", "time")
-    reach = pl.col("end").cum_max().over("gpu").shift(1)
-    apart = (pl.col("gpu") != pl.col("gpu").shift(1)) | (pl.col("time") > reach)
-    return (
-        ordered.with_columns(block=apart.fill_null(value=True).cum_sum())
-        .group_by("block", maintain_order=True)
-        .agg(pl.col("gpu").first(), pl.col("time").min(), pl.col("end").max(), pl.col("gpu_share").max())
-        .drop("block")
     )

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
+from analytics.states import ALLOCATED, IN_USE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WORKING = ("low", "active")
-ALLOCATED = ("reserved", "held", *WORKING)
 _STEPS_MOST = 10
 _BLOCK = 8
 
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     "allocated": ALLOCATED,
     "allocated_or_unknown": (*ALLOCATED, "unknown"),
-    "working": WORKING,
-    "working_or_unknown": (*WORKING, "unknown"),
+    "working": IN_USE,
+    "working_or_unknown": (*IN_USE, "unknown"),
     "unknown": ("unknown",),
 }
 

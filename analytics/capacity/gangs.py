@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
+from analytics.states import PERHAPS_FREE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,14 +47,12 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int) -> tuple[Gang, ...
         since_ms: start of the window.
         until_ms: its end.
     """
-    rows = placed.filter(
-        pl.col("gpu_share") == 1, pl.col("end") > since_ms, pl.col("time") < until_ms, pl.col("end") > pl.col("time")
-    ).with_columns(time=pl.max_horizontal("time", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms)))
+    rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
     there = _levels(rows, _PLACE)
     widths = there.group_by(_GROUP).agg(width=pl.col("level").max())
     largest = int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0)
     sure = _levels(rows.filter(pl.col("state") == "free"), _PLACE).join(widths, on=_GROUP)
-    most = _levels(rows.filter(pl.col("state").is_in(("free", "unknown"))), _PLACE).join(widths, on=_GROUP)
+    most = _levels(rows.filter(pl.col("state").is_in(PERHAPS_FREE)), _PLACE).join(widths, on=_GROUP)
     window_ms = until_ms - since_ms
     return tuple(_gang(size, sure, most, until_ms, window_ms) for size in sizes(largest))
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.capacity.off_peak import WEEKS_MOST
+from analytics.states import UNUSED
 from fallow.clock import MINUTE_MS, WEEK_MS, floor_ms, from_ms
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HOURS = 7 * 24
-UNUSED = ("free", "reserved", "held")
 _SLOT_MS = 15 * MINUTE_MS
 """Every zone's distance from UTC is whole quarters of an hour, so that none of them lies in two hours."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.demand import ALLOCATED
 from analytics.names import JOINER
+from analytics.states import ALLOCATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
+from analytics.states import IN_USE
 from fallow.clock import MINUTE_MS, WEEK_MS, from_ms
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ HOURS_MIN = 2
 RECENT_MS = 30 * MINUTE_MS
 SHARE_MIN = 0.1
 """Of the pool, beyond what the median hour of the week leaves: fewer are no reason to wait for the night."""
-_WORKING = ("low", "active")
 _HOURS = 7 * 24
 
 
@@ -79,7 +80,7 @@ def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int
     """Per pool and hour the most GPUs at once that were `there`, `needed` and `unknown`."""
     spans = {
         "there": rows,
-        "needed": lasting_on(rows.filter(pl.col("state").is_in(_WORKING)), RECENT_MS).join(named, on="gpu"),
+        "needed": merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(named, on="gpu"),
         "unknown": rows.filter(pl.col("state") == "unknown"),
     }
     found: pl.DataFrame | None = None

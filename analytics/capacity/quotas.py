@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
-from analytics.capacity.demand import ALLOCATED, WORKING
+from analytics.states import ALLOCATED, IN_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def against_quota(stretches: pl.DataFrame, quota_gpus: float, since_ms: int, unt
     return QuotaUse(
         quota_gpus=quota_gpus,
         allocated_mean=_mean(rows, ALLOCATED, until_ms - since_ms),
-        working_mean=_mean(rows, WORKING, until_ms - since_ms),
+        working_mean=_mean(rows, IN_USE, until_ms - since_ms),
         most=None if most.is_empty() else max(most.to_list()),
         hours=most.len(),
         hours_above=sum(each > quota_gpus + 1e-6 for each in most.to_list()),

@@ -20,7 +20,7 @@ from analytics.allocations.write import write
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.progress import progress
-from analytics.render.ledger_text import folded, page_columns
+from analytics.language.plain_text import folded, page_columns
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
 from fallow.clock import SystemClock, format_ms

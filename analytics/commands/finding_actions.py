@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from analytics.decide.actions import Action, load_actions, record, who
 from analytics.decide.lifecycle import in_words, status_of
 from analytics.decide.review import review
-from analytics.render.ledger_text import moment, plain
+from analytics.language.plain_text import moment, plain
 from analytics.window import load_window_ledger, open_inputs
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError

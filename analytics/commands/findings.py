@@ -99,9 +99,7 @@ def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, ob
     return {
         "window": {"since": format_ms(found.context.since_ms), "until": format_ms(found.context.until_ms)},
         "totals": totals(chosen.listed).as_json(),
-        "sensitivity": {
-            "held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()},
-        },
+        "sensitivity": {"held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()}},
         "reversals": found.reversals.as_json() if found.reversals else None,
         "suppressed": len(chosen.suppressed),
         "findings": [finding.as_json() for finding in chosen.listed[:limit]],

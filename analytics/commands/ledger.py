@@ -7,11 +7,12 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from analytics.inventory import load_inventory
+from analytics.inventory import load_inventory, simulated_text
+from analytics.language.plain_text import folded, moment, page_columns
 from analytics.money.accounts import GROUPS
 from analytics.money.window_money import open_money
 from analytics.render.accounts_text import table_text
-from analytics.render.ledger_text import folded, moment, page_columns, simulated_text, summary_text
+from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
 from analytics.scope import Scope, add_scope_arguments, narrow

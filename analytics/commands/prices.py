@@ -8,13 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from analytics.inventory import Inventory, load_inventory
+from analytics.language.plain_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
 from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
 from analytics.money.in_force import gpus_at, in_force
 from analytics.money.prices import COLUMNS, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import newest_basis, open_prices
-from analytics.render.ledger_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
 from analytics.render.money_json import price_json
 from analytics.sections.money_basis import price_source
 from fallow import config

@@ -21,8 +21,8 @@ from analytics.delivery.progress import tell, would
 from analytics.delivery.quiet import Quiet
 from analytics.delivery.targets import mail_target
 from analytics.language.languages import CODES, language
+from analytics.language.plain_text import count, moment, plain
 from analytics.names import JOINER, asked_name
-from analytics.render.ledger_text import count, moment, plain
 from analytics.window import load_window_ledger, open_inputs
 from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError, UsageError

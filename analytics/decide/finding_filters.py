@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import most_first
+from analytics.language.plain_text import count, plain
 from analytics.names import JOINER, single_name
-from analytics.render.ledger_text import count, plain
 from analytics.render.review_text import Selection
 from analytics.sections.evidence_text import money
 

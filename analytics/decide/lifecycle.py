@@ -28,13 +28,7 @@ STATUSES = {
 """Every status and its meaning."""
 
 _DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
-_DID = {
-    "ack": "acknowledged",
-    "suppress": "suppressed",
-    "reopen": "reopened",
-    "notify": "notified",
-    "note": "note",
-}
+_DID = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "notify": "notified", "note": "note"}
 
 
 def current(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
+from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
 
 GRADES = ("high", "medium", "low")
-_BLIND = ("unknown", "unavailable")
-_NOBODYS = ("free", "reserved")
 _OF_A_POOL = ("standing_surplus",)
 
 
@@ -127,7 +127,9 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     )
     horizon_ms = min(WEEK_MS, context.until_ms - before.until_ms)
     after = _after(context, before, named)
-    seen_ms = _sums(after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(_BLIND)).sum())
+    seen_ms = _sums(
+        after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
+    )
     wrong = _used_again(after, claimed)
     unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
     judged = [(number, each) for number, each in enumerate(claimed) if number not in unseen]
@@ -150,13 +152,9 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
 def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFrame:
     """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end."""
     start_ms, end_ms = before.until_ms, before.until_ms + WEEK_MS
-    ledger = context.whole.stretches.filter((pl.col("end") > start_ms) & (pl.col("time") < end_ms))
+    ledger = clip(context.whole.stretches.select("gpu", "time", "end", "state", "holder"), start_ms, end_ms)
     last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
-    return (
-        named.join(ledger.select("gpu", "time", "end", "state", "holder"), on="gpu")
-        .join(last, on="gpu", how="left")
-        .with_columns(pl.col("time").clip(lower_bound=start_ms), pl.col("end").clip(upper_bound=end_ms))
-    )
+    return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
 
 
 def _sums(after: pl.DataFrame, named: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
@@ -170,7 +168,7 @@ def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Revers
     works = (pl.col("state") == "active") | ((pl.col("state") == "low") & (pl.col("was") != "low"))
     names = (pl.col(name).str.split("+") for name in ("whom", "holder"))
     shared = next(names).list.set_intersection(next(names)).list.len() > 0
-    anybody = pl.col("was").is_in(_NOBODYS) | pl.col("whom").is_null() | pl.col("holder").is_null()
+    anybody = pl.col("was").is_in(UNOCCUPIED) | pl.col("whom").is_null() | pl.col("holder").is_null()
     used = after.filter(works.fill_null(value=False) & (anybody | shared).fill_null(value=True))
     found = used.group_by("number").agg(pl.col("gpu").unique().sort(), pl.col("time").min())
     return {

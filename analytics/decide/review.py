@@ -15,7 +15,7 @@ from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.rules import RULES
 from analytics.workloads.context import open_context, week_before
-from analytics.workloads.sensitivity import held_gpu_hours
+from analytics.workloads.ledger_rows import held_gpu_hours
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:

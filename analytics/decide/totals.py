@@ -129,8 +129,7 @@ def most_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings by how many GPUs can be taken back, then by cost, then by GPU time; without a price after the others."""
     return tuple(
         sorted(
-            findings,
-            key=lambda each: (-len(each.reclaimable_gpus), -(each.cost or 0.0), -each.gpu_ms, each.finding_id),
+            findings, key=lambda each: (-len(each.reclaimable_gpus), -(each.cost or 0.0), -each.gpu_ms, each.finding_id)
         )
     )
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.folder import safe
 from analytics.delivery.model import Brief, Line, Parcel, Part
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import plain
 from analytics.render.report.text import TextFormat
 from analytics.sections.facts import facts
 from analytics.sections.findings import costliest

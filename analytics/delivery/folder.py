@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from analytics.delivery.model import FAILED, SENT, Outcome
-from analytics.render.ledger_text import count
+from analytics.language.plain_text import count
 from fallow.errors import FallowError
 from fallow.stores import open_store
 

@@ -15,9 +15,9 @@ from analytics.delivery.edition_message import edition_name, pack
 from analytics.delivery.journal import ABANDONED, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN
 from analytics.delivery.targets import parse_targets
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from fallow.clock import WEEK_MS, SystemClock
 from fallow.errors import MissingExtraError, UsageError
 

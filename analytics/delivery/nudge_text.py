@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.edition_message import line
 from analytics.delivery.model import Brief, Parcel
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
 from analytics.sections.evidence_text import evidence
 
 if TYPE_CHECKING:

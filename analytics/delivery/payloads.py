@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from analytics.language.languages import language
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.ledger_text import plain
 from fallow.clock import format_ms
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.deliver import ALREADY, BUSY
 from analytics.delivery.model import FAILED, SENT, UNKNOWN
-from analytics.render.ledger_text import moment, plain
+from analytics.language.plain_text import moment, plain
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:

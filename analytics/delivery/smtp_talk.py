@@ -9,7 +9,7 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
-from analytics.render.ledger_text import plain
+from analytics.language.plain_text import plain
 
 if TYPE_CHECKING:
     from analytics.delivery.settings import MailSettings

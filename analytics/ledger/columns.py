@@ -79,10 +79,12 @@ class Units:
 
 
 class Columns:
-    """The named columns of some files, row by row and host by host in the files' order; `host` says whose rows they are."""
+    """The named columns of some files (of one GPU), row by row and host by host in the files' order; `host` says whose they are."""
 
-    def __init__(self, files: Iterable[LakeFile], table: schema.Table, names: Sequence[str]) -> None:
-        parts = by_host(files, table, names)
+    def __init__(
+        self, files: Iterable[LakeFile], table: schema.Table, names: Sequence[str], gpu: str | None = None
+    ) -> None:
+        parts = by_host(files, table, names, gpu)
         counts = [len(part) for _, part in parts]
         self._parts = [part for _, part in parts]
         self._starts = [0, *accumulate(counts)]

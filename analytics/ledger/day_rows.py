@@ -103,9 +103,9 @@ class DayRows:
         return self.health.where_in(UNAVAILABLE_HEALTH)
 
 
-def read_day_rows(files: Iterable[LakeFile], day_ms: int) -> DayRows:
-    """The rows of these `gpu` files of a day; raises BrokenFileError and SchemaVersionError."""
-    return day_rows(Columns(files, schema.GPU, COLUMNS), day_ms)
+def read_day_rows(files: Iterable[LakeFile], day_ms: int, gpu: str | None = None) -> DayRows:
+    """The rows of these `gpu` files of a day, of all GPUs or of one; raises BrokenFileError and SchemaVersionError."""
+    return day_rows(Columns(files, schema.GPU, COLUMNS, gpu), day_ms)
 
 
 def in_day(time: Ints, day_ms: int) -> Mask:

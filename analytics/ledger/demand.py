@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import CLAIM_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, claim_spans
+from analytics.intervals import clip
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
@@ -55,9 +56,7 @@ def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
 
     What happens to a claim later must not show, or every day that it touched would have to be built again.
     """
-    first, last = day_ms - DAY_MS, day_ms + 2 * DAY_MS
-    inside = claims.filter((pl.col("start") < last) & (pl.col("end") > first))
-    return inside.with_columns(pl.col("start").clip(lower_bound=first), pl.col("end").clip(upper_bound=last))
+    return clip(claims, day_ms - DAY_MS, day_ms + 2 * DAY_MS, start="start")
 
 
 def load_claims(lake: Lake, inventory: Inventory) -> Claims:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_SUMS = ("zero_ms", "util_ms", "energy_mj", "energy_ms", "sample_count")
 
 
 def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -41,20 +41,8 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
             ends.append(right)
         taken.add(start, end)
     kept = ordered.drop("unknown", "last")[index]
-    cut = pl.DataFrame({"cut_start": starts, "cut_end": ends}, schema={"cut_start": pl.Int64, "cut_end": pl.Int64})
-    share = (pl.col("cut_end") - pl.col("cut_start")) / (pl.col("end") - pl.col("time"))
-    shared = [
-        (pl.col(name) * share).round().cast(kept.schema[name])
-        if kept.schema[name] == pl.Int64
-        else pl.col(name) * share
-        for name in _SUMS
-    ]
-    return (
-        pl.concat([kept, cut], how="horizontal")
-        .with_columns(*shared)
-        .with_columns(time="cut_start", end="cut_end")
-        .drop("cut_start", "cut_end")
-    )
+    free = pl.DataFrame({"from_ms": starts, "to_ms": ends}, schema={"from_ms": pl.Int64, "to_ms": pl.Int64})
+    return clip(pl.concat([kept, free], how="horizontal"), "from_ms", "to_ms").drop("from_ms", "to_ms")
 
 
 def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -68,14 +56,8 @@ def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.Dat
     if several.is_empty():
         return spells
     counted = stretches.filter(doubled).select("host", "gpu", counts_from="time", counts_to="end")
-    met = (
-        spells.filter(doubled)
-        .join(counted, on=("host", "gpu"))
-        .with_columns(
-            pl.max_horizontal("time", "counts_from").alias("time"), pl.min_horizontal("end", "counts_to").alias("end")
-        )
-    )
-    inside = met.filter(pl.col("time") < pl.col("end")).select(spells.columns)
+    met = spells.filter(doubled).join(counted, on=("host", "gpu"))
+    inside = clip(met, "counts_from", "counts_to").select(spells.columns)
     return pl.concat([spells.filter(~doubled), inside]).sort("gpu", "time", "host")
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from fallow.schema import STATES
-
-_OF_NOBODY = ("free", "unavailable", "unknown")
+from analytics.states import ALLOCATED
 
 
 def stays(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -16,11 +14,11 @@ def stays(stretches: pl.DataFrame) -> pl.DataFrame:
     nobody (free, unavailable, unknown) is left out and ends no stay if the same holder's goes on with the same job. The newest
     come first.
     """
-    given = stretches.filter(~pl.col("state").is_in(_OF_NOBODY)).sort("gpu", "time")
+    given = stretches.filter(pl.col("state").is_in(ALLOCATED)).sort("gpu", "time")
     names = ("gpu", "host", "holder", "job")
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names)
     spent = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
-    sums = [spent.filter(pl.col("state") == state).sum().alias(state) for state in STATES if state not in _OF_NOBODY]
+    sums = [spent.filter(pl.col("state") == state).sum().alias(state) for state in ALLOCATED]
     return (
         given.with_columns(stay=(~same).fill_null(value=True).cum_sum())
         .group_by("stay", maintain_order=True)

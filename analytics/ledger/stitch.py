@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import cut
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.moved_gpus import Taken
 from fallow import schema
@@ -210,9 +211,7 @@ def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
             .otherwise(pl.lit("active"))
         )
     )
-    cut = cut_at_midnight(judged)
-    alone = pl.len().over("stretch", "day") == 1
-    single = cut.with_columns(alone=alone)
+    single = cut_at_midnight(judged).with_columns(alone=pl.len().over("stretch", "day") == 1)
     merged = _merged(single.filter(~pl.col("alone")))
     return _evidence(pl.concat([single.filter("alone").drop("alone"), merged], how="diagonal_relaxed"))
 
@@ -268,30 +267,15 @@ def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch); sums are shared by time.
 
     Only the last row of a day reaches over midnight, by at most three intervals, so that sharing sums by time moves at
-    most that much evidence to the other side of the cut; durations are exact, and so is the whole stretch's total.
+    most that much evidence to the other side of the cut; durations are exact, and so is the whole stretch's total. Samples
+    count where their row begins.
     """
-    first, last = pl.col("time") // DAY_MS, (pl.col("end") - 1) // DAY_MS
-    marked = frame.with_columns(day=first, last_day=last)
-    inside = marked.filter(pl.col("day") == pl.col("last_day")).drop("last_day")
-    over = marked.filter(pl.col("day") != pl.col("last_day"))
-    if over.is_empty():
-        return inside
-    whole_ms = pl.col("end") - pl.col("time")
-    days = over.with_columns(whole_ms=whole_ms, first=pl.col("day"), day=pl.int_ranges("day", pl.col("last_day") + 1))
-    cut = days.explode("day").with_columns(
-        time=pl.max_horizontal("time", pl.col("day") * DAY_MS),
-        end=pl.min_horizontal("end", (pl.col("day") + 1) * DAY_MS),
-    )
-    share = (pl.col("end") - pl.col("time")) / pl.col("whole_ms")
-    scaled = [
-        (pl.col(name) * share).round().cast(pl.Int64) if over.schema[name] == pl.Int64 else pl.col(name) * share
-        for name in _SHARED
-        if name in over.columns
-    ]
-    counted = []
-    if "sample_count" in over.columns:
-        counted = [pl.when(pl.col("day") == pl.col("first")).then("sample_count").otherwise(0).alias("sample_count")]
-    return pl.concat([inside, cut.with_columns(*scaled, *counted).select(inside.columns)])
+    days = cut(frame.with_columns(first=pl.col("time") // DAY_MS), DAY_MS, "day", sums=_SHARED)
+    if "sample_count" in frame.columns:
+        days = days.with_columns(
+            sample_count=pl.when(pl.col("day") == pl.col("first")).then("sample_count").otherwise(0)
+        )
+    return days.drop("first")
 
 
 def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
@@ -306,6 +290,6 @@ def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
     named = closed.with_columns(spell=_begins().cum_sum()).with_columns(
         spell_start=pl.col("time").min().over("spell"), spell_end=pl.col("end").max().over("spell")
     )
-    cut = cut_at_midnight(named.select(*_UNIT, "time", "end", "spell", "spell_start", "spell_end"))
+    days = cut_at_midnight(named.select(*_UNIT, "time", "end", "spell", "spell_start", "spell_end"))
     keys = ("spell", "day", *_UNIT, "spell_start", "spell_end")
-    return cut.group_by(keys).agg(pl.col("time").min(), pl.col("end").max())
+    return days.group_by(keys).agg(pl.col("time").min(), pl.col("end").max())

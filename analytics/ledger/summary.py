@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.ledger.day_mig import MIG_PREFIX
 from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
 from fallow.schema import STATES
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
 """Thresholds beside every idle headline: the choice moves it fourfold on real serving traces."""
-
-_SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms")
 
 SILENT_AFTER_MS = HOUR_MS
 """A GPU that has not been seen for so long is silent: nothing is said of it as of now."""
@@ -96,44 +95,25 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def clip(ledger: Ledger, window: Window) -> Ledger:
-    """The ledger inside a window: stretches and spells cut at its ends; the states stay those of the whole stretch.
-
-    Sums that a stretch carries are shared by time, so that a cut stretch does not claim the energy of its whole.
-    """
+def clip_ledger(ledger: Ledger, window: Window) -> Ledger:
+    """The ledger inside a window: stretches and spells cut at its ends; the states stay those of the whole stretch."""
     return replace(
         ledger,
-        stretches=_clip(ledger.stretches, window),
-        spells=_clip(ledger.spells, window),
+        stretches=clip(ledger.stretches, window.since_ms, window.until_ms),
+        spells=clip(ledger.spells, window.since_ms, window.until_ms),
         rollups=ledger.rollups.inside(window),
     )
 
 
-def _holds(window: Window, frame: pl.DataFrame) -> bool:
-    """Whether no row reaches out of the window: most windows have no end at all, and a week's copy takes 100 MB."""
-    first_ms, last_ms = frame.select(pl.col("time").min(), pl.col("end").max()).row(0)
-    return first_ms is None or (
-        (window.since_ms is None or window.since_ms <= first_ms)
-        and (window.until_ms is None or window.until_ms >= last_ms)
+def known_at(ledger: Ledger, window: Window) -> Ledger:
+    """The ledger inside the window, its stretches and spells no longer than they were known to be at its end."""
+    known = clip_ledger(ledger, window)
+    last = pl.lit(window.until_ms, pl.Int64)
+    return replace(
+        known,
+        stretches=known.stretches.with_columns(pl.min_horizontal("stretch_end", last)),
+        spells=known.spells.with_columns(pl.min_horizontal("spell_end", last)),
     )
-
-
-def _clip(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
-    if _holds(window, frame):
-        return frame
-    start, end = pl.col("time"), pl.col("end")
-    if window.since_ms is not None:
-        start = pl.max_horizontal(start, pl.lit(window.since_ms, pl.Int64))
-    if window.until_ms is not None:
-        end = pl.min_horizontal(end, pl.lit(window.until_ms, pl.Int64))
-    share = (end - start) / (pl.col("end") - pl.col("time"))
-    inside = frame.filter(start < end)
-    shared = [
-        (pl.col(name) * share).round().cast(kind) if kind == pl.Int64 else pl.col(name) * share
-        for name, kind in inside.schema.items()
-        if name in _SUMS
-    ]
-    return inside.with_columns(*shared, time=start, end=end)
 
 
 def summarise(ledger: Ledger) -> Summary:

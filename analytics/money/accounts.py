@@ -17,6 +17,7 @@ from analytics.ledger.summary import ratio
 from analytics.money.cents import nested
 from analytics.money.energy import Energy
 from analytics.money.priced_segments import UNNAMED, pieces_of
+from analytics.states import ALLOCATED_USED_FIRST, IN_USE
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
 
-USED = ("active", "low")
-ALLOCATED = ("active", "low", "held", "reserved")
 
 GROUPS = ("pool", "team", "organisation", "model", "host", "holder", "account", "day")
 """What a table can have a row per."""
@@ -76,19 +75,19 @@ class Account:
     @property
     def used_cents(self) -> int:
         """What was paid for time in which kernels ran."""
-        return sum(self.state_cents[state] for state in USED)
+        return sum(self.state_cents[state] for state in IN_USE)
 
     @property
     def efficiency(self) -> float | None:
         """Used share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
-        used, allocated = (sum(self.state_ms[state] for state in states) for states in (USED, ALLOCATED))
+        used, allocated = (sum(self.state_ms[state] for state in states) for states in (IN_USE, ALLOCATED_USED_FIRST))
         share = ratio(used, allocated)
         return None if share is None else min(max(share, 0.0), 1.0)
 
     @property
     def allocated_ms(self) -> float:
         """GPU time that somebody held or claimed."""
-        return sum(self.state_ms[state] for state in ALLOCATED)
+        return sum(self.state_ms[state] for state in ALLOCATED_USED_FIRST)
 
 
 class Accounts:

@@ -10,6 +10,7 @@ import polars as pl
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
+from analytics.states import UNALLOCATED
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"
 UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_POOL, UNKNOWN_MODEL})
 """Names of groups that are no name: what nobody holds, and what is not known."""
-
-IDLE_OF_NOBODY = ("free", "unavailable", "unknown")
-"""States whose time nobody is charged for."""
 
 AMOUNT = pl.Int128
 """Of microcents: 64 bits end at 9.2 x 10^10 units of the currency, which a week of a large fleet costs in rials."""
@@ -104,7 +102,7 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
 
     The amounts of the parts add up to the row's: the first holder has what rounding leaves.
     """
-    idle = pl.col("state").is_in(IDLE_OF_NOBODY)
+    idle = pl.col("state").is_in(UNALLOCATED)
     rows = rows.with_columns(pl.when(~idle).then(pl.col(name)).alias(name) for name in ("holder", "account"))
     several = pl.col("holder").str.contains("+", literal=True).fill_null(value=False)
     alone, shared = rows.filter(~several), rows.filter(several)
@@ -141,7 +139,7 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
         schema=dict.fromkeys(("holder", "account", "team", "organisation"), pl.String),
         orient="row",
     )
-    idle = pl.col("state").is_in(IDLE_OF_NOBODY)
+    idle = pl.col("state").is_in(UNALLOCATED)
     stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
     unknown = pl.col("holder").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()

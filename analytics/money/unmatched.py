@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import count, plain
 from analytics.money.cards import card
 from analytics.money.prices import priced_as
-from analytics.render.ledger_text import count, plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from analytics.language.plain_text import moment
 from analytics.language.quantities import Moment
-from analytics.render.ledger_text import moment
 
 
 class Stamp(Moment):

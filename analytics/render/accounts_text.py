@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.money.accounts import USED
-from analytics.render.ledger_text import count, hours, percent, plain, wrap
+from analytics.language.plain_text import count, hours, percent, plain, wrap
 from analytics.render.money_text import WIDTH, amount
+from analytics.states import IN_USE
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -158,4 +158,4 @@ def _share_of(row: Account, part: str) -> str:
 
 
 def _part_ms(row: Account, part: str) -> float:
-    return sum(row.state_ms[state] for state in (USED if part == "used" else (part,)))
+    return sum(row.state_ms[state] for state in (IN_USE if part == "used" else (part,)))

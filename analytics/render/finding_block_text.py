@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
+from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.quality.timestamps import Stamp
-from analytics.render.ledger_text import plain, wrap
 from analytics.sections.evidence_text import evidence
-from analytics.workloads.phrases import gpus_of
+from analytics.workloads.wording import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

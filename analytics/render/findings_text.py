@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.plain_text import plain, wrap
 from analytics.render.finding_block_text import ENDED, NONE, Beside, block, left_out
-from analytics.render.ledger_text import plain, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.money.accounts import USED
+from analytics.states import IN_USE, USED_FIRST
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analytics.money.prices import Price
     from analytics.money.window_money import Money
 
-PARTS = ("used", "held", "reserved", "free", "unavailable", "unknown")
+PARTS = ("used", *(state for state in USED_FIRST if state not in IN_USE))
 """What paid is the sum of; used is active and low."""
 
 
@@ -93,7 +93,7 @@ def parts(row: Account) -> Mapping[str, float | None]:
     """The parts of what was paid; all None where nothing has a price."""
     if row.paid_cents is None:
         return dict.fromkeys(PARTS)
-    cents = {"used": row.used_cents} | {state: row.state_cents[state] for state in STATES if state not in USED}
+    cents = {"used": row.used_cents} | {state: row.state_cents[state] for state in STATES if state not in IN_USE}
     return {part: cents[part] / 100 for part in PARTS}
 
 

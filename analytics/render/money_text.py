@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import ENGLISH
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import PAGE_COLUMNS, plain, wrap
 from analytics.sections.money_basis import energy_sentences, price_source
 from fallow.schema import STATES
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import totals
+from analytics.language.plain_text import count, moment, wrap
 from analytics.quality.model import named
 from analytics.render.findings_text import Beside, findings_text, gone_lines
-from analytics.render.ledger_text import count, moment, wrap
 from analytics.sections.evidence_text import money
 from analytics.sections.findings import reversals_text
-from analytics.workloads.sensitivity import in_words
+from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> 
         *([chosen.reason] if chosen.reason else []),
         *([_worth(sums)] if chosen.listed else []),
         *([_ahead(review.context)] if review.context.ahead else []),
-        f"{fleet}held without a kernel: {in_words(review.sensitivity)}",
+        f"{fleet}held without a kernel: {hours_by_threshold(review.sensitivity)}",
         *([fleet + reversals_text(review.reversals)] if review.reversals else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.summary import SILENT_AFTER_MS, ratio, totals_by
 from analytics.quality.host_clocks import seen_until
@@ -131,9 +132,8 @@ def _rows(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame
 
     Before the first that does, it is that one.
     """
-    start, end = pl.max_horizontal("time", pl.lit(since_ms)), pl.min_horizontal("end", pl.lit(until_ms))
-    inside = stretches.select(_COLUMNS).filter(pl.col("time") < until_ms, pl.col("end") > since_ms)
-    rows = inside.with_columns(time=start, end=end).sort("gpu", "time").with_row_index("row")
+    inside = clip(stretches.select(_COLUMNS), since_ms, until_ms)
+    rows = inside.sort("gpu", "time").with_row_index("row")
     known = pl.when(~_UNKNOWN).then("row")
     return rows.with_columns(
         like=pl.coalesce(known.forward_fill().over("gpu"), known.backward_fill().over("gpu"), "row")

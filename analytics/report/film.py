@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from analytics.report.figures import NOT_THERE, Film
+from analytics.states import UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 _BINS_MS = (10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 BINS_MOST = 336
 """A week of half hours."""
-
-_WASTE = ("free", "reserved", "held")
 
 
 def film(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> Film:
@@ -40,7 +39,7 @@ def _in_order(stretches: pl.DataFrame) -> pl.DataFrame:
     span = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
     return (
         stretches.group_by("gpu")
-        .agg(pl.col("host").last(), wasted=span.filter(pl.col("state").is_in(_WASTE)).sum())
+        .agg(pl.col("host").last(), wasted=span.filter(pl.col("state").is_in(UNUSED)).sum())
         .sort("wasted", "host", "gpu", descending=[True, False, False])
         .with_row_index("row")
     )

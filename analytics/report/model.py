@@ -12,22 +12,21 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.review import Found, Review, look, stand
-from analytics.inventory import Inventory, load_inventory
+from analytics.intervals import by_day, by_hour
+from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.summary import totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
-from analytics.render.ledger_text import simulated_text
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
-from analytics.report.days import HOURLY_UP_TO_MS, by_day, by_hour
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, looked_back, trends
 from analytics.report.waterfall import steps
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
-from fallow.clock import SystemClock, Window
+from fallow.clock import DAY_MS, SystemClock, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +40,10 @@ if TYPE_CHECKING:
     from analytics.report.weeks import Week
     from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Finding
+
+
+_HOURLY_UP_TO_MS = 3 * DAY_MS
+"""Up to this length a window is shown hour by hour."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,7 @@ def _groups(
 
 
 def _hours(spans: pl.DataFrame, summary: Summary) -> Mapping[int, Totals]:
-    if summary.until_ms - summary.since_ms > HOURLY_UP_TO_MS:
+    if summary.until_ms - summary.since_ms > _HOURLY_UP_TO_MS:
         return {}
     found = totals_by(by_hour(spans), "hour")
     return dict(sorted((int(name), totals) for name, totals in found.items()))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from analytics.ledger.summary import Totals, clip, ratio, totals_by
-from analytics.money.accounts import USED
+from analytics.ledger.summary import Totals, clip_ledger, ratio, totals_by
 from analytics.report.figures import Trend
+from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from analytics.report.model import Asked, Report, Whole
     from analytics.report.weeks import Week
 
-WASTED = ("free", "reserved", "held")
 WEEKS_BEFORE = 4
 
 
@@ -55,11 +54,11 @@ class Figures:
         totals = self.totals
         paid = self.account.paid_cents
         cents = self.account.state_cents
-        wasted_ms = sum(totals.state_ms[state] for state in WASTED)
+        wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
         money: dict[str, float | None] = {
             "paid": None if paid is None else paid / 100,
-            "used": None if paid is None else sum(cents[state] for state in USED) / 100,
-            "unused": None if paid is None else sum(cents[state] for state in WASTED) / 100,
+            "used": None if paid is None else sum(cents[state] for state in IN_USE) / 100,
+            "unused": None if paid is None else sum(cents[state] for state in UNUSED) / 100,
         }
         return {
             "gpus": ("gpus", float(totals.gpus)),
@@ -121,7 +120,7 @@ def weeks_before(
     found: list[tuple[Seen, Figures | None]] = []
     for number in range(1, WEEKS_BEFORE + 1):
         earlier = week.before(number)
-        inside = narrowed(clip(whole, earlier.window))
+        inside = narrowed(clip_ledger(whole, earlier.window))
         looked = seen(earlier.window, inside)
         found.append((looked, figures(inside, account(inside), looked) if looked.observed_ms else None))
     return found
@@ -182,7 +181,7 @@ def changes(whole: Whole, report: Report) -> Changes:
     """The figures of a report, beside those of the same scope in the window before."""
     scope, seen = report.scope, report.seen
     earlier = window_before(Window(seen.since_ms, seen.until_ms))
-    inside = whole.narrowed(clip(whole.ledger.whole, earlier), scope)
+    inside = whole.narrowed(clip_ledger(whole.ledger.whole, earlier), scope)
     looked = whole.seen(earlier, inside, scope)
     now = named(Figures(report.summary.totals, report.money.accounts.total, seen))
     old: Mapping[str, tuple[str, float | None]] = {}

@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from analytics.rules.blind_spot import BLIND_SPOT
+from analytics.rules.co_location import CO_LOCATION
+from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
+from analytics.rules.held import HELD
+from analytics.rules.hoarding import HOARDING
+from analytics.rules.imbalance import IMBALANCE
+from analytics.rules.inefficient import INEFFICIENT
+from analytics.rules.input_starved import INPUT_STARVED
+from analytics.rules.loaded_no_traffic import LOADED_NO_TRAFFIC
+from analytics.rules.low_efficiency import LOW_EFFICIENCY
+from analytics.rules.memory_oversized import MEMORY_OVERSIZED
+from analytics.rules.mig_fit import MIG_FIT
+from analytics.rules.never_used import NEVER_USED
+from analytics.rules.partial_use import PARTIAL_USE
+from analytics.rules.preallocated import PREALLOCATED
+from analytics.rules.reserved_unused import RESERVED_UNUSED
+from analytics.rules.slow_uptake import SLOW_UPTAKE
+from analytics.rules.stalls import STALLS
+from analytics.rules.standing_surplus import STANDING_SURPLUS
+from analytics.rules.throttled import THROTTLED
+from analytics.rules.wind_down import WIND_DOWN
+from analytics.rules.zombie_holder import ZOMBIE_HOLDER
 
-from analytics.rules.blind_spot import BlindSpot
-from analytics.rules.co_location import CoLocation
-from analytics.rules.compute_oversized import ComputeOversized
-from analytics.rules.held import Held
-from analytics.rules.hoarding import Hoarding
-from analytics.rules.imbalance import Imbalance
-from analytics.rules.inefficient import Inefficient
-from analytics.rules.input_starved import InputStarved
-from analytics.rules.loaded_no_traffic import LoadedNoTraffic
-from analytics.rules.low_efficiency import LowEfficiency
-from analytics.rules.memory_oversized import MemoryOversized
-from analytics.rules.mig_fit import MigFit
-from analytics.rules.never_used import NeverUsed
-from analytics.rules.partial_use import PartialUse
-from analytics.rules.preallocated import Preallocated
-from analytics.rules.reserved_unused import ReservedUnused
-from analytics.rules.slow_uptake import SlowUptake
-from analytics.rules.stalls import Stalls
-from analytics.rules.standing_surplus import StandingSurplus
-from analytics.rules.throttled import Throttled
-from analytics.rules.wind_down import WindDown
-from analytics.rules.zombie_holder import ZombieHolder
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Rule
-
-RULES: tuple[Rule, ...] = (
-    Held(),
-    ReservedUnused(),
-    NeverUsed(),
-    StandingSurplus(),
-    ZombieHolder(),
-    LoadedNoTraffic(),
-    PartialUse(),
-    Imbalance(),
-    InputStarved(),
-    Throttled(),
-    Inefficient(),
-    Stalls(),
-    LowEfficiency(),
-    CoLocation(),
-    ComputeOversized(),
-    MemoryOversized(),
-    MigFit(),
-    Preallocated(),
-    WindDown(),
-    SlowUptake(),
-    Hoarding(),
-    BlindSpot(),
+RULES = (
+    HELD,
+    RESERVED_UNUSED,
+    NEVER_USED,
+    STANDING_SURPLUS,
+    ZOMBIE_HOLDER,
+    LOADED_NO_TRAFFIC,
+    PARTIAL_USE,
+    IMBALANCE,
+    INPUT_STARVED,
+    THROTTLED,
+    INEFFICIENT,
+    STALLS,
+    LOW_EFFICIENCY,
+    CO_LOCATION,
+    COMPUTE_OVERSIZED,
+    MEMORY_OVERSIZED,
+    MIG_FIT,
+    PREALLOCATED,
+    WIND_DOWN,
+    SLOW_UPTAKE,
+    HOARDING,
+    BLIND_SPOT,
 )

@@ -7,115 +7,141 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
+from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
-from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, gpu_ms_of, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK
-from analytics.workloads.look_commands import on_host
-from analytics.workloads.phrases import of_gpus
+from analytics.workloads.evidence_labels import label, words_for
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, gpu_ms_of, whole_number
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
 
-_OUT = ("unknown", "unavailable")
+
+KINDS = {
+    "silent": "the host fell silent",
+    "unknown time": "nobody looked",
+    "no utilization": "utilization was not measured",
+    "holder not known": "the holder is not known",
+    "use not watched": "nobody watched who was on it",
+}
+"""What nobody saw, by the word for it in the evidence."""
 
 
-class BlindSpot:
+def blind_spot_findings(context: Context) -> Iterator[Finding]:
     """Hosts whose numbers rest on too little; one finding per host and kind of blindness."""
+    spans = context.inside.stretches
+    silent = _silent(context)
+    yield from _silent_hosts(context, silent)
+    seen = spans.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+    used = spans.filter(pl.col("state").is_in(OCCUPIED))
+    unknown = spans.filter(pl.col("state") == "unknown")
+    mute = _mute(context, unknown)
+    unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)
+    for kind, whole, blind, command in (
+        ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
+        ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
+        ("holder not known", used, used.filter(pl.col("holder").is_null()), _doctor),
+        ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
+    ):
+        yield from _unseen_shares(context, kind, whole, blind, command)
 
-    name = "blind_spot"
-    category = "coverage"
-    sentence = of_gpus("not seen well enough")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+BLIND_SPOT = Rule(
+    name="blind_spot",
+    category="coverage",
+    sentence=of_gpus("not seen well enough"),
+    per_host=True,
+    thresholds={
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
         "hours": f"at least {GPU_HOURS_MIN} GPU-hours in the window (from where Job Defense Shield sends a mail)",
         "silent": f"no GPU of the host seen in the last {SILENT_AFTER_MS // HOUR_MS} h of the window",
-    }
+    },
+    labels=(
+        label("kind", "{value}", words_for(KINDS)),
+        label("silent_h", "silent for {value} h"),
+        label("gpus_of_the_host", "{value} GPUs in the host"),
+        label("blind_gpu_hours", "{value} such GPU-hours"),
+        label("share_of_the_host", "{value} of the host's time", Share),
+        label("pools", "pool {value}"),
+        label("gpu_hours_of_the_host", "{value} GPU-hours of the host in all"),
+    ),
+    find=blind_spot_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        spans = context.inside.stretches
-        silent = _silent(context)
-        yield from self._silent(context, silent)
-        seen = spans.filter(~pl.col("state").is_in(_OUT))
-        used = spans.filter(pl.col("state").is_in(AT_WORK))
-        unknown = spans.filter(pl.col("state") == "unknown")
-        mute = _mute(context, unknown)
-        unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED)
-        for kind, whole, blind, command in (
-            ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
-            ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
-            ("holder not known", used, used.filter(pl.col("holder").is_null()), _doctor),
-            ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
-        ):
-            yield from self._shares(context, kind, whole, blind, command)
 
-    def _silent(self, context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
-        for row in hosts.iter_rows(named=True):
-            last_seen_ms, host = int(row["last_seen"]), str(row["host"])
-            rows = context.inside.stretches.filter(pl.col("host") == host)
-            missing_ms = context.until_ms - last_seen_ms
-            numbers: dict[str, Number] = {
-                "kind": "silent",
-                "silent_h": missing_ms / HOUR_MS,
-                "gpus_of_the_host": rows["gpu"].n_unique(),
-            }
-            finding = self._finding(context, host, rows, numbers, _agent_status(host))
-            # the time after the last row is in no row: neither its energy nor its price is known
-            yield replace(
-                finding,
-                since_ms=last_seen_ms,
-                gpu_ms=missing_ms * float(row["gpus"]),
-                energy_kwh=None,
-                cost=None,
-                currency=None,
-                notes=(say("where the host has been retired on purpose, suppress this finding"),),
-            )
-
-    def _shares(
-        self, context: Context, kind: str, whole: pl.DataFrame, blind: pl.DataFrame, command: Callable[[str], str]
-    ) -> Iterator[Finding]:
-        parts = blind.group_by("host").agg(blind_ms=GPU_MS.sum())
-        shares = whole.group_by("host").agg(whole_ms=GPU_MS.sum()).join(parts, on="host")
-        fired = shares.with_columns(share=pl.col("blind_ms") / pl.col("whole_ms")).filter(
-            (pl.col("share") > SHARE_MAX) & (pl.col("blind_ms") >= GPU_HOURS_MIN * HOUR_MS)
+def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
+    for row in hosts.iter_rows(named=True):
+        last_seen_ms, host = int(row["last_seen"]), str(row["host"])
+        rows = context.inside.stretches.filter(pl.col("host") == host)
+        missing_ms = context.until_ms - last_seen_ms
+        numbers: dict[str, EvidenceValue] = {
+            "kind": "silent",
+            "silent_h": missing_ms / HOUR_MS,
+            "gpus_of_the_host": rows["gpu"].n_unique(),
+        }
+        finding = _blind_spot_finding(context, host, rows, numbers, _agent_status(host))
+        # the time after the last row is in no row: neither its energy nor its price is known
+        yield replace(
+            finding,
+            since_ms=last_seen_ms,
+            gpu_ms=missing_ms * float(row["gpus"]),
+            energy_kwh=None,
+            cost=None,
+            currency=None,
+            notes=(say("where the host has been retired on purpose, suppress this finding"),),
         )
-        for row in fired.sort("host").iter_rows(named=True):
-            host = str(row["host"])
-            rows = blind.filter(pl.col("host") == host)
-            numbers: dict[str, Number] = {
-                "kind": kind,
-                "blind_gpu_hours": float(row["blind_ms"]) / HOUR_MS,
-                "share_of_the_host": row["share"],
-                "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
-            }
-            yield self._finding(context, host, rows, numbers, command(host))
 
-    def _finding(
-        self, context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, Number], command: str
-    ) -> Finding:
-        pools = {context.inventory.pool(gpu) for gpu in rows["gpu"].unique()}
-        whole = context.inside.stretches.filter(pl.col("host") == host)
-        finding = finding_of(
-            context,
-            self,
-            rows,
-            subject=str(numbers["kind"]),
-            numbers={**numbers, "pools": "+".join(sorted(pools)), "gpu_hours_of_the_host": gpu_ms_of(whole) / HOUR_MS},
-            next_command=command,
-            host=host,
-        )
-        # that nobody looked is itself known for sure
-        return replace(finding, confidence=grade())
+
+def _unseen_shares(
+    context: Context, kind: str, whole: pl.DataFrame, blind: pl.DataFrame, command: Callable[[str], str]
+) -> Iterator[Finding]:
+    parts = blind.group_by("host").agg(blind_ms=GPU_MS.sum())
+    shares = whole.group_by("host").agg(whole_ms=GPU_MS.sum()).join(parts, on="host")
+    fired = shares.with_columns(share=pl.col("blind_ms") / pl.col("whole_ms")).filter(
+        (pl.col("share") > SHARE_MAX) & (pl.col("blind_ms") >= GPU_HOURS_MIN * HOUR_MS)
+    )
+    for row in fired.sort("host").iter_rows(named=True):
+        host = str(row["host"])
+        rows = blind.filter(pl.col("host") == host)
+        numbers: dict[str, EvidenceValue] = {
+            "kind": kind,
+            "blind_gpu_hours": float(row["blind_ms"]) / HOUR_MS,
+            "share_of_the_host": row["share"],
+            "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
+        }
+        yield _blind_spot_finding(context, host, rows, numbers, command(host))
+
+
+def _blind_spot_finding(
+    context: Context, host: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue], command: str
+) -> Finding:
+    pools = {context.inventory.pool(gpu) for gpu in rows["gpu"].unique()}
+    whole = context.inside.stretches.filter(pl.col("host") == host)
+    finding = finding_of(
+        context,
+        BLIND_SPOT,
+        rows,
+        subject=str(numbers["kind"]),
+        numbers={**numbers, "pools": "+".join(sorted(pools)), "gpu_hours_of_the_host": gpu_ms_of(whole) / HOUR_MS},
+        next_command=command,
+        host=host,
+    )
+    # that nobody looked is itself known for sure
+    return replace(finding, confidence=grade())
 
 
 def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:

@@ -8,77 +8,80 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.ledger.summary import ratio
+from analytics.states import UNOCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
-from analytics.workloads.finding_parts import SPAN, finding_of, on_host_ahead, still_going
-from analytics.workloads.live_processes import held_by_work
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import SPAN, THRESHOLDS_MIN, held_gpu_ms
 from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.sensitivity import THRESHOLDS_MIN, held_gpu_ms
+from analytics.workloads.processes import held_by_work
+from analytics.workloads.window_end import on_host_ahead, still_going
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 _BY = ("host", "holder", "whom")
-_NOBODYS = ("free", "reserved")
 
 
-class Held:
+def held_findings(context: Context) -> Iterator[Finding]:
     """Held stretches of at least `findings.held_min`, one finding per host and holder (per GPU where none is known)."""
+    held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
+        spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
+        # an unknown holder on one GPU need not be the unknown holder on the next
+        whom=pl.coalesce("holder", "gpu"),
+    )
+    long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
+    now = _ongoing(context, long)
+    # a process list says nothing of a GPU that its processes have left since
+    idle = frozenset(now["gpu"]) | _left(context)
+    facts = _facts(held, long, now)
+    for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
+        yield _held_finding(context, stretches, facts[by], idle)
 
-    name = "held"
-    category = "reclaim"
-    sentence = of_gpus("held without running a kernel")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+HELD = Rule(
+    name="held",
+    category="reclaim",
+    sentence=of_gpus("held without running a kernel"),
+    per_host=True,
+    thresholds={
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
         "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
         "(Kaplan-Meier over 28 days)",
-    }  # fmt: skip
+    },
+    find=held_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
-            spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
-            # an unknown holder on one GPU need not be the unknown holder on the next
-            whom=pl.coalesce("holder", "gpu"),
-        )
-        long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
-        now = _ongoing(context, long)
-        # a process list says nothing of a GPU that its processes have left since
-        idle = frozenset(now["gpu"]) | _left(context)
-        facts = _facts(held, long, now)
-        for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
-            yield self._finding(context, stretches, facts[by], idle)
 
-    def _finding(
-        self, context: Context, stretches: pl.DataFrame, facts: Mapping[str, Any], idle: frozenset[str]
-    ) -> Finding:
-        current = tuple(facts["current"] or ())
-        listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
-        bound = ties(context, current)
-        bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
-        host, holder, source = facts["host"], facts["holder"], facts["source"]
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=facts["whom"],
-            holder=holder,
-            numbers=_numbers(context, facts, current),
-            failed=(
-                known_holder(source, holder),
-                lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
-                bound.failed,
-            ),
-            reclaimable_gpus=() if bound else current,
-            # nothing to take back where the holder has gone or works again
-            next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
-        )
+def _held_finding(context: Context, stretches: pl.DataFrame, facts: Mapping[str, Any], idle: frozenset[str]) -> Finding:
+    current = tuple(facts["current"] or ())
+    listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
+    bound = ties(context, current)
+    bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
+    host, holder, source = facts["host"], facts["holder"], facts["source"]
+    return finding_of(
+        context,
+        HELD,
+        stretches,
+        subject=facts["whom"],
+        holder=holder,
+        numbers=_held_numbers(context, facts, current),
+        failed=(
+            known_holder(source, holder),
+            lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
+            bound.failed,
+        ),
+        reclaimable_gpus=() if bound else current,
+        # nothing to take back where the holder has gone or works again
+        next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
+    )
 
 
 def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +95,7 @@ def _left(context: Context) -> frozenset[str]:
     """The GPUs that nobody was on at the end of the window."""
     rows = context.inside.stretches
     last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
-    return frozenset(last.filter(pl.col("state").is_in(_NOBODYS) & ~on_host_ahead(context))["gpu"])
+    return frozenset(last.filter(pl.col("state").is_in(UNOCCUPIED) & ~on_host_ahead(context))["gpu"])
 
 
 def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
@@ -116,7 +119,7 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
     return {tuple(row[name] for name in _BY): row for row in judged.iter_rows(named=True)}
 
 
-def _numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, Number]:
+def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:
     processes = context.holders.of(current)
     return {
         **{

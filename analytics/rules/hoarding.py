@@ -10,10 +10,12 @@ import polars as pl
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
 from analytics.language.sentences import say
-from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined, whole_number
-from analytics.workloads.ledger_by_job import OWNED
-from analytics.workloads.phrases import agreeing, of_gpus
-from analytics.workloads.process_holders import quote, watch_command
+from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
+from analytics.workloads.commands import quote, watch_command
+from analytics.workloads.evidence_labels import counted, label, words_for
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
+from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
     from analytics.language.sentences import Sentence
     from analytics.money.owners import Owner, Team
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 HISTORY_DAYS = 28
 HISTORY_MIN_DAYS = 14
@@ -34,84 +37,95 @@ GPU_HOURS_MIN = 50
 _QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
 _ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
 
-_WORKING = ("low", "active")
-_IDLE = ("held", "reserved")
+
+KINDS = {"quota": "the quota is far above what the team takes", "allocation": "the team takes far more than it uses"}
 
 
-class Hoarding:
+def hoarding_findings(context: Context) -> Iterator[Finding]:
     """Teams with a quota far above what they take, or that take far more than they use; a finding for each of both."""
+    teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
+    start_ms = whole_number(context.whole.stretches, pl.col("time").min())
+    since_ms = max(start_ms, context.until_ms - HISTORY_DAYS * DAY_MS)
+    days = (context.until_ms - since_ms) / DAY_MS
+    if not teams or days < HISTORY_MIN_DAYS:
+        return
+    owned = _of_teams(context, context.whole.stretches.filter(pl.col("end") > since_ms))
+    inside = _of_teams(context, context.inside.stretches)
+    working = owned.filter(pl.col("state").is_in(IN_USE))
+    had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
+    for name, team in teams.items():
+        mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
+        numbers: dict[str, EvidenceValue] = {
+            "quota_gpus": team.quota_gpus,
+            "allocated_at_once_q95_gpus": had.get(name, 0.0),
+            "used_at_once_q95_gpus": used.get(name, 0.0),
+            "allocated_gpu_hours": gpu_ms_of(mine) / HOUR_MS,
+            "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE))) / HOUR_MS,
+            "history_days": days,
+        }
+        if had.get(name, 0.0) < SHARE_MAX * float(team.quota_gpus or 0):
+            unused = float(team.quota_gpus or 0) - had.get(name, 0.0)
+            yield _hoarding_finding(context, team, "quota", rows, numbers | {"quota_unused_gpus": unused})
+        if _takes_too_much(numbers):
+            yield _hoarding_finding(context, team, "allocation", rows, numbers)
 
-    name = "hoarding"
-    category = "demand"
-    sentence = of_gpus("of a team whose quota, or what it takes of it, is far beyond what it uses")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+HOARDING = Rule(
+    name="hoarding",
+    category="demand",
+    sentence=of_gpus("of a team whose quota, or what it takes of it, is far beyond what it uses"),
+    per_host=False,
+    thresholds={
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
         "quota (facts of the field)",
         "allocation": f"active for at most {EFFICIENCY_MAX:.0%} of more than {GPU_HOURS_MIN} GPU-hours that it had (Job Defense Shield), and "
         f"Q{QUANTILE * 100:.0f} of the active GPUs at once under {SHARE_MAX:.0%} of that of those it had (short peaks are no hoard; ours)",
         "history": f"at least {HISTORY_MIN_DAYS} days; under {HISTORY_DAYS} the finding says so",
-    }
+    },
+    labels=(
+        label("kind", "{value}", words_for(KINDS)),
+        label("quota_gpus", "a quota of {value} GPUs", whole_gpus),
+        label("quota_unused_gpus", "{value} of the quota not taken", whole_gpus),
+        label("allocated_at_once_q95_gpus", "at most {value} GPUs taken at once for 95 % of the hours", whole_gpus),
+        label("used_at_once_q95_gpus", "at most {value} GPUs active at once for 95 % of the hours", whole_gpus),
+        label("allocated_gpu_hours", "{value} GPU-hours taken"),
+        counted("hosts", "on {number} host", "on {number} hosts"),
+    ),
+    find=hoarding_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
-        start_ms = whole_number(context.whole.stretches, pl.col("time").min())
-        since_ms = max(start_ms, context.until_ms - HISTORY_DAYS * DAY_MS)
-        days = (context.until_ms - since_ms) / DAY_MS
-        if not teams or days < HISTORY_MIN_DAYS:
-            return
-        owned = _of_teams(context, context.whole.stretches.filter(pl.col("end") > since_ms))
-        inside = _of_teams(context, context.inside.stretches)
-        working = owned.filter(pl.col("state").is_in(_WORKING))
-        had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
-        for name, team in teams.items():
-            mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-            numbers: dict[str, Value] = {
-                "quota_gpus": team.quota_gpus,
-                "allocated_at_once_q95_gpus": had.get(name, 0.0),
-                "used_at_once_q95_gpus": used.get(name, 0.0),
-                "allocated_gpu_hours": gpu_ms_of(mine) / HOUR_MS,
-                "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(_WORKING))) / HOUR_MS,
-                "history_days": days,
-            }
-            if had.get(name, 0.0) < SHARE_MAX * float(team.quota_gpus or 0):
-                unused = float(team.quota_gpus or 0) - had.get(name, 0.0)
-                yield self._finding(context, team, "quota", rows, numbers | {"quota_unused_gpus": unused})
-            if _takes_too_much(numbers):
-                yield self._finding(context, team, "allocation", rows, numbers)
 
-    def _finding(
-        self, context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, Value]
-    ) -> Finding:
-        idle = rows.filter(pl.col("state").is_in(_IDLE)).drop("team")
-        # a team without a GPU of its own is judged by how well the fleet was watched
-        about = context.inside.stretches if idle.is_empty() else idle
-        days = float(numbers["history_days"] or 0)
-        look = _quota_command if kind == "quota" else _work_command
-        finding = finding_of(
-            context,
-            self,
-            about,
-            subject=f"{kind}: {team.name}",
-            numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
-            failed=[[_too_short(days)] if days < HISTORY_DAYS - 1 / 24 else []],
-            holder=joined(idle, "holder"),
-            next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
-            host="",
-            notes=[say("GPU-hours are those that the team held or claimed without using them")],
-        )
-        if idle.is_empty():
-            finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
-        about_what = _QUOTA if kind == "quota" else _ALLOCATION
-        return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
+def _hoarding_finding(
+    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue]
+) -> Finding:
+    idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
+    # a team without a GPU of its own is judged by how well the fleet was watched
+    about = context.inside.stretches if idle.is_empty() else idle
+    days = float(numbers["history_days"] or 0)
+    look = _quota_command if kind == "quota" else _work_command
+    finding = finding_of(
+        context,
+        HOARDING,
+        about,
+        subject=f"{kind}: {team.name}",
+        numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
+        failed=[[_too_short(days)] if days < HISTORY_DAYS - 1 / 24 else []],
+        holder=joined(idle, "holder"),
+        next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
+        host="",
+        notes=[say("GPU-hours are those that the team held or claimed without using them")],
+    )
+    if idle.is_empty():
+        finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
+    about_what = _QUOTA if kind == "quota" else _ALLOCATION
+    return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
 
 
 def _too_short(days: float) -> Sentence:
     return say("{days} days of demand, {wanted} are wanted", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
-def _takes_too_much(numbers: Mapping[str, Value]) -> bool:
+def _takes_too_much(numbers: Mapping[str, EvidenceValue]) -> bool:
     had, used = (float(numbers[f"{name}_gpu_hours"] or 0) for name in ("allocated", "used"))
     had_at_once, used_at_once = (float(numbers[f"{name}_at_once_q95_gpus"] or 0) for name in ("allocated", "used"))
     return had > GPU_HOURS_MIN and used <= EFFICIENCY_MAX * had and used_at_once < SHARE_MAX * had_at_once
@@ -119,7 +133,7 @@ def _takes_too_much(numbers: Mapping[str, Value]) -> bool:
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     """The rows in which a GPU is somebody's, once for each team that shares it with its part of the GPU."""
-    owned = stretches.filter(pl.col("state").is_in(OWNED))
+    owned = stretches.filter(pl.col("state").is_in(ALLOCATED))
     pairs = owned.select("holder", "account").unique()
     names = [context.owners.team(holder, account) for holder, account in pairs.iter_rows()]
     teams = pairs.with_columns(team=pl.Series(names, dtype=pl.String)).filter(pl.col("team").is_not_null())

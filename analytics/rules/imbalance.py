@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.sentences import say
-from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined
-from analytics.workloads.ledger_by_job import newest_source, one_job, whole_hours, within_hours
-from analytics.workloads.look_commands import monitor_command
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.programs import program_runs, serving_gpus
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Sentence, say
+from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, one_job, whole_hours, within_hours
+from analytics.workloads.model import Label
+from analytics.workloads.processes import program_runs, serving_gpus
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import EvidenceValue, Rule
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3
@@ -26,58 +31,75 @@ ACTIVE_FROM_PCT = 1.0
 BUSIEST_FROM_PCT = 20.0
 
 
-class Imbalance:
-    """Jobs whose GPUs all work, some of them less than half as much as others; one finding per job."""
+def _uneven_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    uneven, judged = (Number(float(known[name])) for name in ("uneven_h", "judged_h"))
+    return [say("uneven in {uneven} of the {judged} h in which all of its GPUs worked", uneven=uneven, judged=judged)]
 
-    name = "imbalance"
-    category = "efficiency"
-    sentence = of_gpus("did less than half the work of the busiest GPU of the same job")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+def imbalance_findings(context: Context) -> Iterator[Finding]:
+    """Jobs whose GPUs all work, some of them less than half as much as others; one finding per job."""
+    hours = _hours_of_several_gpus(context)
+    judged = _imbalance_judged(hours)
+    level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
+    lasting = _lasting(judged).select("work", "time", "by_sm")
+    uneven = hours.join(lasting, on=("work", "time")).with_columns(level=level)
+    for (work,), rows in uneven.group_by("work", maintain_order=True):
+        per_gpu = rows.group_by("gpu").agg(pl.col("host").last(), mean_pct=pl.col("level").mean()).sort("gpu")
+        # in the mean over these hours as well: trials of a search that take turns are even in the long run
+        slow = per_gpu.filter(pl.col("mean_pct") < (1 - SPREAD_MIN) * pl.col("mean_pct").max())
+        if not slow.is_empty():
+            yield _imbalance_finding(context, rows, per_gpu, slow, int((judged["work"] == work).sum()))
+
+
+IMBALANCE = Rule(
+    name="imbalance",
+    category="efficiency",
+    sentence=of_gpus("did less than half the work of the busiest GPU of the same job"),
+    per_host=False,
+    thresholds={
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
         "sustained": f"at least {SUSTAINED_H} hours in a row (an evaluation on one rank is over sooner)",
         "share": f"at least {SHARE_MIN:.0%} of the job's whole hours (what is rare costs little)",
         "active": f"every GPU at {ACTIVE_FROM_PCT:g} % or more (an unused GPU is `partial_use`)",
         "busiest": f"the busiest GPU at {BUSIEST_FROM_PCT:g} % or more (small loads scatter by themselves)",
-    }
+    },
+    labels=(
+        label("busiest_gpu_sm_active_mean_pct", "mean SM activity {value} % on the busiest GPU"),
+        label("idlest_gpu_sm_active_mean_pct", "{value} % on the idlest"),
+        label("busiest_gpu_util_mean_pct", "mean utilization {value} % on the busiest GPU"),
+        label("idlest_gpu_util_mean_pct", "{value} % on the idlest"),
+        label("spread", "a spread of {value}", Share),
+        Label(("uneven_h", "judged_h"), _uneven_words),
+        label("waiting_gpu_hours", "all of its GPUs together {value} GPU-hours behind the busiest"),
+        label("slower_gpu_hours", "{value} GPU-hours on its slower GPUs"),
+    ),
+    find=imbalance_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        hours = _hours_of_several_gpus(context)
-        judged = _judged(hours)
-        level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
-        lasting = _lasting(judged).select("work", "time", "by_sm")
-        uneven = hours.join(lasting, on=("work", "time")).with_columns(level=level)
-        for (work,), rows in uneven.group_by("work", maintain_order=True):
-            per_gpu = rows.group_by("gpu").agg(pl.col("host").last(), mean_pct=pl.col("level").mean()).sort("gpu")
-            # in the mean over these hours as well: trials of a search that take turns are even in the long run
-            slow = per_gpu.filter(pl.col("mean_pct") < (1 - SPREAD_MIN) * pl.col("mean_pct").max())
-            if not slow.is_empty():
-                yield self._finding(context, rows, per_gpu, slow, int((judged["work"] == work).sum()))
 
-    def _finding(
-        self, context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
-    ) -> Finding:
-        of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
-        stretches = within_hours(context, of_slow)
-        measured = bool(rows["by_sm"].all())
-        host = str(slow["host"][0])
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=str(rows["work"][0]),
-            numbers=_numbers(rows, per_gpu, stretches, by_sm=measured) | {"judged_h": judged_h},
-            failed=[
-                []
-                if measured
-                else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
-            ],
-            next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
-            holder=joined(stretches, "holder"),
-            since_ms=int(rows.select(pl.col("time").min()).item()),
-            notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
-        )
+def _imbalance_finding(
+    context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
+) -> Finding:
+    of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
+    stretches = within_hours(context, of_slow)
+    measured = bool(rows["by_sm"].all())
+    host = str(slow["host"][0])
+    return finding_of(
+        context,
+        IMBALANCE,
+        stretches,
+        subject=str(rows["work"][0]),
+        numbers=_imbalance_numbers(rows, per_gpu, stretches, by_sm=measured) | {"judged_h": judged_h},
+        failed=[
+            []
+            if measured
+            else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
+        ],
+        next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
+        holder=joined(stretches, "holder"),
+        since_ms=int(rows.select(pl.col("time").min()).item()),
+        notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
+    )
 
 
 def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
@@ -87,7 +109,7 @@ def _hours_of_several_gpus(context: Context) -> pl.DataFrame:
     return pl.concat([jobs, _with_program(hours.filter(pl.col("job").is_null()), context)])
 
 
-def _judged(hours: pl.DataFrame) -> pl.DataFrame:
+def _imbalance_judged(hours: pl.DataFrame) -> pl.DataFrame:
     """Per work and hour in which several GPUs all worked: `by_sm`, and whether they worked unevenly (`uneven`)."""
     util, sm = pl.col("gpu_util_mean_pct"), pl.col("sm_active_mean_pct")
     # like is compared with like: SM activity counts only where all GPUs of the hour have it
@@ -132,7 +154,9 @@ def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbers(rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool) -> dict[str, Number]:
+def _imbalance_numbers(
+    rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool
+) -> dict[str, EvidenceValue]:
     highest, lowest = (
         float(per_gpu.select(value).item()) for value in (pl.col("mean_pct").max(), pl.col("mean_pct").min())
     )

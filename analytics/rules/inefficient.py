@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
+from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined
-from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
-from analytics.workloads.look_commands import monitor_command
-from analytics.workloads.phrases import gpus_of, of_gpus
-from analytics.workloads.programs import serving_gpus
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.processes import serving_gpus
+from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0
@@ -30,58 +32,65 @@ DRAM_FROM_PCT = 50.0
 GPU_HOURS_MIN = 24
 
 
-class Inefficient:
+def inefficient_findings(context: Context) -> Iterator[Finding]:
     """Hours at high utilization with little behind it; one finding per holder (per GPU where none is known)."""
+    busy = _busy_hours(context)
+    poor = busy.filter("poor")
+    weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")
+    ranked = (
+        weighed.group_by("whom")
+        .agg(gpu_hours=pl.col("gpu_share").fill_null(1.0).sum())
+        .sort("gpu_hours", "whom", descending=(True, False))
+        .with_columns(rank=pl.int_range(1, pl.len() + 1))
+    )
+    holders = busy["whom"].n_unique()
+    for whom, _, rank in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
+        own = busy.filter(pl.col("whom") == whom)
+        yield _inefficient_finding(context, whom, own, f"{rank} of {holders}")
 
-    name = "inefficient"
-    category = "efficiency"
-    sentence = of_gpus("busy, but with few SMs or little power")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+INEFFICIENT = Rule(
+    name="inefficient",
+    category="efficiency",
+    sentence=of_gpus("busy, but with few SMs or little power"),
+    per_host=False,
+    thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
         "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",
         "power": f"or hourly power below {POWER_BELOW:.0%} of the limit, where SM activity is not measured or high",
         "dram_active": f"memory bandwidth below {DRAM_FROM_PCT:g} % (decoding that is bound by memory is efficient as it is)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
-    }
+    },
+    labels=(
+        label("dram_active_mean_pct", "mean memory bandwidth {value} %"),
+        label("share_of_busy_hours", "{value} of the busy hours", Share),
+        label("inefficient_gpu_hours", "{value} such GPU-hours"),
+    ),
+    find=inefficient_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        busy = _busy_hours(context)
-        poor = busy.filter("poor")
-        weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")
-        ranked = (
-            weighed.group_by("whom")
-            .agg(gpu_hours=pl.col("gpu_share").fill_null(1.0).sum())
-            .sort("gpu_hours", "whom", descending=(True, False))
-            .with_columns(rank=pl.int_range(1, pl.len() + 1))
-        )
-        holders = busy["whom"].n_unique()
-        for whom, _, rank in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
-            own = busy.filter(pl.col("whom") == whom)
-            yield self._finding(context, whom, own, f"{rank} of {holders}")
 
-    def _finding(self, context: Context, whom: str, busy: pl.DataFrame, rank: str) -> Finding:
-        poor = busy.filter("poor")
-        stretches = within_hours(context, poor)
-        holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
-        here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=whom,
-            numbers=_numbers(busy, poor, stretches, rank),
-            failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
-            next_command=monitor_command(host, here),
-            holder=holder,
-            since_ms=int(poor.select(pl.col("time").min()).item()),
-            notes=[
-                say(
-                    "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
-                )
-            ],
-        )
+def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: str) -> Finding:
+    poor = busy.filter("poor")
+    stretches = within_hours(context, poor)
+    holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
+    here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    return finding_of(
+        context,
+        INEFFICIENT,
+        stretches,
+        subject=whom,
+        numbers=_inefficient_numbers(busy, poor, stretches, rank),
+        failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
+        next_command=monitor_command(host, here),
+        holder=holder,
+        since_ms=int(poor.select(pl.col("time").min()).item()),
+        notes=[
+            say(
+                "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+            )
+        ],
+    )
 
 
 def _busy_hours(context: Context) -> pl.DataFrame:
@@ -145,7 +154,9 @@ def _gpus_with(hours: pl.DataFrame, column: str) -> int:
     return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
 
 
-def _numbers(busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str) -> dict[str, Value]:
+def _inefficient_numbers(
+    busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str
+) -> dict[str, EvidenceValue]:
     means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
     limits = poor["limit_w"].drop_nulls()
     return {

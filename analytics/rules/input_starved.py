@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import say
+from analytics.states import IN_USE
+from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import TOLD
-from analytics.workloads.finding_parts import finding_of, joined
-from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
-from analytics.workloads.look_commands import on_host
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.programs import serving_gpus
+from analytics.workloads.evidence_labels import label, words_for
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.processes import serving_gpus
+from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0
@@ -65,14 +67,22 @@ RESOURCES = (
 )
 
 
-class InputStarved:
-    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+_WAITS_FOR = {each.words: each.words for each in RESOURCES}
 
-    name = "input_starved"
-    category = "efficiency"
-    sentence = of_gpus("waited for input")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+def input_starved_findings(context: Context) -> Iterator[Finding]:
+    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+    hours = _input_starved_hours(context)
+    for work, resource, gain_pct in _limiting(hours):
+        yield _input_starved_finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
+
+
+INPUT_STARVED = Rule(
+    name="input_starved",
+    category="efficiency",
+    sentence=of_gpus("waited for input"),
+    per_host=True,
+    thresholds={
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
         "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",
         "cpu": f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time (saturation)",
@@ -83,37 +93,49 @@ class InputStarved:
         f"and the GPU {GAIN_MIN_PCT:g} points better below it",
         "share": f"{SHARE_MIN:.0%} of the hours at middling utilization (what coincides less often is no cause)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        hours = _hours(context)
-        for work, resource, gain_pct in _limiting(hours):
-            yield self._finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
-
-    def _finding(self, context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
-        starved = rows.filter(pl.col("middling") & pl.col(resource.name))
-        stretches = within_hours(context, starved)
-        host, holder = str(starved["host"][0]), starved["holder"][0]
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=str(rows["work"][0]),
-            numbers={"holder_source": newest_source(stretches), **_numbers(rows, starved, resource)},
-            failed=[known_holder(newest_source(stretches), holder), _doubts(context, starved, resource, gain_pct)],
-            next_command=on_host(host, *resource.looks),
-            holder=holder,
-            since_ms=int(starved.select(pl.col("time").min()).item()),
-            notes=[
-                say(
-                    "CPU offload and data generation look alike: look at what the CPU does before adding loader workers"
-                )
-            ],
-        )
+    },
+    labels=(
+        label("waits_for", "waits for {value}", words_for(_WAITS_FOR)),
+        label("gpu_util_mean_otherwise_pct", "mean utilization {value} % in its other hours"),
+        label("zero_share", "no kernel for {value} of that time", Share),
+        label("share_of_middling_hours", "{value} of the hours at middling utilization", Share),
+        label("process_cpu_pct", "its processes use {value} % of a CPU"),
+        label("cpu_util_mean_pct", "mean CPU use {value} %"),
+        label("cpu_pressure_mean_pct", "some task waits for a CPU for {value} % of the time"),
+        label("io_pressure_mean_pct", "some task waits for I/O for {value} % of the time"),
+        label("disk_read_mean_bytes_per_s", "{value}/s read from disks", Bytes),
+        label("net_receive_mean_bytes_per_s", "{value}/s received over the network", Bytes),
+        label("pcie_mean_bytes_per_s", "{value}/s over PCIe", Bytes),
+        label("starved_gpu_hours", "{value} such GPU-hours"),
+    ),
+    find=input_starved_findings,
+)
 
 
-def _hours(context: Context) -> pl.DataFrame:
+def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
+    starved = rows.filter(pl.col("middling") & pl.col(resource.name))
+    stretches = within_hours(context, starved)
+    host, holder = str(starved["host"][0]), starved["holder"][0]
+    return finding_of(
+        context,
+        INPUT_STARVED,
+        stretches,
+        subject=str(rows["work"][0]),
+        numbers={"holder_source": newest_source(stretches), **_input_starved_numbers(rows, starved, resource)},
+        failed=[
+            known_holder(newest_source(stretches), holder),
+            _input_starved_doubts(context, starved, resource, gain_pct),
+        ],
+        next_command=on_host(host, *resource.looks),
+        holder=holder,
+        since_ms=int(starved.select(pl.col("time").min()).item()),
+        notes=[
+            say("CPU offload and data generation look alike: look at what the CPU does before adding loader workers")
+        ],
+    )
+
+
+def _input_starved_hours(context: Context) -> pl.DataFrame:
     """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
     known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
     hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
@@ -207,20 +229,20 @@ def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
     return not resource.plateau if gain_pct is None else gain_pct >= GAIN_MIN_PCT
 
 
-def _doubts(context: Context, starved: pl.DataFrame, resource: Resource, gain_pct: float | None) -> list[str]:
+def _input_starved_doubts(
+    context: Context, starved: pl.DataFrame, resource: Resource, gain_pct: float | None
+) -> list[str]:
     failed: list[str] = []
     if gain_pct is None:
         failed.append(
             say(
                 "there is no hour in which {resource} were not at the limit, to compare with",
-                resource=say(TOLD[resource.words]),
+                resource=say(_WAITS_FOR[resource.words]),
             )
         )
     host = str(starved["host"][0])
     there = context.inside.stretches.filter(pl.col("host") == host)
-    others = there.select(
-        pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(("low", "active"))).n_unique()
-    )
+    others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
         failed.append(say("other work runs on the same host: the load may be its"))
     cpu_pct = _known_max(starved, "process_cpu_pct")
@@ -239,8 +261,8 @@ def _known_max(rows: pl.DataFrame, column: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, Value]:
-    def mean(name: str) -> Value:
+def _input_starved_numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, EvidenceValue]:
+    def mean(name: str) -> EvidenceValue:
         return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
 
     clear = rows.filter(~pl.col(resource.name))

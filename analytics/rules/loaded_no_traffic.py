@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
+from analytics.states import OCCUPIED
+from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, ties
-from analytics.workloads.finding_parts import finding_of, joined, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK, cut
-from analytics.workloads.live_processes import alive, is_service, last_rows, processes_of
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import look_command
-from analytics.workloads.traffic import ANSWERED_MIN, QUIET_MS, SERVER, traffic
-from fallow.clock import HOUR_MS
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.processes import alive, processes_of
+from analytics.workloads.window_end import last_rows
+from analytics.workloads.wording import of_gpus
+from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.workloads.ending_commands import Ties
     from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import Rule
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = say(
@@ -30,61 +37,12 @@ _COMES_BACK = say(
 )
 
 
-class LoadedNoTraffic:
-    """Servers without a request for a day; one finding per host and model, or per host and holder where none is named."""
+QUIET_MS = DAY_MS
+ANSWERED_MIN = 0.9
 
-    name = "loaded_no_traffic"
-    category = "reclaim"
-    sentence = of_gpus("loaded with a server that nobody asks anything")
-    per_host = True
-    thresholds: Mapping[str, str] = {
-        "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
-        "night; ours)",
-        "answered": f"metrics in at least {ANSWERED_MIN:.0%} of those hours (what was not asked is unknown)",
-        "without metrics": f"a server by its command, and zero utilization for {QUIET_MS // HOUR_MS} h: less sure",
-        "standby": "never where command, arguments, pod or labels speak of standby, failover, backup, canary or warm (meant to wait)",
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        # of a list that is no longer good nobody knows who is still there
-        listed = pl.col("gpu").is_in(list(listed_now(context)))
-        there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_serves())
-        waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
-        asked = traffic(context)
-        found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
-        for server in found:
-            yield self._finding(context, server)
-
-    def _finding(self, context: Context, server: _Server) -> Finding:
-        rows, processes = server.rows, server.processes
-        last = rows.sort("time").row(-1, named=True)
-        gpus = rows["gpu"].unique().sort().to_list()
-        bound = ties(context, gpus)
-        safe = server.answered is not None and not server.replica and not server.shared
-        holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
-        return finding_of(
-            context,
-            self,
-            rows,
-            subject=server.subject,
-            numbers={
-                "holder_source": last["holder_source"],
-                "models": server.models,
-                "endpoints": server.endpoints,
-                "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
-                "answered_share": server.answered,
-                "commands": joined(processes, "command"),
-                "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
-                "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
-            },
-            failed=[known_holder(last["holder_source"], holder), _doubts(server), bound.failed],
-            next_command=_command(context, server, holder, bound, safe=safe),
-            reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
-            holder=holder,
-            since_ms=server.since_ms,
-            notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
-        )
+_COUNTED = ("requests_mean_per_s", "generated_tokens_mean_per_s")
+"""From counters: a request between two scrapes is in them. What runs at a scrape shows some requests only."""
+_SEEN = ("running_requests_max", "waiting_requests_max")
 
 
 @dataclass(frozen=True)
@@ -107,11 +65,76 @@ class _Server:
         return not self.processes["serves"].all() or self.processes["user"].n_unique() > 1
 
 
+def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
+    """Servers without a request for a day; one finding per host and model, or per host and holder where none is named."""
+    # of a list that is no longer good nobody knows who is still there
+    listed = pl.col("gpu").is_in(list(listed_now(context)))
+    there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_loaded_no_traffic_serves())
+    waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
+    asked = server_traffic(context)
+    found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
+    for server in found:
+        yield _loaded_no_traffic_finding(context, server)
+
+
+LOADED_NO_TRAFFIC = Rule(
+    name="loaded_no_traffic",
+    category="reclaim",
+    sentence=of_gpus("loaded with a server that nobody asks anything"),
+    per_host=True,
+    thresholds={
+        "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
+        "night; ours)",
+        "answered": f"metrics in at least {ANSWERED_MIN:.0%} of those hours (what was not asked is unknown)",
+        "without metrics": f"a server by its command, and zero utilization for {QUIET_MS // HOUR_MS} h: less sure",
+        "standby": "never where command, arguments, pod or labels speak of standby, failover, backup, canary or warm (meant to wait)",
+    },
+    labels=(
+        label("models", "models {value}"),
+        label("endpoints", "endpoints {value}"),
+        label("quiet_h", "no request for {value} h"),
+        label("answered_share", "its metrics were there for {value} of that time", Share),
+    ),
+    find=loaded_no_traffic_findings,
+)
+
+
+def _loaded_no_traffic_finding(context: Context, server: _Server) -> Finding:
+    rows, processes = server.rows, server.processes
+    last = rows.sort("time").row(-1, named=True)
+    gpus = rows["gpu"].unique().sort().to_list()
+    bound = ties(context, gpus)
+    safe = server.answered is not None and not server.replica and not server.shared
+    holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
+    return finding_of(
+        context,
+        LOADED_NO_TRAFFIC,
+        rows,
+        subject=server.subject,
+        numbers={
+            "holder_source": last["holder_source"],
+            "models": server.models,
+            "endpoints": server.endpoints,
+            "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
+            "answered_share": server.answered,
+            "commands": joined(processes, "command"),
+            "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
+            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+        },
+        failed=[known_holder(last["holder_source"], holder), _loaded_no_traffic_doubts(server), bound.failed],
+        next_command=_loaded_no_traffic_command(context, server, holder, bound, safe=safe),
+        reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
+        holder=holder,
+        since_ms=server.since_ms,
+        notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
+    )
+
+
 def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame) -> Iterator[_Server]:
     busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
     quiet = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
     for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
-        in_use = _rows(context, servers.select("gpu", since="quiet_since"))
+        in_use = _loaded_no_traffic_rows(context, servers.select("gpu", since="quiet_since"))
         # without a request the server does little more than answer health checks: whoever works shares the GPU with it
         alone = pl.col("gpu").is_in(_alone(there).implode())
         works = (pl.col("state") == "active") | ((pl.col("state") == "low") & ~alone)
@@ -141,13 +164,13 @@ def _by_utilization(
     ).filter(~pl.col("gpu").is_in(asked["gpu"].implode()) & ~pl.col("gpu").is_in(waiting.implode()))
     named = silent.with_columns(whom=pl.coalesce("holder", "gpu"))
     for (host, whom), processes in named.group_by("host", "whom", maintain_order=True):
-        rows = _rows(context, processes.select("gpu", since="stretch_start").unique())
+        rows = _loaded_no_traffic_rows(context, processes.select("gpu", since="stretch_start").unique())
         since_ms = whole_number(processes, pl.col("stretch_start").max())
         if not rows.is_empty():
             yield _Server(str(host), f"by utilization: {whom}", rows, processes, since_ms)
 
 
-def _doubts(server: _Server) -> list[str]:
+def _loaded_no_traffic_doubts(server: _Server) -> list[str]:
     """What speaks against it."""
     if server.answered is None:
         return [say("no metrics of the server itself: that nobody asked is concluded from utilization alone")]
@@ -158,7 +181,9 @@ def _doubts(server: _Server) -> list[str]:
     return []
 
 
-def _command(context: Context, server: _Server, holder: str | None, bound: Ties, *, safe: bool) -> str:
+def _loaded_no_traffic_command(
+    context: Context, server: _Server, holder: str | None, bound: Ties, *, safe: bool
+) -> str:
     """What ends the server, where that ends nothing else."""
     gpus = server.rows["gpu"].unique().sort().to_list()
     if not safe and not bound:
@@ -172,7 +197,7 @@ def _alone(there: pl.DataFrame) -> pl.Series:
     return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
 
 
-def _serves() -> pl.Expr:
+def _loaded_no_traffic_serves() -> pl.Expr:
     """Whether a process is a server by what was started, whatever its pod is called."""
     return pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ").str.contains(SERVER)
 
@@ -182,9 +207,48 @@ def _text() -> pl.Expr:
     return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
 
 
-def _rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
+def _loaded_no_traffic_rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows of GPUs in use, from `since` on, where they are in use at the end of the window."""
-    now = last_rows(context).filter(pl.col("state").is_in(AT_WORK)).select("gpu")
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK)).join(since.join(now, on="gpu"), on="gpu")
+    now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED)).select("gpu")
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)).join(since.join(now, on="gpu"), on="gpu")
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")
+
+
+def server_traffic(context: Context) -> pl.DataFrame:
+    """Per GPU whose server answered lately: host, gpu, models, endpoints, quiet_since, answered (share of hours) and `quiet`.
+
+    `quiet_since` is the end of the last hour with a request, or the first hour that was asked about.
+    """
+    hours = context.rollups.serving().filter(pl.col("gpu").is_not_null())
+    busy = pl.any_horizontal((pl.col(name) > 0).fill_null(value=False) for name in (*_COUNTED, *_SEEN))
+    known = pl.any_horizontal(pl.col(name).is_not_null() for name in _COUNTED) & (pl.col("scrape_count") > 0)
+    per_hour = hours.group_by("host", "gpu", "time").agg(
+        busy=busy.any(),
+        known=known.all(),
+        models=pl.col("model").drop_nulls().unique().sort().str.join("+"),
+        endpoints=pl.col("endpoint").unique().sort().str.join("+"),
+    )
+    key = ("host", "gpu")
+    end = pl.col("time") + HOUR_MS
+    last_busy = end.filter("busy").max().over(key)
+    asked = per_hour.filter((pl.col("known") | pl.col("busy")).any().over(key)).sort("time")
+    quiet_hour = pl.col("known") & (pl.col("time") >= pl.col("quiet_since"))
+    found = (
+        asked.with_columns(quiet_since=pl.coalesce(last_busy, pl.col("time").min().over(key)))
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col("models", "endpoints").last(),
+            pl.col("quiet_since").first(),
+            last=end.max(),
+            known_ms=HOUR_MS * quiet_hour.sum().cast(pl.Int64),
+        )
+        .filter(pl.col("last") > context.until_ms - DAY_MS)
+    )
+    quiet_ms = context.until_ms - pl.col("quiet_since")
+    return (
+        found.with_columns(answered=(pl.col("known_ms") / quiet_ms).clip(0, 1))
+        .with_columns(quiet=(quiet_ms >= QUIET_MS) & (pl.col("answered") >= ANSWERED_MIN))
+        .drop("last", "known_ms")
+        .sort(key)
+    )

@@ -8,17 +8,21 @@ import polars as pl
 
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
-from analytics.workloads.finding_parts import GPU_MS, finding_of
-from analytics.workloads.ledger_by_job import AT_WORK, SEVERAL, newest_source
-from analytics.workloads.live_processes import is_service
-from analytics.workloads.look_commands import monitor_command
-from analytics.workloads.phrases import of_gpus
+from analytics.states import OCCUPIED
+from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
+from analytics.workloads.process_lists import is_service
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import Rule
 
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50
@@ -27,77 +31,80 @@ TOP = 15
 KNOWN_MIN = 0.9
 
 
-class LowEfficiency:
+def low_efficiency_findings(context: Context) -> Iterator[Finding]:
     """The largest holders whose GPUs are busy for at most a quarter of the time that they have them; one finding per holder."""
+    held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
+    owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
+    holders = _low_efficiency_holders(owned)
+    low = holders.filter(
+        (pl.col("rank") <= TOP)
+        & (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
+        & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
+        & (pl.col("efficiency") <= EFFICIENCY_MAX)
+    )
+    for row in low.iter_rows(named=True):
+        yield _low_efficiency_finding(context, row, owned.filter(pl.col("holder") == row["holder"]), holders.height)
 
-    name = "low_efficiency"
-    category = "efficiency"
-    sentence = of_gpus("at a mean utilization of 25 % or less, of one of the largest holders")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+LOW_EFFICIENCY = Rule(
+    name="low_efficiency",
+    category="efficiency",
+    sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest holders"),
+    per_host=False,
+    thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
         "GPUs that are reserved and have no process are not part of it)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(AT_WORK))
-        owned = held.join(_services(context), on="holder", how="anti")
-        holders = _holders(owned)
-        low = holders.filter(
-            (pl.col("rank") <= TOP)
-            & (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
-            & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
-            & (pl.col("efficiency") <= EFFICIENCY_MAX)
-        )
-        for row in low.iter_rows(named=True):
-            yield self._finding(context, row, owned.filter(pl.col("holder") == row["holder"]), holders.height)
-
-    def _finding(
-        self, context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, holders: int
-    ) -> Finding:
-        holder, known = str(row["holder"]), float(row["known_share"])
-        host = str(stretches["host"][0])
-        failed = (
-            [
-                say(
-                    "utilization is known for {share} of it, {wanted} are wanted",
-                    share=Share(known, 0),
-                    wanted=Share(KNOWN_MIN, 0),
-                )
-            ]
-            if known < KNOWN_MIN
-            else []
-        )
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=holder,
-            numbers={
-                "gpu_util_mean_pct": 100 * float(row["efficiency"]),
-                "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
-                "rank_among_holders": f"{row['rank']} of {holders}",
-                "share_of_held_hours": row["fleet_share"],
-                "sm_active_mean_pct": row["sm_pct"],
-                "gpus_with_sm_activity": row["sm_gpus"] or None,
-                "holder_source": newest_source(stretches),
-            },
-            failed=[failed],
-            next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
-            holder=holder,
-            notes=[
-                say(
-                    "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
-                )
-            ],
-        )
+    },
+    labels=(label("share_of_held_hours", "{value} of all GPU-hours that are held", Share),),
+    find=low_efficiency_findings,
+)
 
 
-def _services(context: Context) -> pl.DataFrame:
+def _low_efficiency_finding(
+    context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, holders: int
+) -> Finding:
+    holder, known = str(row["holder"]), float(row["known_share"])
+    host = str(stretches["host"][0])
+    failed = (
+        [
+            say(
+                "utilization is known for {share} of it, {wanted} are wanted",
+                share=Share(known, 0),
+                wanted=Share(KNOWN_MIN, 0),
+            )
+        ]
+        if known < KNOWN_MIN
+        else []
+    )
+    return finding_of(
+        context,
+        LOW_EFFICIENCY,
+        stretches,
+        subject=holder,
+        numbers={
+            "gpu_util_mean_pct": 100 * float(row["efficiency"]),
+            "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
+            "rank_among_holders": f"{row['rank']} of {holders}",
+            "share_of_held_hours": row["fleet_share"],
+            "sm_active_mean_pct": row["sm_pct"],
+            "gpus_with_sm_activity": row["sm_gpus"] or None,
+            "holder_source": newest_source(stretches),
+        },
+        failed=[failed],
+        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        holder=holder,
+        notes=[
+            say(
+                "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+            )
+        ],
+    )
+
+
+def _low_efficiency_services(context: Context) -> pl.DataFrame:
     """Holders that are nothing but display servers, monitors and the like."""
     users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
     people = users.filter(~pl.col("service"))["user"].unique().to_list()
@@ -107,7 +114,7 @@ def _services(context: Context) -> pl.DataFrame:
     return known.group_by("holder").agg(pl.col("user").is_in(people).any()).filter(~pl.col("user")).select("holder")
 
 
-def _holders(owned: pl.DataFrame) -> pl.DataFrame:
+def _low_efficiency_holders(owned: pl.DataFrame) -> pl.DataFrame:
     """Per holder: GPU time, rank by it, share of all, efficiency over the time of known utilization, SM activity."""
     share = pl.col("gpu_share")
     known_ms = (pl.col("util_ms") * share).sum()

@@ -6,45 +6,56 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.workloads.memory_need import NEED_THRESHOLDS
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.smaller_card_findings import resized
-from analytics.workloads.workloads import IDLE_MAX_PCT, NEARLY_IDLE, WORK_THRESHOLDS, with_demand, works, worth_telling
+from analytics.workloads.runs import NEED_THRESHOLDS
+from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
+from analytics.workloads.wording import of_gpus
+from analytics.workloads.workloads import (
+    IDLE_MAX_PCT,
+    NEARLY_IDLE,
+    WORK_THRESHOLDS,
+    above_a_gpu_day,
+    with_demand,
+    workloads,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import Rule
 
 OVERSIZED = 2.0
 """Memory of the card over the need: below it no card on the market is a step smaller."""
 
 
-class MemoryOversized:
+def memory_oversized_findings(context: Context) -> Iterator[Finding]:
     """Work that needs half of its card's memory or less; one finding per holder, account, model and card that would do."""
+    # out of memory there is nothing to spare: such work is nowhere near half of its card
+    large = above_a_gpu_day(workloads(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
+    if large.is_empty():
+        return
+    # of work that leaves the card nearly idle `compute_oversized` says the same, and of a burst now and then nothing is
+    # known that would show how fast a card it needs
+    busy = with_demand(context, large).filter(~NEARLY_IDLE)
+    yield from smaller_card_findings(context, MEMORY_OVERSIZED, busy, less_memory=True)
 
-    name = "memory_oversized"
-    category = "right_size"
-    sentence = of_gpus(
+
+MEMORY_OVERSIZED = Rule(
+    name="memory_oversized",
+    category="right_size",
+    sentence=of_gpus(
         "needs half of the card's memory or less, and a smaller card would do",
         "need half of the card's memory or less, and a smaller card would do",
-    )
-    per_host = False
-    thresholds: Mapping[str, str] = {
+    ),
+    per_host=False,
+    thresholds={
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
         "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        # out of memory there is nothing to spare: such work is nowhere near half of its card
-        large = worth_telling(works(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
-        if large.is_empty():
-            return
-        # of work that leaves the card nearly idle `compute_oversized` says the same, and of a burst now and then nothing is
-        # known that would show how fast a card it needs
-        busy = with_demand(context, large).filter(~NEARLY_IDLE)
-        yield from resized(context, self, busy, less_memory=True)
+    },
+    labels=SMALLER_CARD_LABELS,
+    find=memory_oversized_findings,
+)

@@ -8,87 +8,92 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED, UNOCCUPIED
+from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
+from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
-from analytics.workloads.finding_parts import finding_of, joined, seen_lately, whole_number
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Evidence, Finding
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import watch_command
-from analytics.workloads.unseen_work import claimed_by_count, counted_gpus
+from analytics.workloads.window_end import seen_lately
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-_UNUSED = ("free", "reserved")
-_USED = ("held", "low", "active")
+from analytics.workloads.model import Rule
 
 
-class NeverUsed:
+def never_used_findings(context: Context) -> Iterator[Finding]:
     """GPUs without any process or kernel in all of the lake's history; one finding per host."""
+    never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
+    if never.is_empty():
+        return
+    unused = context.inside.stretches.filter(
+        pl.col("state").is_in(UNOCCUPIED) & pl.col("gpu").is_in(never["gpu"].implode())
+    )
+    whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
+    there = _still_there(context, never["gpu"])
+    for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
+        stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+        if not stretches.is_empty():
+            history = whole.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+            yield _never_used_finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
 
-    name = "never_used"
-    category = "reclaim"
-    sentence = of_gpus("never used since first seen")
-    per_host = True
-    thresholds: Mapping[str, str] = {
-        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)",
-    }
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
-        if never.is_empty():
-            return
-        unused = context.inside.stretches.filter(
-            pl.col("state").is_in(_UNUSED) & pl.col("gpu").is_in(never["gpu"].implode())
-        )
-        whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
-        there = _still_there(context, never["gpu"])
-        for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
-            stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
-            if not stretches.is_empty():
-                history = whole.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
-                yield self._finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
+NEVER_USED = Rule(
+    name="never_used",
+    category="reclaim",
+    sentence=of_gpus("never used since first seen"),
+    per_host=True,
+    thresholds={
+        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)"
+    },
+    labels=(label("observed_gpu_hours", "{value} GPU-hours observed"),),
+    find=never_used_findings,
+)
 
-    def _finding(
-        self,
-        context: Context,
-        host: str,
-        gpus: tuple[str, ...],
-        stretches: pl.DataFrame,
-        *,
-        history: pl.DataFrame,
-        there: frozenset[str],
-    ) -> Finding:
-        unwatched = bool(history["holder_source"].is_in(NOBODY_LOOKED).any())
-        first_seen = whole_number(history, pl.col("time").min())
-        reserved = pl.col("state") == "reserved"
-        found = finding_of(
-            context,
-            self,
-            stretches,
-            subject="",
-            host=host,
-            gpus=gpus,
-            holder=joined(stretches, "holder"),
-            since_ms=first_seen,
-            numbers={
-                **({"holder_source": None} if unwatched else {}),
-                "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
-                "reserved_gpu_hours": whole_number(stretches, (pl.col("end") - pl.col("time")).filter(reserved).sum())
-                / HOUR_MS,
-                "gpu_util_max_pct": history["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
-                "mem_used_max_bytes": history["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
-                "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
-            },
-            failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
-            reclaimable_gpus=() if unwatched else [gpu for gpu in gpus if gpu in there],
-            next_command=watch_command(host),
-        )
-        # the evidence is the whole of the history, not the window's part of it
-        samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
-        last_seen = whole_number(history, pl.col("end").max())
-        return replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
+
+def _never_used_finding(
+    context: Context,
+    host: str,
+    gpus: tuple[str, ...],
+    stretches: pl.DataFrame,
+    *,
+    history: pl.DataFrame,
+    there: frozenset[str],
+) -> Finding:
+    unwatched = bool(history["holder_source"].is_in(NOBODY_LOOKED).any())
+    first_seen = whole_number(history, pl.col("time").min())
+    reserved = pl.col("state") == "reserved"
+    found = finding_of(
+        context,
+        NEVER_USED,
+        stretches,
+        subject="",
+        host=host,
+        gpus=gpus,
+        holder=joined(stretches, "holder"),
+        since_ms=first_seen,
+        numbers={
+            **({"holder_source": None} if unwatched else {}),
+            "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
+            "reserved_gpu_hours": whole_number(stretches, (pl.col("end") - pl.col("time")).filter(reserved).sum())
+            / HOUR_MS,
+            "gpu_util_max_pct": history["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
+            "mem_used_max_bytes": history["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+            "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
+        },
+        failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
+        reclaimable_gpus=() if unwatched else [gpu for gpu in gpus if gpu in there],
+        next_command=watch_command(host),
+    )
+    # the evidence is the whole of the history, not the window's part of it
+    samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
+    last_seen = whole_number(history, pl.col("end").max())
+    return replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
 def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
@@ -99,8 +104,8 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
     span = pl.col("end") - pl.col("time")
     gpus = history.group_by("gpu").agg(
         pl.col("host").sort_by("end", "host").last(),
-        used_ms=span.filter(pl.col("state").is_in(_USED)).sum(),
-        unused_ms=span.filter(pl.col("state").is_in(_UNUSED)).sum(),
+        used_ms=span.filter(pl.col("state").is_in(OCCUPIED)).sum(),
+        unused_ms=span.filter(pl.col("state").is_in(UNOCCUPIED)).sum(),
         measured_ms=pl.col("util_ms").sum(),
     )
     return gpus.filter(
@@ -115,5 +120,5 @@ def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
     last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
     # which of a host's free GPUs a claim counts nobody can say
     counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
-    there = last.filter(pl.col("state").is_in(_UNUSED) & seen_lately(context) & ~counted)
+    there = last.filter(pl.col("state").is_in(UNOCCUPIED) & seen_lately(context) & ~counted)
     return frozenset(there["gpu"])

@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
+from analytics.states import IN_USE
+from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
+from analytics.workloads.commands import look_command, quote
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
-from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined, still_going
-from analytics.workloads.ledger_by_job import by_job, cut, newest_source
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import look_command, quote
-from analytics.workloads.programs import program_stretches
-from analytics.workloads.unseen_gpus import KNOWN_MIN, unseen_gpus
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, joined, newest_source
+from analytics.workloads.processes import program_stretches
+from analytics.workloads.window_end import still_going
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0
@@ -35,118 +40,128 @@ _COUNTED = say(
 )
 
 
-class PartialUse:
+def partial_use_findings(context: Context) -> Iterator[Finding]:
     """GPUs of a job or program that never worked in all of its time; one finding per job."""
+    # over the job's whole time: a GPU that worked before the window has been of use to it
+    unseen = unseen_gpus(context, MIN_MS)
+    owned = _owned(context, context.whole.stretches)
+    counted = pl.col("work").is_in(unseen["work"].implode())
+    per_gpu = _partial_use_per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
+    yield from _never_seen_findings(context, unseen, per_gpu)
+    several = per_gpu.filter(pl.len().over("work") > 1)
+    judged = several.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
+    if judged.is_empty():
+        return
+    candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
+    inside = _owned(context, candidates).join(judged.select("work").unique(), on="work", how="semi")
+    for (work,), gpus in judged.group_by("work", maintain_order=True):
+        idle = gpus.filter("unused")["gpu"].to_list()
+        rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
+        if not rows.is_empty():
+            yield _partial_use_finding(context, str(work), gpus, rows)
 
-    name = "partial_use"
-    category = "reclaim"
-    sentence = of_gpus("never worked while other GPUs of the same job did")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+PARTIAL_USE = Rule(
+    name="partial_use",
+    category="reclaim",
+    sentence=of_gpus("never worked while other GPUs of the same job did"),
+    per_host=False,
+    thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
         "counted": "GPUs that the job's claim counts and does not name, less those that it was seen on and those of its host with work of no "
         f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
-    }
+    },
+    labels=(
+        label("gpus_used", "{value} of them used"),
+        label("gpus_never_used", "{value} never used"),
+        label("gpus_claimed", "{value} GPUs claimed on the host"),
+        label("gpus_seen_of_the_claim", "seen on {value} of them"),
+        label("gpus_never_seen_of_the_claim", "never on {value}"),
+        label("used_gpu_util_mean_pct", "mean utilization of those that were used {value} %"),
+        label("unused_gpu_util_mean_pct", "of the others {value} % at most"),
+    ),
+    find=partial_use_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        # over the job's whole time: a GPU that worked before the window has been of use to it
-        unseen = unseen_gpus(context, MIN_MS)
-        owned = _owned(context, context.whole.stretches)
-        counted = pl.col("work").is_in(unseen["work"].implode())
-        per_gpu = _per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
-        yield from self._never_seen(context, unseen, per_gpu)
-        several = per_gpu.filter(pl.len().over("work") > 1)
-        judged = several.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
-        if judged.is_empty():
-            return
-        candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
-        inside = _owned(context, candidates).join(judged.select("work").unique(), on="work", how="semi")
-        for (work,), gpus in judged.group_by("work", maintain_order=True):
-            idle = gpus.filter("unused")["gpu"].to_list()
-            rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
-            if not rows.is_empty():
-                yield self._finding(context, str(work), gpus, rows)
 
-    def _never_seen(self, context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
-        """GPUs that the job's claim only counts, and that it was never seen on."""
-        worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
-        for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
-            met = context.inside.stretches.filter(
-                pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
-            )
-            if not met.is_empty():
-                rows = cut(met, pl.max_horizontal("time", claim["start"]), pl.min_horizontal("end", claim["end"]))
-                yield self._counted(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
-
-    def _counted(self, context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-        unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
-        work = str(claim["work"])
-        own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
-        own = own.filter(pl.col("work") == work)
-        holder, source = joined(own, "holder"), newest_source(own)
-        found = finding_of(
-            context,
-            self,
-            rows,
-            subject=f"{work}: counted on {claim['host']}",
-            numbers={
-                "holder_source": source,
-                "gpus_claimed": claim["claimed"],
-                "gpus_seen_of_the_claim": claim["seen"],
-                "gpus_never_seen_of_the_claim": unseen,
-                "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
-            },
-            failed=[
-                known_holder(source, holder),
-                [_counted(unseen, candidates)],
-            ],
-            next_command=_command(context, work, own, seen.filter(~pl.col("unused")), ()),
-            holder=holder,
-            since_ms=claim["start"],
-            notes=_notes(work, seen.filter(~pl.col("unused")), bound=True),
+def _never_seen_findings(context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
+    """GPUs that the job's claim only counts, and that it was never seen on."""
+    worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
+    for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
+        met = context.inside.stretches.filter(
+            pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
         )
-        share = unseen / candidates
-        alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
-        return replace(
-            found,
-            sentence=found.sentence
-            if share == 1
-            else say_many(
-                "of which {number} never worked while other GPUs of the same job did",
-                "of which {number} never worked while other GPUs of the same job did",
-                unseen,
-            ),
-            job=work,
-            team=context.owners.team(holder, joined(own, "account")),
-            gpu_ms=share * found.gpu_ms,
-            # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
-            energy_kwh=found.energy_kwh if share == 1 else None,
-            cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
-        )
+        if not met.is_empty():
+            rows = clip(met, claim["start"], claim["end"])
+            yield _counted_finding(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
 
-    def _finding(self, context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-        source = newest_source(rows)
-        holder = joined(rows, "holder")
-        kept = gpus.filter(~pl.col("unused"))
-        now = still_going(context, rows)
-        bound = _bound(context, work, now, kept["gpu"].to_list())
-        free = () if bound else now
-        return finding_of(
-            context,
-            self,
-            rows.drop("work"),
-            subject=work,
-            numbers=_numbers(gpus, rows, source),
-            failed=[known_holder(source, holder)],
-            next_command=_command(context, work, rows, kept, free),
-            reclaimable_gpus=free,
-            holder=holder,
-            notes=_notes(work, kept, bound=bool(now) and bound),
-        )
+
+def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+    unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
+    work = str(claim["work"])
+    own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
+    own = own.filter(pl.col("work") == work)
+    holder, source = joined(own, "holder"), newest_source(own)
+    found = finding_of(
+        context,
+        PARTIAL_USE,
+        rows,
+        subject=f"{work}: counted on {claim['host']}",
+        numbers={
+            "holder_source": source,
+            "gpus_claimed": claim["claimed"],
+            "gpus_seen_of_the_claim": claim["seen"],
+            "gpus_never_seen_of_the_claim": unseen,
+            "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
+        },
+        failed=[known_holder(source, holder), [_counted(unseen, candidates)]],
+        next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
+        holder=holder,
+        since_ms=claim["start"],
+        notes=_partial_use_notes(work, seen.filter(~pl.col("unused")), bound=True),
+    )
+    share = unseen / candidates
+    alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
+    return replace(
+        found,
+        sentence=found.sentence
+        if share == 1
+        else say_many(
+            "of which {number} never worked while other GPUs of the same job did",
+            "of which {number} never worked while other GPUs of the same job did",
+            unseen,
+        ),
+        job=work,
+        team=context.owners.team(holder, joined(own, "account")),
+        gpu_ms=share * found.gpu_ms,
+        # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
+        energy_kwh=found.energy_kwh if share == 1 else None,
+        cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
+    )
+
+
+def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+    source = newest_source(rows)
+    holder = joined(rows, "holder")
+    kept = gpus.filter(~pl.col("unused"))
+    now = still_going(context, rows)
+    bound = _bound(context, work, now, kept["gpu"].to_list())
+    free = () if bound else now
+    return finding_of(
+        context,
+        PARTIAL_USE,
+        rows.drop("work"),
+        subject=work,
+        numbers=_partial_use_numbers(gpus, rows, source),
+        failed=[known_holder(source, holder)],
+        next_command=_partial_use_command(context, work, rows, kept, free),
+        reclaimable_gpus=free,
+        holder=holder,
+        notes=_partial_use_notes(work, kept, bound=bool(now) and bound),
+    )
 
 
 def _counted(unseen: int, candidates: int) -> Sentence:
@@ -160,9 +175,9 @@ def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([by_job(stretches), program_stretches(context, stretches)])
 
 
-def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
+def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
     """Per work and GPU: host, busy_ms, mean_pct over all its time, and whether it counts as unused or used."""
-    busy = pl.col("state").is_in(("low", "active"))
+    busy = pl.col("state").is_in(IN_USE)
     return (
         rows.group_by("work", "gpu")
         .agg(
@@ -187,7 +202,7 @@ def _per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, Value]:
+def _partial_use_numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, EvidenceValue]:
     busy = gpus.filter("used")
     reserved = rows.filter(pl.col("state") == "reserved")
     return {
@@ -212,7 +227,9 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
     return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
 
 
-def _command(context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]) -> str:
+def _partial_use_command(
+    context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
+) -> str:
     """The directive for the next submission; for a claim with processes of their own, what ends them."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
@@ -238,7 +255,7 @@ def _request(hosts: pl.DataFrame) -> str:
     return f"{nodes}--gres=gpu:{counts[0]}"
 
 
-def _notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
+def _partial_use_notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
     wanted = kept.height
     notes: list[str] = (
         [say("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []

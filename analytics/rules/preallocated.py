@@ -2,79 +2,129 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import say
+from analytics.workloads.cards import shelf
+from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.kv_cache import CacheUse, cache_use
-from analytics.workloads.look_commands import monitor_command
-from analytics.workloads.memory_need import NEED_MARGIN, NEED_THRESHOLDS
-from analytics.workloads.phrases import gpus_of, of_gpus
-from analytics.workloads.runs import stretches_of
-from analytics.workloads.smaller_card_findings import demand_of
-from analytics.workloads.smaller_cards import shelf
-from analytics.workloads.workloads import WORK_THRESHOLDS, runs_of, seen_long_enough, with_demand, works, worth_telling
+from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
+from analytics.workloads.smaller_cards import demand_of
+from analytics.workloads.wording import gpus_of, of_gpus
+from analytics.workloads.workloads import (
+    WORK_THRESHOLDS,
+    above_a_gpu_day,
+    runs_of,
+    seen_long_enough,
+    with_demand,
+    workloads,
+)
+from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
-    from analytics.workloads.smaller_cards import Offer
+    from analytics.workloads.cards import Offer
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""
 
 
-class Preallocated:
-    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+_PARAMETERS = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])")
+_HALF_BYTE = re.compile(r"awq|gptq|int4|4bit|w4a16|nvfp4|mxfp4|bnb-4")
+_ONE_BYTE = re.compile(r"fp8|int8|8bit|w8a8")
 
-    name = "preallocated"
-    category = "right_size"
-    sentence = of_gpus("whose memory is reserved in advance, so that what the work needs is not known")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+@dataclass(frozen=True)
+class CacheUse:
+    """The KV cache of the servers on some GPUs, over the fullest of them.
+
+    `weights_bytes` and `need_bytes` are for one GPU; None where the model's name does not say how many parameters it has.
+    """
+
+    model: str
+    used_max_ratio: float
+    hours: int
+    reserved_bytes: int
+    gpus: int
+    bytes_per_parameter: float
+    weights_bytes: int | None
+
+    @property
+    def need_bytes(self) -> int | None:
+        """Weights, and the share of the rest that the cache has used at most, with a margin.
+
+        The rest holds more than the cache (the CUDA context, activations), so that the need is rather too high.
+        """
+        if self.weights_bytes is None or self.weights_bytes >= self.reserved_bytes:
+            return None
+        used = self.used_max_ratio * (self.reserved_bytes - self.weights_bytes)
+        return min(round((self.weights_bytes + used) * NEED_MARGIN), self.reserved_bytes)
+
+
+def preallocated_findings(context: Context) -> Iterator[Finding]:
+    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+    reserved = above_a_gpu_day(workloads(context).filter(pl.col("by_default")))
+    if reserved.is_empty():
+        return
+    by = ("holder", "account", "model")
+    for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
+        runs = runs_of(context, group)
+        use = cache_use(context, runs)
+        if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
+            yield _preallocated_finding(context, group, runs, use)
+
+
+PREALLOCATED = Rule(
+    name="preallocated",
+    category="right_size",
+    sentence=of_gpus("whose memory is reserved in advance, so that what the work needs is not known"),
+    per_host=False,
+    thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
         "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "
         f"a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve",
         **WORK_THRESHOLDS,
-    }
+    },
+    labels=(
+        label("reserved_share_of_card", "{value} of the card's memory reserved", Share),
+        varying("mem_variation", "memory varies by less than {share}", "memory varies by {share}"),
+        label("kv_cache_used_max_ratio", "at most {value} of the KV cache used", Share),
+        label("weights_bytes", "weights {value}", Bytes),
+    ),
+    find=preallocated_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        reserved = worth_telling(works(context).filter(pl.col("by_default")))
-        if reserved.is_empty():
-            return
-        by = ("holder", "account", "model")
-        for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
-            runs = runs_of(context, group)
-            use = cache_use(context, runs)
-            if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
-                yield self._finding(context, group, runs, use)
 
-    def _finding(self, context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
-        rows = stretches_of(context, runs)
-        holder, model = group["holder"][0], group["model"][0]
-        host = runs["host"][0]
-        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
-        share = float(runs["mem_share"].top_k(1)[0])
-        offer = _lesser(context, group, use)
-        return finding_of(
-            context,
-            self,
-            rows,
-            subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
-            numbers=_numbers(group, runs, use, offer),
-            failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _unsure(use)],
-            next_command=_command(share, host, gpus, runs),
-            holder=holder,
-            notes=_notes(share, use, runs, offer),
-        )
+def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
+    rows = stretches_of(context, runs)
+    holder, model = group["holder"][0], group["model"][0]
+    host = runs["host"][0]
+    gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    share = float(runs["mem_share"].top_k(1)[0])
+    offer = _lesser(context, group, use)
+    return finding_of(
+        context,
+        PREALLOCATED,
+        rows,
+        subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
+        numbers=_preallocated_numbers(group, runs, use, offer),
+        failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _preallocated_unsure(use)],
+        next_command=_preallocated_command(share, host, gpus, runs),
+        holder=holder,
+        notes=_preallocated_notes(share, use, runs, offer),
+    )
 
 
 def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
@@ -86,8 +136,10 @@ def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offe
     return None if demand is None else shelf(context).choose(group["model"][0], demand)
 
 
-def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None) -> dict[str, Value]:
-    numbers: dict[str, Value] = {
+def _preallocated_numbers(
+    group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None
+) -> dict[str, EvidenceValue]:
+    numbers: dict[str, EvidenceValue] = {
         "holder_source": group["holder_source"][0],
         "works": group.height,
         "model": group["model"][0],
@@ -104,7 +156,7 @@ def _numbers(group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offe
     return numbers
 
 
-def _unsure(use: CacheUse | None) -> list[str]:
+def _preallocated_unsure(use: CacheUse | None) -> list[str]:
     if use is None:
         return [say("the need is not known: no server says how much of its cache it uses")]
     if use.need_bytes is None:
@@ -119,20 +171,20 @@ def _framework(share: float) -> tuple[str, str]:
     return "TensorFlow", "export TF_FORCE_GPU_ALLOW_GROWTH=true"
 
 
-def _serves(runs: pl.DataFrame) -> bool:
+def _preallocated_serves(runs: pl.DataFrame) -> bool:
     return bool(runs["reserving"].any())
 
 
-def _command(share: float, host: str, gpus: list[str], runs: pl.DataFrame) -> str:
+def _preallocated_command(share: float, host: str, gpus: list[str], runs: pl.DataFrame) -> str:
     """What makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs."""
-    if _serves(runs) or 0.88 <= share < 0.95:
+    if _preallocated_serves(runs) or 0.88 <= share < 0.95:
         return monitor_command(host, gpus)
     return _framework(share)[1]
 
 
-def _notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer | None) -> list[str]:
+def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer | None) -> list[str]:
     if use is None:
-        if _serves(runs) or 0.88 <= share < 0.95:
+        if _preallocated_serves(runs) or 0.88 <= share < 0.95:
             return [
                 say(
                     "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
@@ -179,3 +231,42 @@ def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: i
         margin=Number(NEED_MARGIN, 2),
         need=Bytes(need_bytes),
     )
+
+
+def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
+    """What the servers on the GPUs of some runs say; None unless each GPU has one server with one model that does."""
+    inside = (pl.col("time") >= context.since_ms - HOUR_MS) & pl.col("kv_cache_used_max_ratio").is_not_null()
+    served = context.rollups.serving().filter(inside, pl.col("gpu").is_in(runs["gpu"].unique().to_list()))
+    each = served.group_by("gpu").agg(
+        pl.col("model").drop_nulls().unique(), pl.col("endpoint").first(), used=pl.col("kv_cache_used_max_ratio").max(),
+        endpoints=pl.struct("endpoint", "model").n_unique(), hours=pl.len(),
+    )  # fmt: skip
+    alone = each.filter((pl.col("endpoints") == 1) & (pl.col("model").list.len() == 1)).explode("model")
+    if alone.height < runs["gpu"].n_unique() or alone["model"].n_unique() != 1:
+        return None
+    name = str(alone["model"][0])
+    gpus = int(alone.group_by("endpoint").len()["len"].bottom_k(1)[0])
+    parameters, width = parameters_of(name), bytes_per_parameter(name)
+    return CacheUse(
+        model=name,
+        used_max_ratio=float(alone["used"].top_k(1)[0]),
+        hours=int(alone["hours"].bottom_k(1)[0]),
+        reserved_bytes=int(runs["peak_bytes"].top_k(1)[0]),
+        gpus=gpus,
+        bytes_per_parameter=width,
+        weights_bytes=None if parameters is None else round(parameters * width / gpus),
+    )
+
+
+def parameters_of(model: str) -> float | None:
+    """How many parameters a model has by its name: 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`."""
+    found = _PARAMETERS.search(model.lower().replace("_", "-"))
+    return int(found[1] or 1) * float(found[2]) * 1e9 if found else None
+
+
+def bytes_per_parameter(model: str) -> float:
+    """2 unless the name says that the weights are quantised."""
+    name = model.lower()
+    if _HALF_BYTE.search(name):
+        return 0.5
+    return 1.0 if _ONE_BYTE.search(name) else 2.0

@@ -9,19 +9,24 @@ import polars as pl
 
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import OCCUPIED
+from analytics.workloads.commands import array_command, quote, watch_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ties
-from analytics.workloads.finding_parts import finding_of, gpu_ms_of, joined, still_going, whole_number
-from analytics.workloads.ledger_by_job import AT_WORK, by_job
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import array_command, quote, watch_command
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import by_job, gpu_ms_of, joined, whole_number
+from analytics.workloads.window_end import still_going
+from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 THRESHOLDS_MIN = (30, 60, 120)
 """Printed beside the headline, as with `held`."""
@@ -32,61 +37,64 @@ _SPELL = pl.col("stretch_end") - pl.col("stretch_start")
 _JOB = ("slurm:", "pod:")
 
 
-class ReservedUnused:
+def reserved_unused_findings(context: Context) -> Iterator[Finding]:
     """Claimed time without a process, one finding per host and claimant (per GPU where none is known)."""
+    # an unknown claimant of one GPU need not be the unknown claimant of the next
+    whom = pl.coalesce("holder", "job", "gpu")
+    watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    reserved = context.inside.stretches.filter((pl.col("state") == "reserved") & watched).with_columns(whom=whom)
+    least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
+    for _, rows in reserved.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
+        of_them = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
+        yield _reserved_unused_finding(context, rows, of_them)
 
-    name = "reserved_unused"
-    category = "reclaim"
-    sentence = of_gpus("claimed without a process on it", "claimed without a process on them")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+RESERVED_UNUSED = Rule(
+    name="reserved_unused",
+    category="reclaim",
+    sentence=of_gpus("claimed without a process on it", "claimed without a process on them"),
+    per_host=True,
+    thresholds={
         "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
         "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
-    }
+    },
+    labels=(label("accounts", "accounts {value}"),),
+    find=reserved_unused_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        # an unknown claimant of one GPU need not be the unknown claimant of the next
-        whom = pl.coalesce("holder", "job", "gpu")
-        watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
-        reserved = context.inside.stretches.filter((pl.col("state") == "reserved") & watched).with_columns(whom=whom)
-        least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
-        for _, rows in reserved.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
-            of_them = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
-            yield self._finding(context, rows, of_them)
 
-    def _finding(self, context: Context, rows: pl.DataFrame, all_reserved: pl.DataFrame) -> Finding:
-        first = rows.row(0, named=True)
-        now = still_going(context, rows)
-        current = rows.filter(pl.col("gpu").is_in(now))
-        bound = _bound(context, current)
-        numbers: dict[str, Number] = {
-            f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
-                all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
-            )
-            / HOUR_MS
-            for minutes in THRESHOLDS_MIN
-        }
-        numbers |= {
-            "holder_source": "claim",
-            "gpus_reserved_now": len(now),
-            "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
-            "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
-            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
-            "accounts": joined(rows, "account"),
-        }
-        return finding_of(
-            context,
-            self,
-            rows.drop("whom"),
-            subject=str(first["whom"]),
-            numbers=numbers,
-            failed=[known_holder("claim", first["holder"]), _used_lately(context, current), bound.failed],
-            next_command=_command(context, str(first["host"]), current, bound),
-            reclaimable_gpus=() if bound else now,
-            holder=first["holder"],
-            notes=_notes(current),
+def _reserved_unused_finding(context: Context, rows: pl.DataFrame, all_reserved: pl.DataFrame) -> Finding:
+    first = rows.row(0, named=True)
+    now = still_going(context, rows)
+    current = rows.filter(pl.col("gpu").is_in(now))
+    bound = _bound(context, current)
+    numbers: dict[str, EvidenceValue] = {
+        f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
+            all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
         )
+        / HOUR_MS
+        for minutes in THRESHOLDS_MIN
+    }
+    numbers |= {
+        "holder_source": "claim",
+        "gpus_reserved_now": len(now),
+        "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
+        "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
+        "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+        "accounts": joined(rows, "account"),
+    }
+    return finding_of(
+        context,
+        RESERVED_UNUSED,
+        rows.drop("whom"),
+        subject=str(first["whom"]),
+        numbers=numbers,
+        failed=[known_holder("claim", first["holder"]), _used_lately(context, current), bound.failed],
+        next_command=_reserved_unused_command(context, str(first["host"]), current, bound),
+        reclaimable_gpus=() if bound else now,
+        holder=first["holder"],
+        notes=_reserved_unused_notes(current),
+    )
 
 
 def _of_a_job() -> pl.Expr:
@@ -118,7 +126,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     since_ms = context.until_ms - RECENT_MS
     used = context.whole.stretches.filter(
         (pl.col("end") > since_ms)
-        & pl.col("state").is_in(AT_WORK)
+        & pl.col("state").is_in(OCCUPIED)
         & pl.col("gpu").is_in(current["gpu"].unique().implode())
     )
     by_them = used.join(current.select("gpu", "whom").unique(), on="gpu").filter(
@@ -129,7 +137,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     return [say("the same holder had processes on them in the last 24 h: the claim may be between two pieces of work")]
 
 
-def _command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
+def _reserved_unused_command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
     if current.is_empty():
         return ""  # the claim has ended, or its work has begun
     jobs = by_job(current)["work"].unique().sort().to_list()
@@ -138,7 +146,7 @@ def _command(context: Context, host: str, current: pl.DataFrame, bound: Ties) ->
     if bound.tied and not bound.gpus:
         return array_command(bound.slurm)
     if not known or len(known) < len(jobs) or bound or not context.latest:
-        return _look(host, jobs)
+        return _reserved_unused_look(host, jobs)
     slurm = [name for kind, _, name in known if kind == "slurm"]
     pods = [name.partition("/") for kind, _, name in known if kind == "pod"]
     return " && ".join(
@@ -149,7 +157,7 @@ def _command(context: Context, host: str, current: pl.DataFrame, bound: Ties) ->
     )
 
 
-def _look(host: str, jobs: Sequence[str]) -> str:
+def _reserved_unused_look(host: str, jobs: Sequence[str]) -> str:
     """What shows how the claim stands."""
     slurm = [job.removeprefix("slurm:") for job in jobs if job.startswith("slurm:")]
     if slurm:
@@ -165,7 +173,7 @@ def _operands(names: Sequence[str]) -> str:
     return " ".join([*(["--"] if any(name.startswith("-") for name in names) else []), *map(quote, names)])
 
 
-def _notes(current: pl.DataFrame) -> list[str]:
+def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
     claims = sorted(job.removeprefix("claim:") for job in by_job(current)["work"].unique() if job.startswith("claim:"))
     return (
         [

@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
-from analytics.workloads.finding_parts import SPAN, finding_of, still_going, whole_number
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import watch_command
-from analytics.workloads.unseen_work import claimed_by_count, counted_gpus
+from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
+from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
+from analytics.workloads.commands import watch_command
+from analytics.workloads.evidence_labels import counted, label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import SPAN, whole_number
+from analytics.workloads.window_end import still_going
+from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import Rule
 
 FIRST_USE_MAX_DAYS = 7
 RAMP_MAX_DAYS = 14
@@ -25,68 +32,80 @@ FLEET_MEAN_MIN = 0.1
 START_MS = DAY_MS
 KNOWN_MIN = 0.5
 
-_USED = ("held", "low", "active")
-_WORKING = ("low", "active")
-_IDLE = ("free", "reserved", "held")
 
-
-class SlowUptake:
+def slow_uptake_findings(context: Context) -> Iterator[Finding]:
     """GPUs first seen inside the lake's history; one finding per host and the day on which they came."""
+    added = _added(context)
+    if added.is_empty():
+        return
+    slow = _slow(context, added)
+    inside = context.inside.stretches.filter(pl.col("state").is_in(UNUSED))
+    for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
+        rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+        if not rows.is_empty():
+            yield _slow_uptake_finding(context, str(host), int(str(day)) * DAY_MS, gpus, rows)
 
-    name = "slow_uptake"
-    category = "demand"
-    sentence = of_gpus("slow to be used since it was added", "slow to be used since they were added")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+SLOW_UPTAKE = Rule(
+    name="slow_uptake",
+    category="demand",
+    sentence=of_gpus("slow to be used since it was added", "slow to be used since they were added"),
+    per_host=True,
+    thresholds={
         "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
         "ramp": f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two weeks are ours)",
         "fleet": f"the ramp is judged where the GPUs that were there before were active for at least {FLEET_MEAN_MIN:.0%} of the time (ours)",
         "added": f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is not new)",
-    }
+    },
+    labels=(
+        counted("gpus_added", "{number} GPU added", "{number} GPUs added"),
+        label("gpus_slow", "{value} of them slow to be used"),
+        label("gpus_without_any_use", "{value} never used"),
+        label("first_use_after_h", "first used after up to {value} h"),
+        counted(
+            "ramp_after_days",
+            "half of the fleet's mean after up to {number} day",
+            "half of the fleet's mean after up to {number} days",
+        ),
+        label("days_since_added", "added {value} days ago"),
+        label("active_share_since", "active for {value} of the time since", Share),
+        label("active_share_of_the_fleet", "the rest of the fleet for {value}", Share),
+    ),
+    find=slow_uptake_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        added = _added(context)
-        if added.is_empty():
-            return
-        slow = _slow(context, added)
-        inside = context.inside.stretches.filter(pl.col("state").is_in(_IDLE))
-        for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
-            rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
-            if not rows.is_empty():
-                yield self._finding(context, str(host), int(str(day)) * DAY_MS, gpus, rows)
 
-    def _finding(self, context: Context, host: str, day_ms: int, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-        unused = gpus.filter(pl.col("first_use").is_null())
-        # which of a host's free GPUs a claim counts nobody can say
-        nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
-        free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
-        fleet = gpus["fleet_mean"][0]
-        return finding_of(
-            context,
-            self,
-            rows,
-            subject=f"added {utc_day(day_ms)}",
-            numbers={
-                "gpus_added": gpus["added"][0],
-                "gpus_slow": gpus.height,
-                "gpus_without_any_use": unused.height,
-                "first_use_after_h": gpus.select(((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()).item(),
-                "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
-                "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
-                "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
-                "active_share_of_the_fleet": fleet,
-            },
-            failed=[
-                [say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
-                claimed_by_count(context, [host]),
-            ],
-            next_command=watch_command(host),
-            reclaimable_gpus=free,
-            since_ms=whole_number(gpus, pl.col("first_seen").min()),
-            gpus=gpus["gpu"].to_list(),
-            host=host,
-        )
+def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
+    unused = gpus.filter(pl.col("first_use").is_null())
+    # which of a host's free GPUs a claim counts nobody can say
+    nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
+    free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
+    fleet = gpus["fleet_mean"][0]
+    return finding_of(
+        context,
+        SLOW_UPTAKE,
+        rows,
+        subject=f"added {utc_day(day_ms)}",
+        numbers={
+            "gpus_added": gpus["added"][0],
+            "gpus_slow": gpus.height,
+            "gpus_without_any_use": unused.height,
+            "first_use_after_h": gpus.select(((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()).item(),
+            "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
+            "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
+            "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
+            "active_share_of_the_fleet": fleet,
+        },
+        failed=[
+            [say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
+            claimed_by_count(context, [host]),
+        ],
+        next_command=watch_command(host),
+        reclaimable_gpus=free,
+        since_ms=whole_number(gpus, pl.col("first_seen").min()),
+        gpus=gpus["gpu"].to_list(),
+        host=host,
+    )
 
 
 def _added(context: Context) -> pl.DataFrame:
@@ -101,7 +120,7 @@ def _added(context: Context) -> pl.DataFrame:
         .agg(
             pl.col("host").last(),
             first_seen=pl.col("time").min(),
-            first_use=pl.col("time").filter(pl.col("state").is_in(_USED)).min(),
+            first_use=pl.col("time").filter(pl.col("state").is_in(OCCUPIED)).min(),
         )
         .filter(pl.col("first_seen") > start_ms + START_MS)
     )
@@ -132,8 +151,8 @@ def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
 
 def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
     """Per GPU and UTC day (`date`, a number): observed and active time; the ledger's rows are cut at midnight."""
-    known = stretches.filter(~pl.col("state").is_in(("unknown", "unavailable")))
-    active = pl.col("state").is_in(_WORKING)
+    known = stretches.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+    active = pl.col("state").is_in(IN_USE)
     return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
         seen_ms=SPAN.sum(), active_ms=SPAN.filter(active).sum()
     )

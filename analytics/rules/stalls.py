@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.language.quantities import Number
+from analytics.intervals import clip
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from analytics.workloads.finding_parts import GPU_MS, SPAN, finding_of, joined
-from analytics.workloads.ledger_by_job import cut, newest_source, one_job, stays
-from analytics.workloads.look_commands import monitor_command
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.programs import program_stretches, serving_gpus
+from analytics.states import OCCUPIED
+from analytics.workloads.commands import monitor_command
+from analytics.workloads.evidence_labels import counted, label, varying
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, joined, newest_source, occupancies, one_job
+from analytics.workloads.processes import program_stretches, serving_gpus
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 STALL_MIN_MS = 20 * SECOND_MS
 STALL_MAX_MS = 10 * MINUTE_MS
@@ -68,16 +72,27 @@ class Series:
         return float(self.periods_ms.std() / self.periods_ms.mean())
 
 
-class Stalls:
+def stalls_findings(context: Context) -> Iterator[Finding]:
     """Short stops of whole jobs at equal intervals that take a tenth of their time and more; one finding per job."""
+    rows, spells = _jobs_and_spells(context)
+    gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
+    for (work,), own in spells.group_by("work", maintain_order=True):
+        series = _together(own, gpus[work])
+        if not series.regular:
+            continue
+        stretches = rows.filter(pl.col("work") == work)
+        if _costly(series, stretches):
+            yield _stalls_finding(context, str(work), stretches, series)
 
-    name = "stalls"
-    category = "efficiency"
-    sentence = of_gpus(
+
+STALLS = Rule(
+    name="stalls",
+    category="efficiency",
+    sentence=of_gpus(
         "stood still at regular intervals inside its job", "stood still together at regular intervals inside their job"
-    )
-    per_host = False
-    thresholds: Mapping[str, str] = {
+    ),
+    per_host=False,
+    thresholds={
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
         "(shorter ones come from input, longer ones are idle spells)",
         "period": f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop does not)",
@@ -85,39 +100,37 @@ class Stalls:
         "share": f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned; more than half "
         "is a job that waits for a clock)",
         "work": f"mean utilization of {WORK_FROM_PCT:g} % or more in between (training, not requests)",
-    }
+    },
+    labels=(
+        counted("stall_count", "{number} stall", "{number} stalls"),
+        label("stall_mean_s", "mean length {value} s"),
+        label("period_mean_min", "one every {value} min"),
+        varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),
+        label("stalled_share", "{value} of the job's time", Share),
+        label("stalled_gpu_hours", "{value} GPU-hours at a standstill"),
+        label("job_gpu_hours", "{value} GPU-hours of the job in all"),
+    ),
+    find=stalls_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        rows, spells = _jobs_and_spells(context)
-        gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
-        for (work,), own in spells.group_by("work", maintain_order=True):
-            series = _together(own, gpus[work])
-            if not series.regular:
-                continue
-            stretches = rows.filter(pl.col("work") == work)
-            if _costly(series, stretches):
-                yield self._finding(context, str(work), stretches, series)
 
-    def _finding(self, context: Context, work: str, stretches: pl.DataFrame, series: Series) -> Finding:
-        stalled = _stalled(stretches, series)
-        host = str(stretches["host"].mode().sort()[0])
-        return finding_of(
-            context,
-            self,
-            stalled.drop("work"),
-            subject=work,
-            numbers=_numbers(stretches, stalled, series),
-            failed=[_assumed(stretches, series)],
-            next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
-            holder=joined(stretches, "holder"),
-            since_ms=int(series.start[0]),
-            notes=[
-                say(
-                    "asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job"
-                )
-            ],
-        )
+def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series: Series) -> Finding:
+    stalled = _stalled(stretches, series)
+    host = str(stretches["host"].mode().sort()[0])
+    return finding_of(
+        context,
+        STALLS,
+        stalled.drop("work"),
+        subject=work,
+        numbers=_stalls_numbers(stretches, stalled, series),
+        failed=[_assumed(stretches, series)],
+        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        holder=joined(stretches, "holder"),
+        since_ms=int(series.start[0]),
+        notes=[
+            say("asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job")
+        ],
+    )
 
 
 def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -126,7 +139,7 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
         (pl.col("spell_end") - pl.col("spell_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
     )
     stretches = context.inside.stretches
-    at_work = pl.col("state").is_in(("held", "low", "active"))
+    at_work = pl.col("state").is_in(OCCUPIED)
     jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
     bare = program_stretches(context, stretches)
     # of what runs on one GPU alone nothing but the holder need be told apart
@@ -146,7 +159,7 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spells, each with the work on whose time it lies wholly."""
-    whole = stays(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
+    whole = occupancies(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
     # both come with the times of each GPU in order
     found = spells.join_asof(
         whole.select("host", "gpu", "work", "since", "until"),
@@ -181,7 +194,7 @@ def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
     """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
     stops = pl.DataFrame({"stop": series.start, "go": series.end})
     pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
-    parts = cut(pieces, pl.max_horizontal("time", "stop"), pl.min_horizontal("end", "go")).drop("stop", "go")
+    parts = clip(pieces, "stop", "go").drop("stop", "go")
     return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
 
 
@@ -195,7 +208,7 @@ def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
     return []
 
 
-def _numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, Value]:
+def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, EvidenceValue]:
     stalled_ms = float(stalled.select(GPU_MS.sum()).item())
     all_ms = float(stretches.select(GPU_MS.sum()).item())
     return {

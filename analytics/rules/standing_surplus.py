@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.workloads.finding_parts import SPAN, finding_of, whole_number
-from analytics.workloads.live_processes import last_rows
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import watch_command
+from analytics.states import IN_USE, UNUSED
+from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
+from analytics.workloads.commands import watch_command
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import SPAN, whole_number
 from analytics.workloads.surplus import (
+    BLOCKS,
     HISTORY_MAX_DAYS,
     HISTORY_MIN_DAYS,
     MARGIN,
@@ -21,36 +25,114 @@ from analytics.workloads.surplus import (
     QUANTILES_PROD,
     RECENT_MS,
     UNKNOWN_MAX,
+    PoolSurplus,
     backtest,
     demand,
     estimate,
 )
-from analytics.workloads.unseen_work import claimed_by_count, counted_gpus
+from analytics.workloads.window_end import last_rows
+from analytics.workloads.wording import of_gpus, whole_gpus
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-    from analytics.workloads.model import Number as Value
+    from analytics.workloads.model import Context, EvidenceValue, Finding, Value
     from analytics.workloads.surplus import Backtest, Surplus
 
+from analytics.workloads.model import Label, Rule
+
 POOL_MIN_GPUS = 8
-BLOCKS = (8, 4, 2, 1)
+_KEYS = (
+    "pool", "model", "pool_gpus", "needed_at_once_gpus", "needed_at_once_max_gpus", "needed_quantile", "needed_with_reserve_gpus",
+    "surplus_low_gpus", "surplus_gpus", "surplus_high_gpus", "surplus_free_now_gpus", "backtest_surplus_gpus", "backtest_enough_gpus",
+    "backtest_hours", "backtest_exceeded_hours", "backtest_needed_max_gpus", *(f"surplus_gpus_in_blocks_of_{size}" for size in BLOCKS),
+    "surplus_blocks",
+)  # fmt: skip
 
-_WORKING = ("low", "active")
-_IDLE = ("free", "reserved", "held")
+
+def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
+    """What there is, what was needed, what that leaves, whether last week's answer held, and in which blocks it is."""
+    surplus = finding.surplus
+    if surplus is None:
+        return []
+    found, free = surplus.estimate, surplus.free_now
+    need, most = whole_gpus(found.need["point"]), whole_gpus(found.largest)
+    needed = say("at most {number} needed at once", number=most)
+    if need != most:
+        share = Share(found.quantile, 0)
+        needed = say("{needed} ({number} for {share} of the hours)", needed=needed, number=need, share=share)
+    blocks = [
+        say("{number} in blocks of {size}", number=Number(float(number)), size=size)
+        for size, number in surplus.in_blocks.items()
+        if number and size > 1
+    ]
+    return [
+        say(
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: {point} to spare ({low} to {high})",
+            pool=plain(surplus.pool),
+            model=plain(surplus.model),
+            there=whole_gpus(found.gpus),
+            needed=needed,
+            reserve=Number(found.wanted("point")),
+            point=Number(found.left("point")),
+            low=Number(found.left("low")),
+            high=Number(found.left("high")),
+        ),
+        say("{number} of these free now", number=Number(free)) if free else say("none of these free now"),
+        _backtest_words(surplus.backtest),
+        *([Listed(blocks, ", ")] if blocks else []),
+        say("by host: {hosts}", hosts=plain(_by_host(surplus, ", "), 400)),
+    ]
 
 
-class StandingSurplus:
+def _backtest_words(tested: Backtest | None) -> Sentence:
+    if tested is None:
+        return say("no back-test: it takes 14 days of hours in which the pool was seen")
+    enough = Number(tested.enough)
+    said = say("none was to spare")
+    if tested.surplus:
+        said = say("{enough} were to be enough and {spare} to spare", enough=enough, spare=Number(tested.surplus))
+    return say(
+        "back-test: a week earlier {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, "
+        "at most {most}",
+        said=said,
+        enough=enough,
+        exceeded=Number(tested.exceeded),
+        hours=Number(tested.hours),
+        most=whole_gpus(tested.largest),
+    )
+
+
+def _by_host(surplus: PoolSurplus, between: str) -> str:
+    """`h1 8+2; h2 1`: what the GPUs of each host are good for."""
+    return between.join(f"{host} {_blocks(number)}" for host, number in surplus.gpus_by_host.items())
+
+
+def standing_surplus_findings(context: Context) -> Iterator[Finding]:
     """GPUs of one model in one pool beyond what was needed at once; one finding per pool and model."""
+    now = _in_order(context)
+    large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
+    if large.is_empty():
+        return
+    history_ms = whole_number(context.whole.stretches, pl.col("time").min())
+    since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
+    needed = demand(context.whole.stretches, large, context.until_ms)
+    for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
+        hours = needed.filter((pl.col("pool") == pool) & (pl.col("model") == model))
+        surplus = estimate(str(pool), float(gpus["gpu_share"].sum()), hours, context.until_ms)
+        if surplus is not None and surplus.left("point") >= 1:
+            tested = backtest(str(pool), _there_a_week_ago(context, gpus), hours, context.until_ms)
+            yield from _standing_surplus_finding(context, (str(pool), str(model)), gpus, (surplus, tested), since_ms)
 
-    name = "standing_surplus"
-    category = "reclaim"
-    sentence = of_gpus("beyond what the pool needed at once")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+STANDING_SURPLUS = Rule(
+    name="standing_surplus",
+    category="reclaim",
+    sentence=of_gpus("beyond what the pool needed at once"),
+    per_host=False,
+    thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",
         "quantile": f"{QUANTILES['point']:g}, {QUANTILES_PROD['point']:g} for pools with `prod` in their name; the interval is that of "
@@ -59,92 +141,102 @@ class StandingSurplus:
         "back-test": "the estimate of one week earlier against each hour since: it held where more was needed at once no more often than "
         "its quantile allows (facts of the field); it takes a week of hours before as well",
         "pool": f"at least {POOL_MIN_GPUS} GPUs (one whole host; of fewer, rules on single GPUs say it all; ours)",
+    },
+    labels=(Label(_KEYS, _surplus_words),),
+    find=standing_surplus_findings,
+)
+
+
+def _standing_surplus_finding(
+    context: Context, of: tuple[str, str], gpus: pl.DataFrame, found: tuple[Surplus, Backtest | None], since_ms: int
+) -> Iterator[Finding]:
+    (pool, model), (estimated, tested) = of, found
+    named = _least_used(context, gpus, since_ms).head(estimated.left("point"))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
+    if rows.is_empty():
+        return
+    watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    # which of a host's free GPUs a claim counts nobody can say
+    counted = pl.col("host").is_in(list(counted_gpus(context)))
+    free = named.filter((pl.col("state") == "free") & watched & ~counted)
+    doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
+    per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
+    hosts = dict(per_host.iter_rows())
+    whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
+    surplus = PoolSurplus(pool, model, estimated, tested, free.height, hosts)
+    finding = finding_of(
+        context,
+        STANDING_SURPLUS,
+        rows,
+        subject=": ".join(of),
+        numbers=_surplus_numbers(surplus),
+        failed=[_unsure(surplus), claimed_by_count(context, doubtful)],
+        next_command=watch_command(next(iter(hosts))),
+        reclaimable_gpus=free["gpu"].sort().to_list(),
+        since_ms=since_ms,
+        gpus=named["gpu"].sort().to_list(),
+        host="",
+        notes=[_whole_hosts(whole)] if whole else [],
+    )
+    yield replace(finding, surplus=surplus)
+
+
+def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
+    found, tested = surplus.estimate, surplus.backtest
+    return {
+        "pool": surplus.pool,
+        "model": surplus.model,
+        "pool_gpus": found.gpus,
+        "needed_at_once_gpus": found.need["point"],
+        "needed_at_once_max_gpus": found.largest,
+        "needed_quantile": found.quantile,
+        "needed_with_reserve_gpus": found.wanted("point"),
+        **{
+            f"surplus{name}_gpus": found.left(bound)
+            for name, bound in (("_low", "low"), ("", "point"), ("_high", "high"))
+        },
+        "surplus_free_now_gpus": surplus.free_now,
+        "history_days": found.days,
+        **(
+            {"backtest_hours": None}
+            if tested is None
+            else {
+                "backtest_surplus_gpus": tested.surplus,
+                "backtest_enough_gpus": tested.enough,
+                "backtest_hours": tested.hours,
+                "backtest_exceeded_hours": tested.exceeded,
+                "backtest_needed_max_gpus": tested.largest,
+            }
+        ),
+        **{f"surplus_gpus_in_blocks_of_{size}": number for size, number in surplus.in_blocks.items()},
+        "surplus_blocks": _by_host(surplus, "; "),
     }
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        now = _in_order(context)
-        large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
-        if large.is_empty():
-            return
-        history_ms = whole_number(context.whole.stretches, pl.col("time").min())
-        since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
-        needed = demand(context, large)
-        for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
-            hours = needed.filter((pl.col("pool") == pool) & (pl.col("model") == model))
-            surplus = estimate(str(pool), float(gpus["gpu_share"].sum()), hours, context.until_ms)
-            if surplus is not None and surplus.left("point") >= 1:
-                tested = backtest(str(pool), _there_a_week_ago(context, gpus), hours, context.until_ms)
-                yield from self._finding(context, (str(pool), str(model)), gpus, (surplus, tested), since_ms)
 
-    def _finding(
-        self,
-        context: Context,
-        of: tuple[str, str],
-        gpus: pl.DataFrame,
-        found: tuple[Surplus, Backtest | None],
-        since_ms: int,
-    ) -> Iterator[Finding]:
-        surplus, tested = found
-        low, point, high = (surplus.left(bound) for bound in ("low", "point", "high"))
-        named = _least_used(context, gpus, since_ms).head(point)
-        rows = context.inside.stretches.filter(
-            pl.col("state").is_in(_IDLE) & pl.col("gpu").is_in(named["gpu"].implode())
+def _unsure(surplus: PoolSurplus) -> list[str]:
+    """Failures to be sure of the surplus: it shrinks where unknown time was need, or did not hold a week ago."""
+    failed: list[str] = []
+    low, point = (surplus.estimate.left(bound) for bound in ("low", "point"))
+    if low < (point + 1) // 2:
+        failed.append(
+            say(
+                "counting what was not seen as needed, only {low} of {point} remain",
+                low=Number(low),
+                point=Number(point),
+            )
         )
-        if rows.is_empty():
-            return
-        watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
-        # which of a host's free GPUs a claim counts nobody can say
-        counted = pl.col("host").is_in(list(counted_gpus(context)))
-        free = named.filter((pl.col("state") == "free") & watched & ~counted)
-        doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
-        per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
-        hosts = dict(per_host.iter_rows())
-        whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
-        numbers: dict[str, Value] = {
-            "pool": of[0],
-            "model": of[1],
-            "pool_gpus": surplus.gpus,
-            "needed_at_once_gpus": surplus.need["point"],
-            "needed_at_once_max_gpus": surplus.largest,
-            "needed_quantile": surplus.quantile,
-            "needed_with_reserve_gpus": surplus.wanted("point"),
-            "surplus_low_gpus": low,
-            "surplus_gpus": point,
-            "surplus_high_gpus": high,
-            "surplus_free_now_gpus": free.height,
-            "history_days": surplus.days,
-            **(tested.numbers if tested else {"backtest_hours": None}),
-        }
-        numbers |= {
-            f"surplus_gpus_in_blocks_of_{size}": sum(n // size * size for n in hosts.values()) for size in BLOCKS
-        }
-        yield finding_of(
-            context,
-            self,
-            rows,
-            subject=": ".join(of),
-            numbers=numbers | {"surplus_blocks": "; ".join(f"{host} {_blocks(n)}" for host, n in hosts.items())},
-            failed=[
-                [
-                    say(
-                        "counting what was not seen as needed, only {low} of {point} remain",
-                        low=Number(low),
-                        point=Number(point),
-                    )
-                ]
-                if low < (point + 1) // 2
-                else [],
-                tested.failed if tested else [],
-                claimed_by_count(context, doubtful),
-            ],
-            next_command=watch_command(next(iter(hosts))),
-            reclaimable_gpus=free["gpu"].sort().to_list(),
-            since_ms=since_ms,
-            gpus=named["gpu"].sort().to_list(),
-            host="",
-            notes=[_whole_hosts(whole)] if whole else [],
+    tested = surplus.backtest
+    if tested is not None and not tested.held:
+        failed.append(
+            say(
+                "last week's estimate did not hold: {enough} GPUs were to be enough, and more were needed at once in "
+                "{exceeded} of {hours} hours since",
+                enough=Number(tested.enough),
+                exceeded=Number(tested.exceeded),
+                hours=Number(tested.hours),
+            )
         )
+    return failed
 
 
 def _whole_hosts(hosts: Sequence[str]) -> Sentence:
@@ -188,7 +280,7 @@ def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
 
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """Whole GPUs that are not split, those with the least active time first."""
-    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(_WORKING))
+    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
     used = active.group_by("gpu").agg(used_ms=SPAN.sum())
     return (
         gpus.filter(pl.col("gpu_share") == 1)

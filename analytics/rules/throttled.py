@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.quantities import Share
 from analytics.language.sentences import say
+from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
-from analytics.workloads.finding_parts import finding_of, joined
-from analytics.workloads.ledger_by_job import newest_source, whole_hours, within_hours
-from analytics.workloads.look_commands import throttle_command
-from analytics.workloads.phrases import of_gpus
+from analytics.workloads.evidence_labels import label, words_for
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, EvidenceValue, Finding
+
+from analytics.workloads.model import Rule
 
 ACTIVE_FROM_PCT = 10.0
 ACTIVE_HOURS_MIN = 6
@@ -50,52 +54,66 @@ CAUSES = (
 )  # fmt: skip
 
 
-class Throttled:
-    """Active time with clocks held down; one finding per host and cause."""
+_CAUSES = {each.words: each.words for each in CAUSES}
 
-    name = "throttled"
-    category = "efficiency"
-    sentence = of_gpus("slowed down while it worked", "slowed down while they worked")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+def throttled_findings(context: Context) -> Iterator[Finding]:
+    """Active time with clocks held down; one finding per host and cause."""
+    known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
+    active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
+    hours = active.filter(known)
+    per_gpu = _throttled_per_gpu(context, hours)
+    for cause in CAUSES:
+        fired = per_gpu.filter(_fires(cause))
+        for (host,), gpus in fired.group_by("host", maintain_order=True):
+            own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
+            yield _throttled_finding(context, str(host), cause, gpus, own)
+
+
+THROTTLED = Rule(
+    name="throttled",
+    category="efficiency",
+    sentence=of_gpus("slowed down while it worked", "slowed down while they worked"),
+    per_host=True,
+    thresholds={
         "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
         "brake": f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%} of the limit",
         "cap": f"more than {CAP_SHARE_MIN:.0%} of the active time at the limit, and clocks {CAP_CLOCK_LOST_MIN:.0%} below those of the "
         "model's fastest GPU (a cap at full load is normal on many cards)",
         "sync": f"more than {SHARE_MIN:.0%} of the active time by another GPU of the boost group",
         "active": f"hours of at least {ACTIVE_FROM_PCT:g} % utilization, {ACTIVE_HOURS_MIN} of them on a GPU (no verdict from a short test)",
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
-        active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
-        hours = active.filter(known)
-        per_gpu = _per_gpu(context, hours)
-        for cause in CAUSES:
-            fired = per_gpu.filter(_fires(cause))
-            for (host,), gpus in fired.group_by("host", maintain_order=True):
-                own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
-                yield self._finding(context, str(host), cause, gpus, own)
-
-    def _finding(self, context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
-        slowed = active.filter(pl.col(cause.column) > 0)
-        stretches = within_hours(context, slowed)
-        return finding_of(
-            context,
-            self,
-            stretches,
-            subject=cause.name,
-            numbers={"holder_source": newest_source(stretches), **_numbers(cause, gpus)},
-            failed=[_counted(active), _guesses(cause)],
-            next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
-            holder=joined(stretches, "holder"),
-            since_ms=int(slowed.select(pl.col("time").min()).item()),
-            notes=[cause.remedy],
-        )
+    },
+    labels=(
+        label("cause", "slowed down by {value}", words_for(_CAUSES)),
+        label("throttled_share_of_active_time", "for {value} of the active time", Share),
+        label("throttled_gpu_hours", "{value} GPU-hours slowed down"),
+        label("active_gpu_hours", "{value} GPU-hours active"),
+        label("temperature_max_c", "temperature up to {value} °C"),
+        label("sm_clock_mean_mhz", "mean SM clock {value} MHz"),
+        label("sm_clock_fastest_mhz", "highest of the model {value} MHz"),
+    ),
+    find=throttled_findings,
+)
 
 
-def _per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
+def _throttled_finding(context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
+    slowed = active.filter(pl.col(cause.column) > 0)
+    stretches = within_hours(context, slowed)
+    return finding_of(
+        context,
+        THROTTLED,
+        stretches,
+        subject=cause.name,
+        numbers={"holder_source": newest_source(stretches), **_throttled_numbers(cause, gpus)},
+        failed=[_counted(active), _guesses(cause)],
+        next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
+        holder=joined(stretches, "holder"),
+        since_ms=int(slowed.select(pl.col("time").min()).item()),
+        notes=[cause.remedy],
+    )
+
+
+def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     """Per host and GPU: the share of active time that each cause takes, mean power over its limit, and lost clock."""
     devices = pl.DataFrame(
         [(gpu, device.model, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
@@ -153,7 +171,7 @@ def _guesses(cause: Cause) -> list[str]:
     return []
 
 
-def _numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, Number]:
+def _throttled_numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, EvidenceValue]:
     weight = pl.col("active_ms")
     share = float(gpus.select((pl.col(cause.name) * weight).sum() / weight.sum()).item())
     active_h = float(gpus.select(weight.sum()).item()) / HOUR_MS

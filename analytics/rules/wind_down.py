@@ -2,164 +2,207 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.intervals import clip
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Number
+from analytics.language.sentences import Sentence, say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
+from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
-from analytics.workloads.faded_workloads import (
-    FALL_MAX,
-    GAP_MIN_MS,
-    GAP_RATIO,
-    GAPS_MIN,
-    LULL_HOLDERS_MIN,
-    LULL_MAX,
-    NO_START_MS,
-    PAUSE_MS,
-    PRIOR_DAYS,
-    PRIOR_MIN_DAYS,
-    RECENT_DAYS,
-    fading,
-    split_holders,
-)
-from analytics.workloads.finding_parts import finding_of, joined
-from analytics.workloads.ledger_by_job import OWNED, cut
-from analytics.workloads.live_processes import last_rows
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import look_command, quote
+from analytics.workloads.evidence_labels import counted, label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import GPU_MS, joined
+from analytics.workloads.model import Label
+from analytics.workloads.window_end import last_rows
+from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.money.owners import Owner
-    from analytics.workloads.model import Context, Finding, Number
+    from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import EvidenceValue, Rule
 
 PROJECT_END_DAYS = 14
 
-_IDLE = ("reserved", "held")
-_LITTLE = (*_IDLE, "low")
+_LITTLE = (*IDLE_ALLOCATED, "low")
 
 
-class WindDown:
+GAP_RATIO = 1.5
+GAPS_MIN = 10
+GAP_MIN_MS = 3 * DAY_MS
+PAUSE_MS = HOUR_MS
+RECENT_DAYS = 3
+PRIOR_DAYS = 14
+PRIOR_MIN_DAYS = 7
+FALL_MAX = 0.2
+NO_START_MS = 2 * DAY_MS
+LULL_MAX = 0.5
+LULL_HOLDERS_MIN = 3
+
+_DAYS = RECENT_DAYS + PRIOR_DAYS + 6
+"""Two weekends may have to be left out of the days before, and one of the last ones."""
+_SATURDAY, _EPOCH_WEEKDAY = 5, 3
+
+
+def _pause_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    number, days = int(known["past_gap_count"]), known.get("past_gaps_p95_days")
+    if days is None:
+        return [say_many("{number} past pause", "{number} past pauses", number)]
+    return [
+        say_many(
+            "{number} past pause, of {days} days",
+            "{number} past pauses, 95 % of them of {days} days at most",
+            number,
+            days=Number(days, 1),
+        )
+    ]
+
+
+def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
+    day, days = plain(known["project_end"]), float(known["days_until_project_end"])
+    if days <= 0:
+        return [say("the project ended on {day}, {days} days ago", day=day, days=Number(abs(days), 1))]
+    return [say("the project ends on {day}, in {days} days", day=day, days=Number(days, 1))]
+
+
+def wind_down_findings(context: Context) -> Iterator[Finding]:
     """Holders whose work has faded or whose project ends while GPUs are theirs; one finding per holder or owner's line."""
+    now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
+    yield from _faded_findings(context, now)
+    yield from _project_findings(context, now)
 
-    name = "wind_down"
-    category = "demand"
-    sentence = of_gpus("still with a holder whose work winds down")
-    per_host = False
-    thresholds: Mapping[str, str] = {
+
+WIND_DOWN = Rule(
+    name="wind_down",
+    category="demand",
+    sentence=of_gpus("still with a holder whose work winds down"),
+    per_host=False,
+    thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
         "fall": f"mean active GPU-hours of {RECENT_DAYS} days at most {FALL_MAX:.0%} of the median of the {PRIOR_DAYS} days before (at least "
         f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends are left out for who never works on them",
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
-    }
+    },
+    labels=(
+        label("days_without_activity", "{value} days without activity"),
+        Label(("past_gaps_p95_days", "past_gap_count"), _pause_words),
+        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours a day lately"),
+        label("active_gpu_hours_a_day_before", "{value} a day before"),
+        label("days_since_a_process_began", "no process begun for {value} days"),
+        Label(("project_end", "days_until_project_end"), _project_words),
+        counted("gpus_still_theirs", "{number} GPU still theirs", "{number} GPUs still theirs"),
+        label("gpus_idle_now", "{value} of them idle now"),
+    ),
+    find=wind_down_findings,
+)
 
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        now = last_rows(context).filter(pl.col("state").is_in(OWNED))
-        yield from self._faded(context, now)
-        yield from self._projects(context, now)
 
-    def _faded(self, context: Context, now: pl.DataFrame) -> Iterator[Finding]:
-        theirs = split_holders(now).select("who", "gpu")
-        for row in fading(context, theirs["who"].unique()).iter_rows(named=True):
-            who = str(row["who"])
-            gpus = theirs.filter(pl.col("who") == who)["gpu"]
-            since_ms = int(row["since"])
-            rows = split_holders(context.inside.stretches).filter(
-                (pl.col("who") == who) & pl.col("gpu").is_in(gpus.implode()) & pl.col("state").is_in(_LITTLE)
-            )
-            late = rows.drop("who").filter(pl.col("end") > since_ms)
-            if late.is_empty():
-                continue
-            numbers: dict[str, Number] = {
-                "days_without_activity": _days(row["gap_ms"]),
-                "past_gaps_p95_days": _days(row["gap_p95_ms"]),
-                "past_gap_count": row["gap_count"],
-                "active_gpu_hours_a_day_lately": _hours(row["recent_ms"]),
-                "active_gpu_hours_a_day_before": _hours(row["prior_ms"]),
-                "days_since_a_process_began": _days(row["no_start_ms"]),
-            }
-            unknown = row["no_start_ms"] is None and not row["by_gap"]
-            failed = [say("when processes began is not known")] if unknown else []
-            about = cut(late, pl.max_horizontal("time", since_ms), pl.col("end"))
-            yield self._finding(context, who, who, about, numbers, failed=failed)
-
-    def _projects(self, context: Context, now: pl.DataFrame) -> Iterator[Finding]:
-        horizon = (from_ms(context.until_ms) + timedelta(days=PROJECT_END_DAYS)).date()
-        ending = [
-            each
-            for each in context.owners.by_name.values()
-            if each.project_end is not None and each.project_end <= horizon
-        ]
-        if not ending:
-            return
-        lines = _lines(context, now)
-        owned = context.inside.stretches.filter(pl.col("state").is_in(OWNED)).join(
-            lines, on=("holder", "account"), nulls_equal=True
+def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
+    theirs = split_holders(now).select("who", "gpu")
+    for row in fading(context, theirs["who"].unique()).iter_rows(named=True):
+        who = str(row["who"])
+        gpus = theirs.filter(pl.col("who") == who)["gpu"]
+        since_ms = int(row["since"])
+        rows = split_holders(context.inside.stretches).filter(
+            (pl.col("who") == who) & pl.col("gpu").is_in(gpus.implode()) & pl.col("state").is_in(_LITTLE)
         )
-        theirs = now.join(lines, on=("holder", "account"), nulls_equal=True)
-        for owner in ending:
-            line = f"{owner.kind} {owner.name}"
-            gpus = theirs.filter(pl.col("line") == line)["gpu"]
-            rows = owned.filter((pl.col("line") == line) & pl.col("gpu").is_in(gpus.implode())).drop("line")
-            if not rows.is_empty():
-                yield self._project(context, owner, rows)
-
-    def _project(self, context: Context, owner: Owner, rows: pl.DataFrame) -> Finding:
-        end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
-        over = end_ms <= context.until_ms
-        after = rows.filter(pl.col("end") > end_ms) if over else rows
-        about = cut(after, pl.max_horizontal("time", end_ms), pl.col("end")) if over and not after.is_empty() else rows
-        numbers: dict[str, Number] = {
-            "project_end": str(owner.project_end),
-            "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,
+        late = rows.drop("who").filter(pl.col("end") > since_ms)
+        if late.is_empty():
+            continue
+        numbers: dict[str, EvidenceValue] = {
+            "days_without_activity": _days(row["gap_ms"]),
+            "past_gaps_p95_days": _days(row["gap_p95_ms"]),
+            "past_gap_count": row["gap_count"],
+            "active_gpu_hours_a_day_lately": _wind_down_hours(row["recent_ms"]),
+            "active_gpu_hours_a_day_before": _wind_down_hours(row["prior_ms"]),
+            "days_since_a_process_began": _days(row["no_start_ms"]),
         }
-        subject = f"project end: {owner.kind} {owner.name}"
-        return self._finding(context, subject, joined(about, "holder"), about, numbers, over=over)
+        unknown = row["no_start_ms"] is None and not row["by_gap"]
+        failed = [say("when processes began is not known")] if unknown else []
+        about = clip(late, since_ms)
+        yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 
-    def _finding(
-        self,
-        context: Context,
-        subject: str,
-        holder: str | None,
-        rows: pl.DataFrame,
-        numbers: Mapping[str, Number],
-        *,
-        failed: Sequence[str] = (),
-        over: bool = True,
-    ) -> Finding:
-        last = last_rows(context).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
-        # whoever shares a GPU with them still needs it
-        idle = last.filter(
-            pl.col("state").is_in(_IDLE) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
-        )
-        shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
-        unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))
-        kept = {*shared["gpu"], *unwatched["gpu"]}
-        free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not ties(context, [gpu])}
-        return finding_of(
-            context,
-            self,
-            rows,
-            subject=subject,
-            numbers={
-                "holder_source": rows.sort("time")["holder_source"][-1],
-                **numbers,
-                "gpus_still_theirs": last.height,
-                "gpus_idle_now": idle.height,
-            },
-            failed=[failed],
-            next_command=_look(rows, holder),
-            reclaimable_gpus=sorted(free),
-            holder=holder,
-        )
+
+def _project_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
+    horizon = (from_ms(context.until_ms) + timedelta(days=PROJECT_END_DAYS)).date()
+    ending = [
+        each for each in context.owners.by_name.values() if each.project_end is not None and each.project_end <= horizon
+    ]
+    if not ending:
+        return
+    lines = _lines(context, now)
+    owned = context.inside.stretches.filter(pl.col("state").is_in(ALLOCATED)).join(
+        lines, on=("holder", "account"), nulls_equal=True
+    )
+    theirs = now.join(lines, on=("holder", "account"), nulls_equal=True)
+    for owner in ending:
+        line = f"{owner.kind} {owner.name}"
+        gpus = theirs.filter(pl.col("line") == line)["gpu"]
+        rows = owned.filter((pl.col("line") == line) & pl.col("gpu").is_in(gpus.implode())).drop("line")
+        if not rows.is_empty():
+            yield _project_finding(context, owner, rows)
+
+
+def _project_finding(context: Context, owner: Owner, rows: pl.DataFrame) -> Finding:
+    end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
+    over = end_ms <= context.until_ms
+    after = rows.filter(pl.col("end") > end_ms) if over else rows
+    about = clip(after, end_ms) if over and not after.is_empty() else rows
+    numbers: dict[str, EvidenceValue] = {
+        "project_end": str(owner.project_end),
+        "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,
+    }
+    subject = f"project end: {owner.kind} {owner.name}"
+    return _wind_down_finding(context, subject, joined(about, "holder"), about, numbers, over=over)
+
+
+def _wind_down_finding(
+    context: Context,
+    subject: str,
+    holder: str | None,
+    rows: pl.DataFrame,
+    numbers: Mapping[str, EvidenceValue],
+    *,
+    failed: Sequence[str] = (),
+    over: bool = True,
+) -> Finding:
+    last = last_rows(context).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
+    # whoever shares a GPU with them still needs it
+    idle = last.filter(
+        pl.col("state").is_in(IDLE_ALLOCATED) & pl.col("holder").is_in(rows["holder"].drop_nulls().unique().implode())
+    )
+    shared = idle.filter(pl.col("holder").str.contains("+", literal=True))
+    unwatched = idle.filter(pl.col("holder_source").is_in(NOBODY_LOOKED))
+    kept = {*shared["gpu"], *unwatched["gpu"]}
+    free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not ties(context, [gpu])}
+    return finding_of(
+        context,
+        WIND_DOWN,
+        rows,
+        subject=subject,
+        numbers={
+            "holder_source": rows.sort("time")["holder_source"][-1],
+            **numbers,
+            "gpus_still_theirs": last.height,
+            "gpus_idle_now": idle.height,
+        },
+        failed=[failed],
+        next_command=_wind_down_look(rows, holder),
+        reclaimable_gpus=sorted(free),
+        holder=holder,
+    )
 
 
 def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
@@ -170,7 +213,7 @@ def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
     return pairs.with_columns(line=pl.Series(lines, dtype=pl.String)).filter(pl.col("line").is_not_null())
 
 
-def _look(rows: pl.DataFrame, holder: str | None) -> str:
+def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
     """What shows the holder's work, wherever it is."""
     jobs = rows["job"].drop_nulls()
     if holder and jobs.str.contains("slurm:").any():
@@ -185,5 +228,117 @@ def _days(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / DAY_MS
 
 
-def _hours(milliseconds: float | None) -> float | None:
+def _wind_down_hours(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / HOUR_MS
+
+
+def split_holders(stretches: pl.DataFrame) -> pl.DataFrame:
+    """The rows with a holder, once for each of those who share the GPU, named in `who`."""
+    return (
+        stretches.filter(pl.col("holder").is_not_null())
+        .with_columns(who=pl.col("holder").str.split("+"))
+        .explode("who")
+    )
+
+
+def fading(context: Context, names: pl.Series) -> pl.DataFrame:
+    """Those of the holders whose work has faded.
+
+    Columns: who, since (from when on), by_gap, gap_ms, gap_p95_ms, gap_count, recent_ms and prior_ms (active GPU time a
+    day), no_start_ms (since a process of theirs began).
+    """
+    work = split_holders(context.whole.stretches.filter(pl.col("state").is_in(IN_USE)))
+    own = work.filter(pl.col("who").is_in(names.implode()))
+    until_ms = context.until_ms
+    found = (
+        _gaps(own, until_ms)
+        .join(_fall(context, work, names), on="who", how="left")
+        .join(_starts(context), on="who", how="left")
+        .with_columns(
+            by_gap=(pl.col("gap_count") >= GAPS_MIN)
+            & (pl.col("gap_ms") > GAP_RATIO * pl.col("gap_p95_ms"))
+            & (pl.col("gap_ms") > GAP_MIN_MS),
+            by_fall=(pl.col("recent_ms") <= FALL_MAX * pl.col("prior_ms"))
+            & (pl.col("prior_ms") > 0)
+            & (pl.col("prior_days") >= PRIOR_MIN_DAYS)
+            & (pl.col("no_start_ms") >= NO_START_MS).fill_null(value=True),
+        )
+        .with_columns(pl.col("by_gap", "by_fall", "lull").fill_null(value=False))
+    )
+    return (
+        found.filter((pl.col("by_gap") | pl.col("by_fall")) & ~pl.col("lull"))
+        .with_columns(
+            since=pl.when("by_gap").then(until_ms - pl.col("gap_ms")).otherwise(until_ms - RECENT_DAYS * DAY_MS)
+        )
+        .sort("who")
+    )
+
+
+def _gaps(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
+    """Per holder the time since the last activity on any GPU, and past gaps: who, gap_ms, gap_p95_ms, gap_count."""
+    ordered = work.select("who", "time", "end").sort("who", "time")
+    gap = pl.col("time") - pl.col("end").cum_max().over("who").shift(1)
+    same = pl.col("who") == pl.col("who").shift(1)
+    gaps = ordered.with_columns(past=pl.when(same).then(gap))
+    real = pl.col("past").filter(pl.col("past") >= PAUSE_MS)
+    return gaps.group_by("who").agg(
+        gap_ms=until_ms - pl.col("end").max(), gap_p95_ms=real.quantile(0.95, "higher"), gap_count=real.len()
+    )
+
+
+def _fall(context: Context, work: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """Per holder recent_ms, prior_ms and prior_days, and whether there is a `lull` with the others too."""
+    per_day = _daily(work, context.until_ms)
+    history_ms = context.until_ms - int(context.whole.stretches.select(pl.col("time").min()).item() or 0)
+    days = pl.DataFrame({"day": range(min(_DAYS, history_ms // DAY_MS))}, schema={"day": pl.Int64})
+    middle = (context.until_ms - DAY_MS * pl.col("day") - DAY_MS // 2) // DAY_MS
+    days = days.with_columns(weekend=(middle + _EPOCH_WEEKDAY) % 7 >= _SATURDAY)
+    fleet = per_day.group_by("day").agg(fleet_ms=pl.col("active_ms").sum())
+    grid = (
+        names.to_frame("who")
+        .join(days, how="cross")
+        .join(per_day, on=("who", "day"), how="left")
+        .join(fleet, on="day", how="left")
+        .with_columns(pl.col("active_ms", "fleet_ms").fill_null(0))
+        .with_columns(others_ms=pl.col("fleet_ms") - pl.col("active_ms"))
+    )
+    worked = _on_their_days(grid).sort("who", "day").with_columns(number=pl.int_range(pl.len()).over("who"))
+    recent = pl.col("number") < RECENT_DAYS
+    prior = (pl.col("number") >= RECENT_DAYS) & (pl.col("number") < RECENT_DAYS + PRIOR_DAYS)
+    others = per_day.filter(pl.col("day") >= RECENT_DAYS)["who"].n_unique() - 1
+    fell = pl.col("others_ms").filter(recent).mean() <= LULL_MAX * pl.col("others_ms").filter(prior).median()
+    return worked.group_by("who").agg(
+        recent_ms=pl.col("active_ms").filter(recent).mean(),
+        prior_ms=pl.col("active_ms").filter(prior).median(),
+        prior_days=prior.sum(),
+        lull=fell & (others >= LULL_HOLDERS_MIN),
+    )
+
+
+def _daily(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
+    """Active GPU time per holder and day back from the end (0: the last 24 h). Ledger rows are no longer than a day."""
+    rows = work.filter(pl.col("end") > until_ms - _DAYS * DAY_MS).select("who", "time", "end", gpu_ms=GPU_MS)
+    newer, older = (until_ms - pl.col("end")) // DAY_MS, (until_ms - 1 - pl.col("time")) // DAY_MS
+    edge_ms = until_ms - older * DAY_MS
+    late = pl.when(older > newer).then(pl.col("end") - edge_ms).otherwise(0) / (pl.col("end") - pl.col("time"))
+    parts = [
+        rows.select("who", day=older, active_ms=pl.col("gpu_ms") * (1 - late)),
+        rows.select("who", day=newer, active_ms=pl.col("gpu_ms") * late),
+    ]
+    return pl.concat(parts).group_by("who", "day").agg(pl.col("active_ms").sum())
+
+
+def _on_their_days(grid: pl.DataFrame) -> pl.DataFrame:
+    """Without the weekends of those who do not work on weekends."""
+    before = pl.col("day") >= RECENT_DAYS
+    at_weekends = pl.col("active_ms").filter(before & pl.col("weekend")).median().over("who")
+    on_weekdays = pl.col("active_ms").filter(before & ~pl.col("weekend")).median().over("who")
+    never = (at_weekends <= FALL_MAX * on_weekdays).fill_null(value=False)
+    return grid.filter(~(pl.col("weekend") & never))
+
+
+def _starts(context: Context) -> pl.DataFrame:
+    """Per holder the time since a process of theirs was first seen or, where that is known, began: who, no_start_ms."""
+    began = pl.coalesce("started", "time")
+    newest = context.rollups.processes().group_by(who="user").agg(newest=began.max())
+    return newest.filter(pl.col("who").is_not_null()).select("who", no_start_ms=context.until_ms - pl.col("newest"))

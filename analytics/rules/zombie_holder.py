@@ -6,25 +6,28 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import clip
 from analytics.language.sentences import say
-from analytics.workloads.allocation_spans import claims
+from analytics.workloads.allocation_spans import allocations
+from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
-from analytics.workloads.finding_parts import finding_of, joined, whole_number
-from analytics.workloads.ledger_by_job import cut
-from analytics.workloads.live_processes import alive, is_service, processes_of
-from analytics.workloads.look_commands import on_host
+from analytics.workloads.evidence_labels import counted, label, words_for
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.persistence import lasting
-from analytics.workloads.phrases import of_gpus
-from analytics.workloads.process_holders import look_command
-from analytics.workloads.traffic import SERVER
+from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.processes import alive, processes_of
+from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from analytics.workloads.ending_commands import Ties
     from analytics.workloads.model import Context, Finding
+
+from analytics.workloads.model import Rule
 
 ORPHAN_IDLE_MS = DAY_MS
 NOTEBOOK_IDLE_MS = DAY_MS
@@ -39,83 +42,95 @@ ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
 """Why it is a zombie, the surest first."""
 
 
-class ZombieHolder:
-    """Idle GPUs whose every process has outlived its purpose; one finding per host, holder and reason."""
+_REASONS = {ENDED: "their job has ended", PARENT_GONE: "their parent process is gone", NOTEBOOK: "the notebook is idle"}
 
-    name = "zombie_holder"
-    category = "reclaim"
-    sentence = of_gpus("held by processes that have outlived what they were started for")
-    per_host = True
-    thresholds: Mapping[str, str] = {
+
+def zombie_holder_findings(context: Context) -> Iterator[Finding]:
+    """Idle GPUs whose every process has outlived its purpose; one finding per host, holder and reason."""
+    # of a list that is no longer good nobody knows who is still there
+    there = alive(context).filter(~is_service() & pl.col("gpu").is_in(list(listed_now(context))))
+    idle_ms = context.until_ms - pl.col("stretch_start")
+    idle = there.filter((pl.col("state") == "held") & (idle_ms >= context.settings.held_min_ms))
+    if idle.is_empty():
+        return
+    judged = _zombie_holder_judged(context, idle)
+    # one process with a purpose is enough for the GPU to be somebody's
+    dead = judged.filter(pl.col("why").is_not_null().all().over("gpu")).with_columns(
+        why=pl.col("why").sort_by("rank").last().over("gpu")
+    )
+    for (host, _, why), processes in dead.with_columns(whom=pl.coalesce("holder", "gpu")).group_by(
+        "host", "whom", "why", maintain_order=True
+    ):
+        yield from _zombie_holder_finding(context, str(host), str(why), processes)
+
+
+ZOMBIE_HOLDER = Rule(
+    name="zombie_holder",
+    category="reclaim",
+    sentence=of_gpus("held by processes that have outlived what they were started for"),
+    per_host=True,
+    thresholds={
         ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",
         PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
         "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
-    }
-
-    def find(self, context: Context) -> Iterator[Finding]:
-        """The findings, in no order."""
-        # of a list that is no longer good nobody knows who is still there
-        there = alive(context).filter(~is_service() & pl.col("gpu").is_in(list(listed_now(context))))
-        idle_ms = context.until_ms - pl.col("stretch_start")
-        idle = there.filter((pl.col("state") == "held") & (idle_ms >= context.settings.held_min_ms))
-        if idle.is_empty():
-            return
-        judged = _judged(context, idle)
-        # one process with a purpose is enough for the GPU to be somebody's
-        dead = judged.filter(pl.col("why").is_not_null().all().over("gpu")).with_columns(
-            why=pl.col("why").sort_by("rank").last().over("gpu")
-        )
-        for (host, _, why), processes in dead.with_columns(whom=pl.coalesce("holder", "gpu")).group_by(
-            "host", "whom", "why", maintain_order=True
-        ):
-            yield from self._finding(context, str(host), str(why), processes)
-
-    def _finding(self, context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:
-        gpus = processes["gpu"].unique().sort().to_list()
-        rows = _since(context, processes)
-        if rows.is_empty():
-            return
-        first = processes.row(0, named=True)
-        # what a job left behind when it ended is ended by pid
-        bound = ties(context, gpus, as_jobs=why != ENDED)
-        shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
-        born = why == PARENT_GONE and not processes["had_parent"].all()
-        ageless = why == ENDED and processes["started"].null_count() > 0
-        yield finding_of(
-            context,
-            self,
-            rows,
-            subject=f"{why}: {first['whom']}",
-            numbers={
-                "holder_source": first["holder_source"],
-                "why": why,
-                "process_count": processes.select("pid").n_unique(),
-                "pids": "+".join(map(str, processes["pid"].unique().sort())),
-                "commands": joined(processes, "command"),
-                "idle_h": shortest_ms / HOUR_MS,
-                "cpu_util_mean_pct": processes.select(pl.col("cpu_util_mean_pct").max()).item(),
-                "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
-            },
-            failed=[
-                known_holder(first["holder_source"], first["holder"]),
-                lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
-                [say("no other parent was seen before: it may be a service of its own")] if born else [],
-                [say("when the processes began is not known: they may be of a later run of the job")]
-                if ageless
-                else [],
-                bound.failed,
-            ],
-            next_command=_command(context, host, why, processes, bound, sure=not (born or ageless)),
-            reclaimable_gpus=() if bound or ageless else gpus,
-            holder=first["holder"],
-            since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-            notes=[say("unsaved results of a notebook end with its kernel: ask first")] if why == NOTEBOOK else [],
-        )
+    },
+    labels=(
+        label("why", "{value}", words_for(_REASONS)),
+        counted("process_count", "{number} process", "{number} processes"),
+        label("pids", "pids {value}"),
+        label("idle_h", "idle for {value} h"),
+        label("cpu_util_mean_pct", "mean CPU use {value} %"),
+    ),
+    find=zombie_holder_findings,
+)
 
 
-def _command(context: Context, host: str, why: str, processes: pl.DataFrame, bound: Ties, *, sure: bool) -> str:
+def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:
+    gpus = processes["gpu"].unique().sort().to_list()
+    rows = _since(context, processes)
+    if rows.is_empty():
+        return
+    first = processes.row(0, named=True)
+    # what a job left behind when it ended is ended by pid
+    bound = ties(context, gpus, as_jobs=why != ENDED)
+    shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
+    born = why == PARENT_GONE and not processes["had_parent"].all()
+    ageless = why == ENDED and processes["started"].null_count() > 0
+    yield finding_of(
+        context,
+        ZOMBIE_HOLDER,
+        rows,
+        subject=f"{why}: {first['whom']}",
+        numbers={
+            "holder_source": first["holder_source"],
+            "why": why,
+            "process_count": processes.select("pid").n_unique(),
+            "pids": "+".join(map(str, processes["pid"].unique().sort())),
+            "commands": joined(processes, "command"),
+            "idle_h": shortest_ms / HOUR_MS,
+            "cpu_util_mean_pct": processes.select(pl.col("cpu_util_mean_pct").max()).item(),
+            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+        },
+        failed=[
+            known_holder(first["holder_source"], first["holder"]),
+            lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
+            [say("no other parent was seen before: it may be a service of its own")] if born else [],
+            [say("when the processes began is not known: they may be of a later run of the job")] if ageless else [],
+            bound.failed,
+        ],
+        next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not (born or ageless)),
+        reclaimable_gpus=() if bound or ageless else gpus,
+        holder=first["holder"],
+        since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
+        notes=[say("unsaved results of a notebook end with its kernel: ask first")] if why == NOTEBOOK else [],
+    )
+
+
+def _zombie_holder_command(
+    context: Context, host: str, why: str, processes: pl.DataFrame, bound: Ties, *, sure: bool
+) -> str:
     if not context.latest:
         return look_command(host)  # a pid at the end of a past window may be somebody else's by now
     gpus = processes["gpu"].unique().sort().to_list()
@@ -129,7 +144,7 @@ def _command(context: Context, host: str, why: str, processes: pl.DataFrame, bou
     return ending_command(context, host, gpus, holder, ended, bound=bound)
 
 
-def _judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
+def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the last claim of its job ended."""
     idle_ms = context.until_ms - pl.col("stretch_start")
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
@@ -164,7 +179,7 @@ def _job_ends(context: Context) -> pl.DataFrame:
 
     A time limit is no end, for it may be raised, nor is the start of a next run; a claim that still runs has none.
     """
-    ends = claims(context).group_by("job").agg(pl.col("end").max(), job_end=pl.col("stated").max())
+    ends = allocations(context).group_by("job").agg(pl.col("end").max(), job_end=pl.col("stated").max())
     return ends.filter(pl.col("end") == pl.col("job_end")).drop("end")
 
 
@@ -176,4 +191,4 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
     rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
     late = rows.filter(pl.col("end") > pl.col("since"))
-    return cut(late, pl.max_horizontal("time", "since"), pl.col("end")).drop("since")
+    return clip(late, "since").drop("since")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import say
-from analytics.sections.days import WASTED, unused_share
+from analytics.sections.days import unused_share
 from analytics.sections.names import place_name
 from analytics.sections.section import Column, Section
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,14 +35,14 @@ def breakdown(by: str, report: Report) -> Section | None:
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
     rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
-    name, worst = max(groups, key=lambda item: sum(item[1].state_ms[state] for state in WASTED))
+    name, worst = max(groups, key=lambda item: sum(item[1].state_ms[state] for state in UNUSED))
     return Section(
         name=f"by-{by}",
         title=_TITLES[by],
         question=say("Where did the time go? Shares are of the observed time."),
         headline=say(
             "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
-            hours=GpuHours(sum(worst.state_ms[state] for state in WASTED)), name=_name(name),
+            hours=GpuHours(sum(worst.state_ms[state] for state in UNUSED)), name=_name(name),
             share=Share(unused_share(worst)),
         ),
         columns=(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, GpuHours, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.sections.moves import target_card
 from analytics.sections.section import CardFit, CardMark, Column, Section
-from analytics.workloads.card_footprints import RESERVED, SMALLER, SPLIT, findings_of, sizes
-from analytics.workloads.smaller_cards import shelf
+from analytics.workloads.cards import shelf
+from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +38,13 @@ _WORDS = {
 
 
 def workload_sizes(basis: Basis) -> pl.DataFrame:
-    """The workloads of the scope: `sizes` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
+    """The workloads of the scope: `workload_footprints` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
 
     `busy_pct` is SM activity, which says how much of a card is busy; where it is missing (`by_sm` is false) the time with any
     kernel, which is never less.
     """
-    found = sizes(basis.whole.review.context, basis.part.inside.stretches)
-    about = findings_of(found, basis.report.findings)
+    found = workload_footprints(basis.whole.review.context, basis.part.inside.stretches)
+    about = findings_about(found, basis.report.findings)
     instead = [", ".join(target_card(each) for each in own if each.rule != RESERVED) for own in about]
     return found.with_columns(
         kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),

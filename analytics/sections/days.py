@@ -11,6 +11,7 @@ from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.sections.palette import ORDER
 from analytics.sections.section import Cell, Column, Section, StackedBars
+from analytics.states import UNUSED
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from analytics.ledger.summary import Totals
     from analytics.report.model import Report
 
-WASTED = ("free", "reserved", "held")
 MOST_BARS = 72
 """Of days about ten weeks."""
 _SHOWS_MS = HOUR_MS / 20
@@ -80,7 +80,7 @@ def bins_of(report: Report) -> list[Bin]:
 
 def unused_share(totals: Totals) -> float | None:
     """Free, reserved and held, of the observed time; None where nothing was observed."""
-    return ratio(sum(totals.state_ms[state] for state in WASTED), totals.observed_ms)
+    return ratio(sum(totals.state_ms[state] for state in UNUSED), totals.observed_ms)
 
 
 def _headline(bins: Sequence[Bin]) -> str:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.sections.days import WASTED
 from analytics.sections.palette import ORDER
 from analytics.sections.section import Cell, Column, FilmStrip, Section
+from analytics.states import UNUSED
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
 
 _LISTED = 12
-_UNUSED = [STATES.index(state) for state in WASTED]
+_UNUSED = [STATES.index(state) for state in UNUSED]
 _USED = [STATES.index(state) for state in ("low", "active")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analytics.decide.lifecycle import in_words
 from analytics.decide.totals import to_take
 from analytics.glossary import CONFIDENCE, STATUSES
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.names import JOINER

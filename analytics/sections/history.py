@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import polars as pl
 
 from analytics.frames import read_frame
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.occupancy import stays

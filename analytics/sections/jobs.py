@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.capacity.jobs import jobs
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.money.accounts import USED
 from analytics.names import JOINER
 from analytics.scope import Scope
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
 from analytics.sections.section import Column, LinkedCell, Section, StateBar
+from analytics.states import IN_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _row(job: Job, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
         StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {}),
         LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus,
         GpuHours(job.allocated_ms),
-        GpuHours(sum(job.state_ms[state] for state in USED)),
+        GpuHours(sum(job.state_ms[state] for state in IN_USE)),
         GpuHours(job.state_ms["held"]),
         GpuHours(job.state_ms["reserved"]),
         Moment(job.first_ms),

@@ -9,7 +9,7 @@ from analytics.decide.totals import to_take
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from analytics.sections.days import WASTED
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from analytics.report.figures import Trend
@@ -35,9 +35,9 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     def beside(name: str) -> tuple[str, ...]:
         return _beside(trends[name], currency) if name in trends else ()
 
-    wasted_ms = sum(totals.state_ms[state] for state in WASTED)
+    wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
     paid = account.paid_cents
-    wasted = None if paid is None else Amount(from_cents(sum(account.state_cents[state] for state in WASTED)), currency)
+    wasted = None if paid is None else Amount(from_cents(sum(account.state_cents[state] for state in UNUSED)), currency)
     of_paid = (
         say("no price is known") if paid is None else say("of {paid} paid", paid=Amount(from_cents(paid), currency))
     )

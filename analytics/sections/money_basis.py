@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
 from analytics.language.sentences import Listed, say, say_many
 from analytics.money.energy import KNOWN_MIN

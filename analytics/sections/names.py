@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 
 if TYPE_CHECKING:

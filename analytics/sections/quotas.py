@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.capacity.quotas import QuotaUse, against_quota
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED

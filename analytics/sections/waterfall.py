@@ -9,6 +9,7 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share, from_
 from analytics.language.sentences import say
 from analytics.ledger.summary import ratio
 from analytics.sections.section import Cell, Column, Section, Waterfall, WaterfallStep
+from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
 
 _USEFUL = "active"
-_WASTED = ("free", "reserved", "held")
 
 
 def waterfall(report: Report) -> Section:
@@ -54,7 +54,7 @@ def _headline(report: Report, total_ms: float) -> str:
     if not total_ms:
         return say("There was no GPU time in this window.")
     useful = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
-    worst = max((steps[state] for state in _WASTED), key=lambda step: (step.cents or 0, step.gpu_ms))
+    worst = max((steps[state] for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms:
         return say("{share} of the GPU time was useful; nothing was idle.", share=useful)
     lost = GpuHours(worst.gpu_ms)

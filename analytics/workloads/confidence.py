@@ -11,11 +11,9 @@ import polars as pl
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import percent
-from analytics.workloads.memo import once
-from analytics.workloads.model import Confidence
+from analytics.workloads.model import Confidence, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
-from analytics.workloads.phrases import at_most_below, floored, gpus_of
+from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
@@ -45,13 +43,13 @@ def conditions() -> tuple[Condition, ...]:
     """Every condition, in the order in which failures are listed; a finding that fails none is of high confidence."""
     horizon, history = format_duration(HORIZON_MS), format_duration(HISTORY_MS)
     return (
-        Condition("coverage", f"at least {percent(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
+        Condition("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
                   "unknown time may hide work"),
         Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
         Condition("metric", "utilization was measured on these GPUs; and what else a rule rests on (SM activity, memory in use, "
-                  f"counters of throttling) for at least {percent(COVERAGE_MIN, 0)} of the time that it judges",
+                  f"counters of throttling) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
                   "what was not measured is unknown, not 0"),
-        Condition("sampling", f"utilization was watched for at least {percent(COVERAGE_MIN, 0)} of the time; point samples fail, "
+        Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail, "
                   "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
         Condition("clock", "no host has rows of a time to come", "what its clock calls now is not now"),
@@ -102,7 +100,7 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
 _WATCHED = ("time", "end", "util_ms", "zero_ms", "coverage_ratio", "sample_count")
 
 
-@once
+@once_per_context
 def _times(context: Context) -> dict[str, tuple[int, int, int, int]]:
     """Per GPU the first and the last moment of all that is known of it, and its time in the window: all, and unknown."""
     span = pl.col("end") - pl.col("time")

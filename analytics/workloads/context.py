@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.inventory import Inventory, load_inventory
-from analytics.ledger.summary import SILENT_AFTER_MS, clip
+from analytics.ledger.summary import SILENT_AFTER_MS, known_at
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.quality.host_clocks import seen_until
-from analytics.workloads.finding_parts import whole_number
+from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, FindingSettings
-from analytics.workloads.process_holders import holders_at
+from analytics.workloads.process_lists import holders_at
 from fallow.clock import WEEK_MS, SystemClock, Window
 
 if TYPE_CHECKING:
-    from analytics.ledger.build import Ledger
     from analytics.quality.host_clocks import SeenUntil
     from analytics.window import Inputs, WindowLedger
 
@@ -36,8 +35,8 @@ def open_context(
     rollups = ledger.whole.rollups.until(until_ms)
     owners, prices = settings.text("money.owners"), settings.text("money.prices")
     return Context(
-        whole=_known_at(ledger.whole, Window(None, until_ms)),
-        inside=_known_at(ledger.inside, Window(None, until_ms)),
+        whole=known_at(ledger.whole, Window(None, until_ms)),
+        inside=known_at(ledger.inside, Window(None, until_ms)),
         rollups=rollups,
         window=inputs.window,
         since_ms=ledger.summary.since_ms,
@@ -70,13 +69,13 @@ def week_before(context: Context) -> Context | None:
     until_ms = context.until_ms - WEEK_MS
     since_ms = None if context.window.since_ms is None else context.window.since_ms - WEEK_MS
     window = Window(since_ms, until_ms)
-    inside = _known_at(context.whole, window)
+    inside = known_at(context.whole, window)
     if inside.stretches.is_empty():
         return None
     first_ms, last_ms = inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
     return replace(
         context,
-        whole=_known_at(context.whole, Window(None, until_ms)),
+        whole=known_at(context.whole, Window(None, until_ms)),
         inside=inside,
         rollups=context.rollups.until(until_ms),
         window=window,
@@ -84,18 +83,4 @@ def week_before(context: Context) -> Context | None:
         until_ms=int(last_ms),
         holders=holders_at(context.rollups, until_ms),
         latest=False,
-    )
-
-
-def _known_at(ledger: Ledger, window: Window) -> Ledger:
-    """The ledger inside the window, its stretches and spells no longer than they were known to be at its end."""
-    known = clip(ledger, window)
-
-    def cut(name: str) -> pl.Expr:
-        return pl.min_horizontal(pl.col(name), pl.lit(window.until_ms, pl.Int64))
-
-    return replace(
-        known,
-        stretches=known.stretches.with_columns(cut("stretch_end")),
-        spells=known.spells.with_columns(cut("spell_end")),
     )

@@ -1,7 +1,8 @@
-"""May what is on some GPUs be ended: only where a fresh list names it, all of it is the finding's own, and no other work ends."""
+"""Whether what is on some GPUs may be ended: only where a fresh list names it, all of it is the finding's own, and no other work ends."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,21 +10,83 @@ import polars as pl
 
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.states import AT_REST
+from analytics.workloads.allocation_spans import allocations, unseen_by_job, unseen_places
+from analytics.workloads.commands import array_command, look_command, release_command
 from analytics.workloads.confidence import alone
-from analytics.workloads.job_arrays import tied_jobs
-from analytics.workloads.live_processes import last_rows, serves_only
-from analytics.workloads.memo import once
-from analytics.workloads.process_holders import array_command, look_command, release_command
-from analytics.workloads.programs import launched_together
-from analytics.workloads.unseen_work import unseen_places
-from analytics.workloads.window_end import AT_REST, newest_rows, now
+from analytics.workloads.ledger_rows import by_job
+from analytics.workloads.model import once_per_context
+from analytics.workloads.process_lists import serves_only
+from analytics.workloads.processes import launched_together
+from analytics.workloads.window_end import last_rows, newest_rows, window_end
 from fallow.clock import MINUTE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from analytics.workloads.model import Context
-    from analytics.workloads.process_holders import Process
+    from analytics.workloads.process_lists import Process
+
+
+_SLURM = "slurm:"
+_NUMBER = re.compile(r"\d+")
+_COMPONENTS_MAX = 128
+"""Slurm's own limit: ids of components follow one another, and a site may have any of them end all (`whole_hetjob`)."""
+
+
+def tied_jobs(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:
+    """Slurm ids of other jobs at work that may end with these, which are named as in the ledger."""
+    own = {job for job in jobs if job.startswith(_SLURM)}
+    users = _job_users(context)
+    return tuple(
+        sorted(
+            other.removeprefix(_SLURM)
+            for other in _slurm_jobs_at_work(context) - own
+            if any(_may_end(job, other) and _same_user(users.get(job), users.get(other)) for job in own)
+        )
+    )
+
+
+@once_per_context
+def _slurm_jobs_at_work(context: Context) -> frozenset[str]:
+    """The Slurm jobs that work, that may do so unseen, or whose processes have not rested for long."""
+    shortest_ms = context.settings.held_min_ms
+    begun = (pl.col("state") == "held") & (pl.col("end") - pl.col("stretch_start") < shortest_ms)
+    young = by_job(newest_rows(context).filter(begun))["work"]
+    names = {*window_end(context).at_work, *unseen_by_job(context), *young}
+    return frozenset(name for name in names if name.startswith(_SLURM))
+
+
+@once_per_context
+def _job_users(context: Context) -> Mapping[str, frozenset[str]]:
+    """By Slurm job that is there now everybody who is named as its user, by a claim or a process."""
+    found: dict[str, set[str]] = {}
+    there = [*window_end(context).jobs_on.values(), unseen_by_job(context)]
+    listed = [f"{_SLURM}{each.slurm_job_id}" for those in context.holders.lists.values() for each in those]
+    names = pl.Series([*{job for jobs in there for job in jobs}, *listed], dtype=pl.String)
+    claimed = allocations(context).filter(pl.col("user").is_not_null() & pl.col("job").is_in(names.implode()))
+    for job, user in claimed.select("job", "user").unique().iter_rows():
+        found.setdefault(job, set()).add(user)
+    for processes in context.holders.lists.values():
+        for each in processes:
+            if each.slurm_job_id and each.user:
+                found.setdefault(f"{_SLURM}{each.slurm_job_id}", set()).add(each.user)
+    return {job: frozenset(users) for job, users in found.items()}
+
+
+def _same_user(users: frozenset[str] | None, others: frozenset[str] | None) -> bool:
+    """Whether two jobs may be one user's."""
+    return not users or not others or not users.isdisjoint(others)
+
+
+def _may_end(job: str, other: str) -> bool:
+    """Whether `scancel` of the one may end the other, by their ids alone."""
+    if "_" in job:
+        return False  # one task of an array, by the name that means it alone
+    number, another = (_NUMBER.match(name.removeprefix(_SLURM)) for name in (job, other))
+    # tasks get ids of their own as they start, later ones than the array's
+    return number is None or another is None or int(another[0]) > int(number[0]) - _COMPONENTS_MAX
+
 
 LIST_INTERVALS = 3
 """A process list is good for so many of its intervals, in the ledger as here."""
@@ -88,7 +151,7 @@ def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
 
     By process lists, and by the ledger's own rows: of a GPU whose processes nobody lists, a claim may know the job.
     """
-    standing = now(context)
+    standing = window_end(context)
     jobs = _jobs_on(context, gpus)
     together = launched_together(context)
     pods = (job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:"))
@@ -121,7 +184,7 @@ def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties
 
 def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
     """The Slurm jobs, pods and Ray jobs on these GPUs, by the ledger and by process lists."""
-    on = now(context).jobs_on
+    on = window_end(context).jobs_on
     return {job for gpu in gpus for job in on.get(gpu, ())} | {
         job for process in context.holders.of(gpus) for job in _jobs_of(process)
     }
@@ -167,13 +230,13 @@ def ending_command(
     return look_command(host) if by_pid and host not in _fresh_hosts(context) else release_command(host, ended)
 
 
-@once
+@once_per_context
 def _fresh_hosts(context: Context) -> frozenset[str]:
     """The hosts that were seen so lately that a pid of theirs is still the same process."""
     return frozenset(newest_rows(context).filter(pl.col("end") >= context.until_ms - FRESH_MS)["host"])
 
 
-@once
+@once_per_context
 def listed_now(context: Context) -> frozenset[str]:
     """The GPUs whose holder the ledger knows by processes at the end of the window, by a list that is still good.
 

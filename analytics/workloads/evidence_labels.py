@@ -1,178 +1,161 @@
-"""How each number of the evidence is called; `{value}` is the number, already with its digits.
-
-Shares and bytes bring their unit, others have it here.
-"""
+"""How the evidence reads: what makes a label, and the labels of values that several rules give."""
 
 from __future__ import annotations
 
-WORDS = {
-    "holder_source": "holder known by {value}",
-    "longest_h": "longest {value} h",
-    "mem_need_bytes": "memory needed {value}",
-    "mem_together_bytes": "memory needed together {value}",
-    "card_memory_bytes": "the card has {value}",
-    "reserved_share_of_card": "{value} of the card's memory reserved",
-    "kv_cache_used_max_ratio": "at most {value} of the KV cache used",
-    "weights_bytes": "weights {value}",
-    "power_mean_w": "mean power {value} W",
-    "power_limit_w": "power limit {value} W",
-    "gpu_util_mean_pct": "mean utilization {value} %",
-    "gpu_util_max_pct": "highest utilization {value} %",
-    "gpu_util_p95_pct": "utilization {value} % or less for 95 % of the time",
-    "gpu_util_p98_pct": "utilization {value} % or less for 98 % of the time",
-    "gpu_util_together_p95_pct": "together at most {value} % for 95 % of the hours",
-    "gpu_util_together_bursts_p95_pct": "together at most {value} % for 95 % of samples",
-    "aligned_hours": "seen side by side for {value} h",
-    "sm_active_p95_pct": "SM activity {value} % or less for 95 % of the time",
-    "sm_active_p98_pct": "SM activity {value} % or less for 98 % of the time",
-    "sm_active_mean_pct": "mean SM activity {value} %",
-    "dram_active_p95_pct": "memory bandwidth {value} % or less for 95 % of the time",
-    "dram_active_p98_pct": "memory bandwidth {value} % or less for 98 % of the time",
-    "dram_active_mean_pct": "mean memory bandwidth {value} %",
-    "coverage": "observed {value}",
-    "observed_gpu_hours": "{value} GPU-hours observed",
-    "reserved_gpu_hours": "{value} GPU-hours reserved",
-    "used_gpu_hours": "{value} GPU-hours used",
-    "inefficient_gpu_hours": "{value} such GPU-hours",
-    "share_of_busy_hours": "{value} of the busy hours",
-    "share_of_held_hours": "{value} of all GPU-hours that are held",
-    "recommended_card": "{value} would do",
-    "recommended_memory_bytes": "it has {value}",
-    "history_days": "{value} days of history",
-    "model": "model {value}",
-    "commands": "commands {value}",
-    "jobs": "jobs {value}",
-    "accounts": "accounts {value}",
-    "pids": "pids {value}",
-    "models": "models {value}",
-    "endpoints": "endpoints {value}",
-    "pools": "pool {value}",
-    # blind_spot
-    "silent_h": "silent for {value} h",
-    "blind_gpu_hours": "{value} such GPU-hours",
-    "share_of_the_host": "{value} of the host's time",
-    "gpu_hours_of_the_host": "{value} GPU-hours of the host in all",
-    # partial_use
-    "gpus_of_the_job": "{value} GPUs in the job",
-    "gpus_of_the_host": "{value} GPUs in the host",
-    "gpus_used": "{value} of them used",
-    "gpus_never_used": "{value} never used",
-    "gpus_claimed": "{value} GPUs claimed on the host",
-    "gpus_seen_of_the_claim": "seen on {value} of them",
-    "gpus_never_seen_of_the_claim": "never on {value}",
-    "used_gpu_util_mean_pct": "mean utilization of those that were used {value} %",
-    "unused_gpu_util_mean_pct": "of the others {value} % at most",
-    # hoarding
-    "quota_gpus": "a quota of {value} GPUs",
-    "quota_unused_gpus": "{value} of the quota not taken",
-    "allocated_at_once_q95_gpus": "at most {value} GPUs taken at once for 95 % of the hours",
-    "used_at_once_q95_gpus": "at most {value} GPUs active at once for 95 % of the hours",
-    "allocated_gpu_hours": "{value} GPU-hours taken",
-    # imbalance
-    "busiest_gpu_sm_active_mean_pct": "mean SM activity {value} % on the busiest GPU",
-    "idlest_gpu_sm_active_mean_pct": "{value} % on the idlest",
-    "busiest_gpu_util_mean_pct": "mean utilization {value} % on the busiest GPU",
-    "idlest_gpu_util_mean_pct": "{value} % on the idlest",
-    "spread": "a spread of {value}",
-    "slower_gpu_hours": "{value} GPU-hours on its slower GPUs",
-    "waiting_gpu_hours": "all of its GPUs together {value} GPU-hours behind the busiest",
-    # input_starved
-    "waits_for": "waits for {value}",
-    "gpu_util_mean_otherwise_pct": "mean utilization {value} % in its other hours",
-    "zero_share": "no kernel for {value} of that time",
-    "share_of_middling_hours": "{value} of the hours at middling utilization",
-    "process_cpu_pct": "its processes use {value} % of a CPU",
-    "cpu_util_mean_pct": "mean CPU use {value} %",
-    "cpu_pressure_mean_pct": "some task waits for a CPU for {value} % of the time",
-    "io_pressure_mean_pct": "some task waits for I/O for {value} % of the time",
-    "disk_read_mean_bytes_per_s": "{value}/s read from disks",
-    "net_receive_mean_bytes_per_s": "{value}/s received over the network",
-    "pcie_mean_bytes_per_s": "{value}/s over PCIe",
-    "starved_gpu_hours": "{value} such GPU-hours",
-    # loaded_no_traffic and zombie_holder
-    "quiet_h": "no request for {value} h",
-    "answered_share": "its metrics were there for {value} of that time",
-    "idle_h": "idle for {value} h",
-    "why": "{value}",
-    "kind": "{value}",
-    # slow_uptake
-    "gpus_slow": "{value} of them slow to be used",
-    "gpus_without_any_use": "{value} never used",
-    "first_use_after_h": "first used after up to {value} h",
-    "days_since_added": "added {value} days ago",
-    "active_share_since": "active for {value} of the time since",
-    "active_share_of_the_fleet": "the rest of the fleet for {value}",
-    # stalls
-    "stall_mean_s": "mean length {value} s",
-    "period_mean_min": "one every {value} min",
-    "stalled_share": "{value} of the job's time",
-    "stalled_gpu_hours": "{value} GPU-hours at a standstill",
-    "job_gpu_hours": "{value} GPU-hours of the job in all",
-    # throttled
-    "cause": "slowed down by {value}",
-    "throttled_share_of_active_time": "for {value} of the active time",
-    "throttled_gpu_hours": "{value} GPU-hours slowed down",
-    "active_gpu_hours": "{value} GPU-hours active",
-    "temperature_max_c": "temperature up to {value} °C",
-    "sm_clock_mean_mhz": "mean SM clock {value} MHz",
-    "sm_clock_fastest_mhz": "highest of the model {value} MHz",
-    # wind_down
-    "days_without_activity": "{value} days without activity",
-    "active_gpu_hours_a_day_lately": "{value} active GPU-hours a day lately",
-    "active_gpu_hours_a_day_before": "{value} a day before",
-    "days_since_a_process_began": "no process begun for {value} days",
-    "gpus_idle_now": "{value} of them idle now",
-}
+from typing import TYPE_CHECKING, Any
 
-COUNTS = {
-    "works": ("{number} job", "{number} jobs"),
-    "sample_count": ("{number} sample", "{number} samples"),
-    "stall_count": ("{number} stall", "{number} stalls"),
-    "process_count": ("{number} process", "{number} processes"),
-    "stretch_count": ("in {number} stretch", "in {number} stretches"),
-    "hosts": ("on {number} host", "on {number} hosts"),
-    "gpus_added": ("{number} GPU added", "{number} GPUs added"),
-    "gpus_still_theirs": ("{number} GPU still theirs", "{number} GPUs still theirs"),
-    "past_gap_count": ("{number} past pause", "{number} past pauses"),
-    "ramp_after_days": (
-        "half of the fleet's mean after up to {number} day",
-        "half of the fleet's mean after up to {number} days",
-    ),
-}
-"""What is counted, in the singular and in the plural."""
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
+from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.workloads.ledger_rows import THRESHOLDS_MIN
+from analytics.workloads.model import Label
+from analytics.workloads.wording import gpus_of, hours_by_threshold
 
-WHOLE = ("quota_gpus", "quota_unused_gpus", "allocated_at_once_q95_gpus", "used_at_once_q95_gpus")
-"""Numbers of GPUs; parts of one only where a split card leaves them."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
-TOLD = {
-    # holder_source
-    "process": "process",
-    "claim": "claim",
-    "memory": "memory",
-    # why
-    "job ended": "their job has ended",
-    "parent gone": "their parent process is gone",
-    "notebook idle": "the notebook is idle",
-    # kind
-    "silent": "the host fell silent",
-    "unknown time": "nobody looked",
-    "no utilization": "utilization was not measured",
-    "holder not known": "the holder is not known",
-    "use not watched": "nobody watched who was on it",
-    "quota": "the quota is far above what the team takes",
-    "allocation": "the team takes far more than it uses",
-    # waits_for
-    "the CPUs that the process may use": "the CPUs that the process may use",
-    "the host's CPUs": "the host's CPUs",
-    "the disks": "the disks",
-    "the network": "the network",
-    # cause
-    "heat": "heat",
-    "power below the GPU's own limit": "power below the GPU's own limit",
-    "the power cap": "the power cap",
-    "another GPU of the boost group": "another GPU of the boost group",
-}
-"""Words that stand in the evidence as values, for machines."""
+    from analytics.workloads.model import Finding, Value
 
-IN_WORDS = ("holder_source", "why", "kind", "waits_for", "cause")
-"""The names whose values are such words; all other text is somebody's name."""
+    Shown = str | Quantity
+    Known = Mapping[str, Value]
+
+_LEAST_SHARE = 0.001
+"""What is shown with one digit of a percent."""
+
+
+def shown_plainly(value: Value) -> Shown:
+    """A name, yes or no, or a number with one digit where it is no count."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, bool):
+        return say("yes") if value else say("no")
+    return Number(value, 1) if isinstance(value, float) else Number(value)
+
+
+def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) -> Label:
+    """One value; `text` holds it as `{value}`, with its unit unless `shown` (Share, Bytes, ...) brings it."""
+    return Label((key,), lambda known, _: [say(text, value=shown(known[key]))])
+
+
+def counted(key: str, one: str, many: str) -> Label:
+    """What is counted, in the singular and in the plural."""
+    return Label((key,), lambda known, _: [say_many(one, many, int(known[key]))])
+
+
+def varying(key: str, below: str, by: str) -> Label:
+    """How much something varies: `below` where that is less than one digit of a percent shows, else `by`."""
+
+    def words(known: Known, _: Finding) -> list[Sentence]:
+        part = float(known[key])
+        return [say(below, share=Share(_LEAST_SHARE)) if part < _LEAST_SHARE else say(by, share=Share(part))]
+
+    return Label((key,), words)
+
+
+def for_machines(*keys: str) -> Label:
+    """Values that tell people nothing."""
+    return Label(keys, lambda _, __: [])
+
+
+def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
+    """Values that are words of ours, of which a finding about several workloads may join some, by what they mean."""
+
+    def shown(value: str) -> Listed:
+        parts = value.split("+")
+        return Listed(
+            [say(meanings[each]) if each in meanings else say("{value}", value=plain(each)) for each in parts], "+"
+        )
+
+    return shown
+
+
+def _at_the_end(key: str, none: tuple[str, str], some: str) -> Label:
+    """How many of the finding's GPUs are still as it says at the end of the window."""
+
+    def words(known: Known, finding: Finding) -> list[Sentence]:
+        gpus = len(finding.gpus)
+        if known[key] == 0:
+            return [say_many(*none, gpus)]
+        return [say(some, part=shown_plainly(known[key]), gpus=gpus_of(gpus))]
+
+    return Label((key,), words)
+
+
+def _by_threshold(prefix: str) -> Label:
+    """GPU-hours in intervals of at least each of THRESHOLDS_MIN, side by side."""
+    keys = {f"{prefix}_gpu_hours_in_stretches_of_{minutes}_min": minutes for minutes in THRESHOLDS_MIN}
+    return Label(
+        tuple(keys), lambda known, _: [hours_by_threshold({keys[key]: float(hours) for key, hours in known.items()})]
+    )
+
+
+def _memory_in_use(known: Known, _: Finding) -> list[Sentence]:
+    value = float(known["mem_used_max_bytes"])
+    return [say("memory in use up to {value}", value=Bytes(value)) if value else say("no memory in use")]
+
+
+def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
+    part = known["gpus_with_sm_activity"]
+    if part == 0:
+        return [say("SM activity not measured")]
+    return [say("SM activity measured on {part} of {gpus}", part=shown_plainly(part), gpus=gpus_of(len(finding.gpus)))]
+
+
+def _rank(known: Known, _: Finding) -> list[Sentence]:
+    rank, holders = str(known["rank_among_holders"]).split(" of ")
+    return [say("rank {rank} of {holders} among the holders", rank=rank, holders=holders)]
+
+
+def _prices(known: Known, finding: Finding) -> list[Sentence]:
+    """Prices, and what would be saved."""
+    hourly, other, saving = (known.get(name) for name in ("hourly", "recommended_hourly", "saving"))
+    name = finding.evidence.numbers.get("recommended_card")
+    card = say("the other card") if name is None else plain(str(name))
+    currency = plain(finding.currency or "") or None
+    price = None if other is None else Amount(float(other), currency if hourly is None else None)
+    return [
+        *([] if hourly is None else [say("{amount} per GPU-hour", amount=Amount(float(hourly), currency))]),
+        *([] if price is None else [say("{card}: {amount}", card=card, amount=price)]),
+        *([] if saving is None else [say("saves {amount} in this window", amount=Amount(float(saving), currency))]),
+    ]
+
+
+SOURCES = {"process": "process", "claim": "claim", "memory": "memory"}
+"""How the ledger knows a holder."""
+
+SHARED_LABELS = (
+    label("holder_source", "holder known by {value}", words_for(SOURCES)),
+    counted("sample_count", "{number} sample", "{number} samples"),
+    label("coverage", "observed {value}", Share),
+    _by_threshold("held"),
+    _by_threshold("reserved"),
+    counted("stretch_count", "in {number} stretch", "in {number} stretches"),
+    _at_the_end("gpus_held_now", ("no longer held at the end", "none of the {number} GPUs still held at the end"),
+                "{part} of {gpus} held at the end"),
+    _at_the_end("gpus_reserved_now", ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),
+                "{part} of {gpus} reserved at the end"),
+    label("longest_h", "longest {value} h"),
+    Label(("mem_used_max_bytes",), _memory_in_use),
+    label("mem_need_bytes", "memory needed {value}", Bytes),
+    label("card_memory_bytes", "the card has {value}", Bytes),
+    label("power_mean_w", "mean power {value} W"),
+    label("power_limit_w", "power limit {value} W"),
+    label("gpu_util_mean_pct", "mean utilization {value} %"),
+    label("gpu_util_max_pct", "highest utilization {value} %"),
+    label("sm_active_mean_pct", "mean SM activity {value} %"),
+    Label(("gpus_with_sm_activity",), _with_sm_activity),
+    label("reserved_gpu_hours", "{value} GPU-hours reserved"),
+    label("used_gpu_hours", "{value} GPU-hours used"),
+    label("history_days", "{value} days of history"),
+    counted("works", "{number} job", "{number} jobs"),
+    label("model", "model {value}"),
+    label("commands", "commands {value}"),
+    label("jobs", "jobs {value}"),
+    label("gpus_of_the_job", "{value} GPUs in the job"),
+    Label(("rank_among_holders",), _rank),
+    label("recommended_card", "{value} would do"),
+    label("recommended_memory_bytes", "it has {value}", Bytes),
+    # how many of a card there are does not say that any is free, and a note tells where there is none
+    for_machines("recommended_in_fleet"),
+    Label(("hourly", "recommended_hourly", "saving"), _prices),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every rule does alike: putting a finding together from the stretches that it is about."""
+"""Puts a finding together from the ledger rows that it is about."""
 
 from __future__ import annotations
 
@@ -6,21 +6,64 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.language.sentences import say
+from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
-from analytics.workloads.memo import once
-from analytics.workloads.mig_energy import ESTIMATED, has_instances, with_estimates
-from analytics.workloads.model import Context, Evidence, Finding, Number, Rule, energy_kwh
-from analytics.workloads.phrases import agreeing
+from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
+from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context
+from analytics.workloads.wording import agreeing
+from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SPAN = pl.col("end") - pl.col("time")
-"""Milliseconds of a ledger row."""
+    from analytics.workloads.model import Context
 
-GPU_MS = SPAN * pl.col("gpu_share")
-"""GPU milliseconds of a ledger row: a MIG instance counts its share."""
+
+ESTIMATED = say(
+    "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"
+)
+
+
+def has_instances(stretches: pl.DataFrame) -> bool:
+    """Whether any of the rows is of a MIG instance."""
+    return any(gpu.startswith(MIG_PREFIX) for gpu in set(stretches["gpu"].to_list()))
+
+
+def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The ledger rows with `energy_mj` and `energy_ms` of MIG instances: their share of what their GPU drew in the same hours.
+
+    By slices and time: what each instance adds nobody can measure. One that idles beside one that works is given too much.
+    """
+    parents = {gpu: device.parent_gpu for gpu, device in context.inventory.devices.items() if device.parent_gpu}
+    rows = stretches.with_row_index("_row")
+    own = rows.filter(pl.col("gpu").str.starts_with(MIG_PREFIX)).select(
+        "_row", "host", "gpu", "time", "end", "gpu_share"
+    )
+    own = own.with_columns(gpu=pl.col("gpu").replace_strict(parents, default=None, return_dtype=pl.String))
+    hours = _drawn_by_hour(context).of(own["gpu"].drop_nulls().unique().to_list())
+    first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
+    pieces = own.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour")
+    met = pieces.join(hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour"))
+    hour_ms = pl.col("hour") * HOUR_MS
+    during = pl.min_horizontal("end", hour_ms + HOUR_MS) - pl.max_horizontal("time", hour_ms)
+    told = pl.min_horizontal(during, "hour_known_ms")
+    drawn = met.group_by("_row").agg(
+        estimate_mj=(pl.col("hour_mj") / pl.col("hour_known_ms") * told * pl.col("gpu_share")).sum(),
+        estimate_ms=told.sum(),
+    )
+    found = rows.join(drawn, on="_row", how="left", maintain_order="left")
+    return found.with_columns(
+        energy_mj=pl.coalesce("estimate_mj", "energy_mj"), energy_ms=pl.coalesce("estimate_ms", "energy_ms")
+    ).drop("_row", "estimate_mj", "estimate_ms")
+
+
+@once_per_context
+def _drawn_by_hour(context: Context) -> RowIndex:
+    """What each GPU drew in each hour, by GPU: host, time, hour_mj and for how long it is known."""
+    hours = context.rollups.hourly("energy_mj", "energy_ms").filter((pl.col("energy_ms") > 0).fill_null(value=False))
+    known = hours.select("host", "gpu", "time", hour_mj="energy_mj", hour_known_ms=pl.col("energy_ms").cast(pl.Int64))
+    return RowIndex(known, "gpu")
 
 
 def finding_of(
@@ -29,7 +72,7 @@ def finding_of(
     stretches: pl.DataFrame,
     *,
     subject: str,
-    numbers: Mapping[str, Number],
+    numbers: Mapping[str, EvidenceValue],
     failed: Sequence[Sequence[str]] = (),
     next_command: str = "",
     reclaimable_gpus: Sequence[str] = (),
@@ -68,11 +111,7 @@ def finding_of(
         evidence=Evidence(
             min(stretches["time"].to_list()),
             max(stretches["end"].to_list()),
-            {
-                **numbers,
-                "sample_count": int(stretches["sample_count"].sum()),
-                "coverage": seen.coverage,
-            },
+            {**numbers, "sample_count": int(stretches["sample_count"].sum()), "coverage": seen.coverage},
         ),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
@@ -91,42 +130,3 @@ def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tu
         return measured, ()
     estimated = energy_kwh(with_estimates(context, stretches))
     return estimated, () if estimated is None else (ESTIMATED,)
-
-
-def joined(stretches: pl.DataFrame, column: str) -> str | None:
-    """The distinct values of a column, sorted and joined by `+`; None where there are none."""
-    return "+".join(sorted(set(stretches[column].to_list()) - {None})) or None
-
-
-def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
-    """One integer out of a frame; 0 for the sum or extreme of nothing."""
-    return int(frame.select(value).item() or 0)
-
-
-def still_going(context: Context, stretches: pl.DataFrame) -> tuple[str, ...]:
-    """The GPUs that were seen lately and whose last row of the window is among these: what is the case at its end."""
-    last_seen = _last_seen(context)
-    rows = zip(stretches["gpu"].to_list(), stretches["end"].to_list(), strict=True)
-    return tuple(sorted({gpu for gpu, end in rows if last_seen.get(gpu) == end}))
-
-
-@once
-def _last_seen(context: Context) -> dict[str, int]:
-    """The end of the last row of each GPU that was seen lately."""
-    last = context.inside.stretches.group_by("gpu").agg(pl.col("end").max(), pl.col("host").sort_by("end").last())
-    return dict(last.filter(seen_lately(context)).select("gpu", "end").iter_rows())
-
-
-def seen_lately(context: Context) -> pl.Expr:
-    """Whether what a GPU's last row (`host`, `end`) says was the case at the end of the window."""
-    return (pl.col("end") > context.until_ms - SILENT_AFTER_MS) & ~on_host_ahead(context)
-
-
-def on_host_ahead(context: Context) -> pl.Expr:
-    """Whether a row is of a host whose clock is ahead."""
-    return pl.col("host").is_in(pl.Series(sorted(context.ahead), dtype=pl.String).implode())
-
-
-def gpu_ms_of(stretches: pl.DataFrame) -> float:
-    """GPU milliseconds of the rows."""
-    return float(((stretches["end"] - stretches["time"]) * stretches["gpu_share"]).sum())

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import polars as pl
+    from collections.abc import Callable, Iterable, Mapping
 
     from analytics.inventory import Inventory
     from analytics.ledger.build import Ledger
     from analytics.ledger.rollups import Rollups
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
-    from analytics.workloads.process_holders import Holders
+    from analytics.workloads.process_lists import Holders
+    from analytics.workloads.surplus import PoolSurplus
     from fallow.clock import Window
     from fallow.lake import Lake
 
-Number = int | float | str | bool | None
+
+EvidenceValue = int | float | str | bool | None
 """A value in the evidence; None is unknown."""
 
 CATEGORIES = ("reclaim", "right_size", "efficiency", "demand", "coverage")
@@ -82,7 +84,7 @@ class Evidence:
 
     since_ms: int
     until_ms: int
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, EvidenceValue]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Finding:
     """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
 
     `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
-    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one.
+    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one. `surplus` is what the rule of that name found, typed.
     """
 
     rule: str
@@ -115,6 +117,7 @@ class Finding:
     currency: str | None = None
     status: str = "standing"
     notes: tuple[str, ...] = field(default=())
+    surplus: PoolSurplus | None = None
 
     @property
     def finding_id(self) -> str:
@@ -169,11 +172,28 @@ class Finding:
         }
 
 
-class Rule(Protocol):
-    """One rule, one file: a name like the sentence that it says, and a pure function to findings.
+Value = int | float | str | bool
+"""A known value in the evidence."""
 
-    `per_host` says that it looks at each host for itself, so that a subject may come up on several, in a finding for each.
-    `thresholds` are the numbers that it depends on, each with its source, for people to read.
+
+@dataclass(frozen=True)
+class Label:
+    """How some values of the evidence read that stand beside each other, mostly one.
+
+    `words` gets those of `keys` that are known, by key, and the finding; it gives nothing for what machines alone need.
+    """
+
+    keys: tuple[str, ...]
+    words: Callable[[Mapping[str, Value], Finding], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule, one file: `name` is that of its module, `find` the query that yields its findings, in no order.
+
+    `sentence` is said of the finding's GPUs. `per_host`: it looks at each host for itself, so that a subject may come up on
+    several, in a finding for each. `thresholds` are the numbers that it depends on, each with its source, for people to
+    read. `labels` are those of the evidence that only this rule has (the others: `analytics.workloads.wording`).
     """
 
     name: str
@@ -181,19 +201,27 @@ class Rule(Protocol):
     sentence: str
     per_host: bool
     thresholds: Mapping[str, str]
-
-    def find(self, context: Context) -> Iterable[Finding]:
-        """The findings, in no order."""
-        ...
+    find: Callable[[Context], Iterable[Finding]]
+    labels: tuple[Label, ...] = ()
 
 
-ENERGY_KNOWN_MIN = 0.9
-"""Below it the sum would be a part that looks like the whole."""
+Result = TypeVar("Result")
 
 
-def energy_kwh(stretches: pl.DataFrame) -> float | None:
-    """Energy of some ledger stretches in kWh; None where it was known for less than 90 % of their time."""
-    total_ms = int((stretches["end"] - stretches["time"]).sum())
-    if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
-        return None
-    return float(stretches["energy_mj"].sum()) / 3.6e9
+def once_per_context(compute: Callable[[Context], Result]) -> Callable[[Context], Result]:
+    """Keeps what a function makes of a context for as long as the context lives.
+
+    Contexts hold frames, which cannot be hashed, so it is the object itself that is remembered. Two threads that come
+    first at once both compute, and get equal results.
+    """
+    kept: dict[int, Result] = {}
+
+    @wraps(compute)
+    def remembered(context: Context) -> Result:
+        key = id(context)
+        if key not in kept:
+            kept[key] = compute(context)
+            weakref.finalize(context, kept.pop, key, None).atexit = False
+        return kept[key]
+
+    return remembered

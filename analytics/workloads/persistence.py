@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import say, say_many
-from analytics.render.ledger_text import plain
-from analytics.workloads.memo import once
-from analytics.workloads.phrases import floored
+from analytics.states import WITHOUT_EVIDENCE
+from analytics.workloads.model import once_per_context
+from analytics.workloads.wording import floored
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from analytics.language.sentences import Sentence
     from analytics.workloads.model import Context
+
 
 HORIZON_MS = HOUR_MS
 """How much longer the spell has to last: long enough for somebody else to make use of it."""
@@ -39,7 +41,6 @@ Z_90 = 1.6448536269514722
 TOGETHER_MS = MINUTE_MS
 """GPUs that one holder left and took up again within so long of each other are one decision, not several."""
 
-_BLIND = ("unknown", "unavailable")
 _UNNAMED = "\0"
 """Before the UUID that stands for a holder without a name, lest somebody be called so."""
 
@@ -139,7 +140,7 @@ class Persistence:
         return (None if age is None else self.fleet.outlook(age)), True
 
 
-@once
+@once_per_context
 def persistence(context: Context) -> Persistence:
     """The idle spells that were known at the window's end; computed once for each context."""
     spells = idle_spells(context.whole.stretches, context.until_ms)
@@ -164,7 +165,7 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     neighbours = stretches.select(
         "host", "gpu", "time", "end", "stretch_end",
         held=pl.col("state") == "held",
-        seen=~pl.col("state").is_in(_BLIND),
+        seen=~pl.col("state").is_in(WITHOUT_EVIDENCE),
         whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")),
     ).with_columns(follows=_follows())  # fmt: skip
     goes_on = pl.col("follows") & pl.col("held").shift(1) & (pl.col("whom") == pl.col("whom").shift(1))
@@ -224,7 +225,7 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
         ]
     if outlook.low >= LIKELY_MIN:
         return []
-    return [in_words(outlook, _whose(holder, pooled=pooled))]
+    return [outlook_sentence(outlook, _whose(holder, pooled=pooled))]
 
 
 def _whose(holder: str | None, *, pooled: bool) -> Sentence:
@@ -233,7 +234,7 @@ def _whose(holder: str | None, *, pooled: bool) -> Sentence:
     return say("of this GPU's") if holder is None else say("of {holder}'s", holder=plain(holder))
 
 
-def in_words(outlook: Outlook, whose: str) -> Sentence:
+def outlook_sentence(outlook: Outlook, whose: str) -> Sentence:
     """The outlook as one sentence that can be checked against the ledger."""
     return say_many(
         "of {number} idle spell {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "

@@ -1,7 +1,4 @@
-"""What ran on each GPU: one row per GPU, holder, account and job, with the time and the activity of it.
-
-A run is all that one workload did on one GPU inside the window; a job on four GPUs is four runs that know of one another.
-"""
+"""What ran on each GPU, with its activity and the memory that it needs: one row per GPU, holder, account and job."""
 
 from __future__ import annotations
 
@@ -11,13 +8,12 @@ import polars as pl
 
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
-from analytics.workloads.finding_parts import GPU_MS, SPAN
-from analytics.workloads.ledger_by_job import AT_WORK, one_job, whole_hours
-from analytics.workloads.live_processes import is_service
-from analytics.workloads.memo import once
-from analytics.workloads.programs import program_runs
-from analytics.workloads.row_index import Places
-from fallow.clock import DAY_MS
+from analytics.states import OCCUPIED
+from analytics.workloads.ledger_rows import GPU_MS, SPAN, RowIndex, one_job, whole_hours
+from analytics.workloads.model import once_per_context
+from analytics.workloads.process_lists import is_service
+from analytics.workloads.processes import program_runs
+from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,11 +21,12 @@ if TYPE_CHECKING:
 
     from analytics.workloads.model import Context
 
+
 RUN = ("host", "gpu", "holder", "account", "job")
 """What tells one run from another."""
 
 
-@once
+@once_per_context
 def runs(context: Context) -> pl.DataFrame:
     """One row per run: RUN and what follows.
 
@@ -39,7 +36,7 @@ def runs(context: Context) -> pl.DataFrame:
     (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
     number).
     """
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
@@ -65,12 +62,12 @@ def runs(context: Context) -> pl.DataFrame:
     )
     found = found.join(_devices(context), on="gpu", how="left")
     whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
-    found = found.join(_services(context), on=("host", "gpu", "holder"), how="left")
+    found = found.join(_service_only(context), on=("host", "gpu", "holder"), how="left")
     found = found.with_columns(pl.col("service").fill_null(value=False), whole_card=whole)
     return _part_of(context, found.drop("split"))
 
 
-def _services(context: Context) -> pl.DataFrame:
+def _service_only(context: Context) -> pl.DataFrame:
     """Who has nothing but services on which GPU."""
     listed = context.rollups.processes().filter(pl.col("end") > context.since_ms)
     return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
@@ -107,28 +104,28 @@ def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@once
+@once_per_context
 def run_hours(context: Context) -> pl.DataFrame:
     """Rows of `hourly` that lie wholly inside one run, with `run`."""
     numbers = runs(context).select(*RUN, "run")
     return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
 
 
-@once
-def _stretches(context: Context) -> pl.DataFrame:
+@once_per_context
+def _rows_of_runs(context: Context) -> pl.DataFrame:
     """The window's ledger rows with work on them, with `run`."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(AT_WORK))
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
 
 
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The window's ledger rows of some runs."""
-    return _places(context).of(found["run"].to_list()).drop("run")
+    return _rows_by_run(context).of(found["run"].to_list()).drop("run")
 
 
-@once
-def _places(context: Context) -> Places:
-    return Places(_stretches(context), "run")
+@once_per_context
+def _rows_by_run(context: Context) -> RowIndex:
+    return RowIndex(_rows_of_runs(context), "run")
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
@@ -155,8 +152,96 @@ def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[
     return {run: sums[run] for run in found["run"].to_list() if sums[run].any()}
 
 
-@once
+@once_per_context
 def _histograms(context: Context) -> dict[str, NDArray[np.int64]]:
     """`gpu_util_ms` and `sm_active_ms` over the whole hours of each run, a row per run."""
     hours = run_hours(context).select("host", "gpu", "time", group="run")
     return context.rollups.histograms(("gpu_util_ms", "sm_active_ms"), hours, runs(context).height)
+
+
+NEED_SHARE = 0.98
+NEED_MARGIN = 1.15
+PEAK_MAX_SHARE = 0.80
+"""The peak may fill this share of a recommended card."""
+
+FLAT_BELOW = 0.01
+"""Standard deviation over mean, after warm-up."""
+WARM_UP_MS = HOUR_MS
+FLAT_MIN_HOURS = 3
+"""Whole hours after warm-up; less of them say nothing about flatness."""
+RESERVED_SHARES = ((0.73, 0.77), (0.88, 0.94), (0.95, 1.0))
+"""Of the card: JAX takes 0.75, vLLM 0.90 or 0.92, each within 2 points; TensorFlow all that there is."""
+
+NEED_THRESHOLDS = {
+    "need": "98th percentile of the hourly peaks times 1.15 (facts: VRAM right-size)",
+    "fits": "the peak fills at most 80 % of the card (facts: VRAM right-size)",
+    "preallocated": "memory flat (standard deviation below 1 % of the mean after the first hour) within 2 points of 0.75 (JAX), "
+    "0.90 or 0.92 (vLLM) or at 0.95 and more (TensorFlow) of the card, or held by an inference server that reserves its cache",
+}
+
+_RESERVING = ("vllm", "sglang", "tgi")
+"""Inference servers that reserve their cache at the start, whatever share of the card they were given."""
+_RESERVING_COMMANDS = r"(?i)vllm|sglang|text-generation-server"
+
+
+@once_per_context
+def runs_with_memory(context: Context) -> pl.DataFrame:
+    """The columns of `runs` and what follows.
+
+    `whole_hours`, `hours` (those that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
+    `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the
+    card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default;
+    null: the run is too short to tell), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
+    reserved or may be).
+    """
+    found = (
+        runs(context)
+        .join(run_hours(context).group_by("run").agg(whole_hours=pl.len()), on="run", how="left")
+        .join(_taken(context), on="run", how="left")
+        .with_columns(
+            pl.col("whole_hours", "hours").fill_null(0),
+            q98_bytes=pl.coalesce("q98_bytes", "peak_bytes"),
+            mem_share=pl.coalesce("mean_bytes", "peak_bytes") / pl.col("card_bytes"),
+        )
+    )
+    found = found.join(_reserving(context), on=("host", "gpu"), how="left").with_columns(
+        pl.col("reserving").fill_null(value=False)
+    )
+    found = found.with_columns(by_default=_by_default())
+    found = found.with_columns(preallocated=pl.col("reserving") | pl.col("by_default"))
+    need = (pl.col("q98_bytes") * NEED_MARGIN).ceil().cast(pl.Int64)
+    return found.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
+
+
+def _taken(context: Context) -> pl.DataFrame:
+    """Per run, the memory in its whole hours."""
+    hours = run_hours(context).filter(pl.col("mem_used_max_bytes").is_not_null())
+    hours = hours.join(runs(context).select("run", "began"), on="run")
+    warm = pl.col("time") >= pl.col("began") + WARM_UP_MS
+    mean, square = pl.col("mem_used_mean_bytes").filter(warm), pl.col("mem_used_std_bytes").filter(warm).pow(2)
+    # over hours of equal length the variance is that of the hours' means and the mean of the hours' own
+    variance = mean.var(ddof=0) + square.mean()
+    return hours.group_by("run").agg(
+        hours=pl.len(),
+        q98_bytes=pl.col("mem_used_max_bytes").quantile(NEED_SHARE, "higher").cast(pl.Int64),
+        mean_bytes=mean.mean(),
+        variation=pl.when(mean.len() >= FLAT_MIN_HOURS).then(variance.sqrt() / mean.mean()),
+    )
+
+
+def _reserving(context: Context) -> pl.DataFrame:
+    """GPUs with an inference server that reserves its cache, in the window."""
+    inside = pl.col("time") >= context.since_ms - HOUR_MS
+    served = context.rollups.serving().filter(inside, pl.col("engine").is_in(_RESERVING))
+    named = pl.col("command").str.contains(_RESERVING_COMMANDS) | pl.col("arguments").str.contains(_RESERVING_COMMANDS)
+    listed = context.rollups.processes().filter(pl.col("end") > context.since_ms, named.fill_null(value=False))
+    found = pl.concat([each.select("host", "gpu").drop_nulls() for each in (served, listed)])
+    return found.unique().with_columns(reserving=True)
+
+
+def _by_default() -> pl.Expr:
+    """True, false, or null where the memory is of a size that a framework may have reserved and the run too short to tell."""
+    shares = pl.lit(value=False)
+    for low, high in RESERVED_SHARES:
+        shares |= pl.col("mem_share").is_between(low, high)
+    return shares & (pl.col("variation") < FLAT_BELOW)

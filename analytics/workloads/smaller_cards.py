@@ -1,136 +1,173 @@
-"""Which smaller, older or cheaper card would do for a run, by its memory and by what it asks of the processors."""
+"""Findings that name a card which would do: what the rules on too large and too powerful cards have in common."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from analytics.money.cards import Card, card, cards
-from analytics.money.catalog import listed
-from analytics.workloads.memo import once
-from analytics.workloads.memory_need import PEAK_MAX_SHARE
+import polars as pl
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import say
+from analytics.workloads.cards import BFLOAT16_SINCE, Demand, Offer, ask_for, shelf, slowdown
+from analytics.workloads.commands import monitor_command
+from analytics.workloads.confidence import known_holder
+from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpu_ms_of
+from analytics.workloads.runs import stretches_of
+from analytics.workloads.wording import joined_by_and
+from analytics.workloads.workloads import (
+    REPORTED_FROM_GPU_MS,
+    nvlinked,
+    runs_of,
+    seen_long_enough,
+    sm_activity_measured,
+)
+from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from analytics.workloads.model import Context
-
-BFLOAT16_SINCE = 2020
-"""The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
-WORTH_MOVING = 0.2
-"""A card is cheaper if it saves at least this share of the price: for less nobody moves."""
-_NOT_FOR_SERVERS = ("GeForce", "TITAN", "Quadro", "RTX")
-"""Cards that nobody buys for a server; they are recommended only where the fleet has them."""
+    from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a run asks of a card: its peak memory, and shares of the present card's processors and memory bandwidth."""
+UNMEASURED_BANDWIDTH = 0.75
+"""Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
 
-    peak_bytes: int
-    busy_share: float
-    bandwidth_share: float
-    less_memory: bool = False  # a card with as much memory is no answer
+_TARGET = ("holder", "account", "model", "target")
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A card that can be had: `model` is the fleet's own name of it and `gpus` how many it has, None and 0 for the catalog's.
+SMALLER_CARD_LABELS = (
+    label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
+    label("sm_active_p95_pct", "SM activity {value} % or less for 95 % of the time"),
+    label("dram_active_p95_pct", "memory bandwidth {value} % or less for 95 % of the time"),
+)
 
-    `hourly` is the lowest price of a GPU-hour in the context's currency, `origin` whether the site or the built-in catalog
-    says so; both are None where nobody does.
+
+def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
+    """A finding per holder, account, model and card that would do for some works (columns of `works` and `with_demand`)."""
+    offers: dict[tuple[str, str], Offer] = {}
+    targets: list[str | None] = []
+    for row in found.iter_rows(named=True):
+        demand = demand_of(row, less_memory=less_memory)
+        offer = None if demand is None else shelf(context).choose(row["model"], demand)
+        targets.append(None if offer is None else offer.card.name)
+        if offer is not None:
+            offers[row["model"], offer.card.name] = offer
+    moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
+    for works in moved.partition_by(_TARGET, maintain_order=True):
+        if works["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
+            yield _smaller_card_finding(context, rule, works, offers[works["model"][0], works["target"][0]])
+
+
+def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
+    """What a work asks of a card; None where it is not known.
+
+    By SM activity where it was measured: a GPU counts as busy while any kernel runs, however few of its SMs that takes.
     """
-
-    card: Card
-    model: str | None = None
-    gpus: int = 0
-    hourly: float | None = None
-    origin: str | None = None
-
-    def saving_per_hour(self, present: Offer) -> float | None:
-        """What an hour on it costs less; None where a price is missing, or one is the site's own and the other a list price."""
-        if self.hourly is None or present.hourly is None or self.origin != present.origin:
-            return None
-        return present.hourly - self.hourly
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Cards to choose from: those of the fleet by their model's name, and those of the catalog."""
-
-    fleet: Mapping[str, Offer]
-    catalog: tuple[Offer, ...]
-
-    def choose(self, model: str, demand: Demand) -> Offer | None:
-        """The cheapest card that would do: of the fleet where it has one, of the catalog otherwise.
-
-        It has less of something than the present card, holds the peak with the room that is wanted, and reaches the rates
-        that the run makes use of. Where prices are unknown the least powerful comes first.
-        """
-        present = self.fleet.get(model)
-        if present is None:
-            return None
-        for offers in (self.fleet.values(), self.catalog):
-            fitting = [each for each in offers if _does(each.card, present.card, demand) and _no_dearer(each, present)]
-            if fitting:
-                return min(fitting, key=_rank)
+    busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
+    if busy_pct is None or row["peak_bytes"] is None:
         return None
+    flow_pct = UNMEASURED_BANDWIDTH * busy_pct if row["dram_pct"] is None else row["dram_pct"]
+    return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
 
 
-@once
-def shelf(context: Context) -> Shelf:
-    """What the fleet has, what there is, and what it costs; cards that only exist split are not on it."""
-    fleet: dict[str, Offer] = {}
-    for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
-        known = card(device.model)
-        if device.model is None or known is None or device.parent_gpu or device.mig_enabled:
-            continue
-        before = fleet.get(device.model, Offer(known, device.model))
-        price = context.costs.price_of(device.gpu)
-        hourly, origin = (None, None) if price is None else (float(price.hourly), price.origin)
-        cheaper = hourly is not None and (before.hourly is None or hourly < before.hourly)
-        offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
-        fleet[device.model] = replace(offer, gpus=before.gpus + 1)
-    servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
-    return Shelf(fleet, tuple(_listed(servers, context.costs.currency)))
+def _smaller_card_finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) -> Finding:
+    runs = runs_of(context, works)
+    rows = stretches_of(context, runs)
+    first = runs.row(0, named=True)
+    holder, model = works["holder"][0], works["model"][0]
+    command, note = _ask_command(context, works, runs, offer)
+    present = shelf(context).fleet[model]
+    saving = saving_of(context, rows, offer)
+    return finding_of(
+        context,
+        rule,
+        rows,
+        subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
+        numbers=_numbers(works, present, offer) | {"saving": saving},
+        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, offer)],
+        next_command=command,
+        holder=holder,
+        notes=[note, *_notes(present, offer, saving)],
+    )
 
 
-def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
-    """The cards that somebody lists a price for: what nobody rents out is nothing to move to."""
-    for each in those:
-        price = listed(each.name)
-        if price is not None:
-            hourly = float(price.hourly) if price.currency == currency else None
-            yield Offer(each, hourly=hourly, origin="catalog")
-
-
-def slowdown(present: Card, other: Card) -> float | None:
-    """How many times as long a step that fills the present card takes on the other, by peak FP16 rate; None is unknown."""
-    if not present.fp16_tflops or not other.fp16_tflops:
+def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
+    """What the time of some ledger rows would have cost less on another card; None where the prices cannot be compared."""
+    cost = context.costs.of(rows)
+    origins = {None if price is None else price.origin for price in map(context.costs.price_of, rows["gpu"].unique())}
+    if cost is None or offer.hourly is None or origins != {offer.origin}:
         return None
-    return present.fp16_tflops / other.fp16_tflops
+    return cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
 
 
-def _does(other: Card, present: Card, demand: Demand) -> bool:
-    rate, had = other.fp16_tflops, present.fp16_tflops
-    flow, flowed = other.bandwidth_gb_per_s, present.bandwidth_gb_per_s
-    if rate is None or had is None or flow is None or flowed is None:
-        return False
-    keeps_up = rate >= demand.busy_share * had and flow >= demand.bandwidth_share * flowed
-    slower_only = rate < had and other.memory_bytes == present.memory_bytes
-    smaller = other.memory_bytes < present.memory_bytes or (slower_only and not demand.less_memory)
-    return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
+def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
+    if offer.model is None:
+        host = runs["host"][0]
+        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
+        return monitor_command(host, gpus), said
+    on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
+    model = works["model"][0]
+    return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
 
 
-def _no_dearer(offer: Offer, present: Offer) -> bool:
-    """Whether it costs clearly less; where that cannot be said, whether it has no more of anything."""
-    if offer.saving_per_hour(present) is not None:
-        return (offer.hourly or 0.0) <= (1 - WORTH_MOVING) * (present.hourly or 0.0)
-    slower = (offer.card.fp16_tflops or 0.0) <= (present.card.fp16_tflops or 0.0)
-    return slower and (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
+def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
+    highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
+    most = highest.row(0, named=True)
+    unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
+    return {
+        "holder_source": works["holder_source"][0],
+        "works": works.height,
+        "model": works["model"][0],
+        "card_memory_bytes": works["card_bytes"].bottom_k(1)[0],
+        "mem_used_max_bytes": most["peak_bytes"],
+        "mem_need_bytes": most["need_bytes"],
+        "gpu_util_p95_pct": most["util_pct"],
+        "sm_active_p95_pct": None if "sm_pct" in unmeasured else most["sm_pct"],
+        "dram_active_p95_pct": None if "dram_pct" in unmeasured else most["dram_pct"],
+        "recommended_card": offer.model or offer.card.name,
+        "recommended_memory_bytes": offer.card.memory_bytes,
+        "recommended_in_fleet": offer.gpus,
+        "hourly": present.hourly,
+        "recommended_hourly": offer.hourly,
+    }
 
 
-def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:
-    """Priced ones first, cheapest first; then the least powerful, with the least memory."""
-    rate = offer.card.fp16_tflops or 0.0
-    return (offer.hourly is None, offer.hourly or 0.0, rate, offer.card.memory_bytes, offer.card.name)
+def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
+    failed = [*seen_long_enough(works), *sm_activity_measured(works)]
+    if not works.join(nvlinked(context), on="work", how="semi").is_empty():
+        failed.append(
+            say("its GPUs talk over NVLink, and whether {card} would be linked is not known", card=offer.card.name)
+        )
+    if works["sm_pct"].null_count():
+        failed.append(
+            say("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+        )
+    if offer.card.year < BFLOAT16_SINCE:
+        failed.append(
+            say("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name)
+        )
+    return failed
+
+
+def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
+    notes: list[str] = []
+    slower = slowdown(present.card, offer.card)
+    if slower is not None and slower > 1:
+        notes.append(
+            say(
+                "it has room for the work; a step that fills the present card would take {factor} times as long",
+                factor=Number(slower, 1),
+            )
+        )
+    if saving is None:
+        unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
+        why = (
+            say("no price for {cards}", cards=joined_by_and(unpriced))
+            if unpriced
+            else say("one price is the site's, the other a list price")
+        )
+        notes.append(say("what it would save is not known: {why}", why=why))
+    return notes

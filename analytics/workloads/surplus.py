@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
-from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
+from analytics.states import IN_USE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from analytics.workloads.model import Context
-    from analytics.workloads.model import Number as Value
 
 QUANTILES = {"low": 0.99, "point": 0.95, "high": 0.90}
 QUANTILES_PROD = {"low": 1.0, "point": 0.99, "high": 0.95}
@@ -28,8 +25,7 @@ HISTORY_MIN_DAYS = 7
 UNKNOWN_MAX = 0.1
 BACKTEST_SEEN_MIN = 0.9
 """Share of the hours since that has to be known, as everywhere else."""
-
-_WORKING = ("low", "active")
+BLOCKS = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -57,61 +53,59 @@ class Backtest:
 
     surplus: int
     enough: int
+    """What was to be kept."""
     hours: int
     exceeded: int
     largest: float
     quantile: float
 
     @property
-    def numbers(self) -> dict[str, Value]:
-        """For the evidence; `enough` is what was to be kept."""
-        return {
-            "backtest_surplus_gpus": self.surplus,
-            "backtest_enough_gpus": self.enough,
-            "backtest_hours": self.hours,
-            "backtest_exceeded_hours": self.exceeded,
-            "backtest_needed_max_gpus": self.largest,
-        }
+    def held(self) -> bool:
+        """Whether more was needed no more often than the quantile allows."""
+        return self.exceeded <= (1 - self.quantile) * self.hours
+
+
+@dataclass(frozen=True)
+class PoolSurplus:
+    """The GPUs of one model in one pool that are beyond its need, and on which hosts the least used of them are."""
+
+    pool: str
+    model: str
+    estimate: Surplus
+    backtest: Backtest | None
+    free_now: int
+    gpus_by_host: Mapping[str, int]
 
     @property
-    def failed(self) -> list[str]:
-        """Failure of the estimate to have held: more was needed more often than its quantile allows."""
-        if self.exceeded <= (1 - self.quantile) * self.hours:
-            return []
-        return [
-            say(
-                "last week's estimate did not hold: {enough} GPUs were to be enough, and more were needed at once in "
-                "{exceeded} of {hours} hours since",
-                enough=Number(self.enough),
-                exceeded=Number(self.exceeded),
-                hours=Number(self.hours),
-            )
-        ]
+    def in_blocks(self) -> dict[int, int]:
+        """By size of block how many of the GPUs are in blocks of that size, on one host each."""
+        return {size: sum(n // size * size for n in self.gpus_by_host.values()) for size in BLOCKS}
 
 
-def demand(context: Context, gpus: pl.DataFrame) -> pl.DataFrame:
+def demand(stretches: pl.DataFrame, gpus: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     """Per pool, model and hour: `needed`, `unknown` and `needed_or_unknown`, each the most GPUs at once.
 
     Over a week more than `estimate` looks at, for `backtest` stands a week earlier.
 
     Args:
-        context: the window; hours before it count as well.
+        stretches: all that was known at the end of the window.
         gpus: gpu, pool and model.
+        until_ms: the end of the window.
     """
     key = ("pool", "model")
-    first_ms = int(context.whole.stretches.select(pl.col("time").min()).item())
-    since_ms = max(first_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS - WEEK_MS)
+    first_ms = int(stretches.select(pl.col("time").min()).item())
+    since_ms = max(first_ms, until_ms - HISTORY_MAX_DAYS * DAY_MS - WEEK_MS)
     own = gpus.select("gpu", *key)
-    rows = context.whole.stretches.filter(pl.col("end") > since_ms).join(own, on="gpu")
+    rows = stretches.filter(pl.col("end") > since_ms).join(own, on="gpu")
     spans = ("gpu", "time", "end", "gpu_share")
     unknown = rows.filter(pl.col("state") == "unknown")
-    working = lasting_on(rows.filter(pl.col("state").is_in(_WORKING)), RECENT_MS).join(own, on="gpu")
-    either = lasting_on(pl.concat([working.select(spans), unknown.select(spans)]), 0).join(own, on="gpu")
-    first, last = -(-since_ms // HOUR_MS) * HOUR_MS, floor_ms(context.until_ms, HOUR_MS)
+    working = merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(own, on="gpu")
+    either = merge(pl.concat([working.select(spans), unknown.select(spans)])).join(own, on="gpu")
+    first, last = -(-since_ms // HOUR_MS) * HOUR_MS, floor_ms(until_ms, HOUR_MS)
     hours = pl.select(time=pl.int_range(first, last, HOUR_MS, dtype=pl.Int64))
     found = gpus.select(key).unique().join(hours, how="cross")
     for name, each in (("needed", working), ("unknown", unknown), ("needed_or_unknown", either)):
-        most = hourly_most(each, key, since_ms, context.until_ms).rename({"most": name})
+        most = hourly_most(each, key, since_ms, until_ms).rename({"most": name})
         found = found.join(most, on=(*key, "time"), how="left").with_columns(pl.col(name).fill_null(0.0))
     return found.sort("time")
 

@@ -9,18 +9,20 @@ import polars as pl
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.workloads.confidence import measured_enough
-from analytics.workloads.memo import once
-from analytics.workloads.memory_need import memory
-from analytics.workloads.row_index import Places
-from analytics.workloads.runs import busy_percentiles, run_hours
+from analytics.workloads.ledger_rows import RowIndex
+from analytics.workloads.model import once_per_context
+from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
-    from analytics.workloads.model import Context
+    from collections.abc import Iterable, Mapping
+
+    from analytics.workloads.model import Context, Finding
+
 
 RUN_MIN_MS = 61 * MINUTE_MS
 """Princeton's Job Defense Shield: shorter ones are tests."""
-TOLD_FROM_GPU_MS = 24 * HOUR_MS
+REPORTED_FROM_GPU_MS = 24 * HOUR_MS
 """Princeton's Job Defense Shield: up to a GPU-day nobody need be written to."""
 
 WORK_THRESHOLDS = {
@@ -46,8 +48,8 @@ BUSY_SHARE = 0.95
 _WORK = ("holder", "account", "job", "place", "model")
 
 
-@once
-def work_of_runs(context: Context) -> pl.DataFrame:
+@once_per_context
+def runs_with_workload(context: Context) -> pl.DataFrame:
     """The columns of `memory` and `work`, the number of the work that each run belongs to.
 
     A job is one work on each model of card. Bare processes are one on each GPU; those that spread over several are one on
@@ -56,13 +58,13 @@ def work_of_runs(context: Context) -> pl.DataFrame:
     place = pl.when(pl.col("job").is_null()).then(
         pl.when(pl.col("gpu_count") > 1).then("host").otherwise(pl.concat_str("host", pl.lit("/"), "gpu"))
     )
-    found = memory(context).with_columns(place=place).sort(*_WORK, "run", nulls_last=True)
+    found = runs_with_memory(context).with_columns(place=place).sort(*_WORK, "run", nulls_last=True)
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in _WORK)
     return found.with_columns(work=(~same).fill_null(value=True).cum_sum()).drop("place")
 
 
-@once
-def works(context: Context) -> pl.DataFrame:
+@once_per_context
+def workloads(context: Context) -> pl.DataFrame:
     """One row per work on whole cards of known model, of one holder and at most one job, that lasted RUN_MIN_MS and ran a kernel.
 
     Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
@@ -70,7 +72,7 @@ def works(context: Context) -> pl.DataFrame:
     `util_mean_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
     """
     return (
-        work_of_runs(context)
+        runs_with_workload(context)
         .group_by("work", maintain_order=True)
         .agg(
             pl.col("holder", "account", "job", "model", "holder_source").first(),
@@ -98,9 +100,9 @@ def works(context: Context) -> pl.DataFrame:
     )
 
 
-def worth_telling(found: pl.DataFrame, *by: str) -> pl.DataFrame:
+def above_a_gpu_day(found: pl.DataFrame, *by: str) -> pl.DataFrame:
     """The works of holders for whom they come to more than TOLD_FROM_GPU_MS on one model, and within each value of `by`."""
-    return found.filter(pl.col("gpu_ms").sum().over("holder", "account", "model", *by) > TOLD_FROM_GPU_MS)
+    return found.filter(pl.col("gpu_ms").sum().over("holder", "account", "model", *by) > REPORTED_FROM_GPU_MS)
 
 
 def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
@@ -109,7 +111,7 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
     Null where it was not measured on every GPU: utilization and SM activity by sample, memory bandwidth by hourly mean.
     And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were measured.
     """
-    own = work_of_runs(context).join(found.select("work"), on="work", how="semi")
+    own = runs_with_workload(context).join(found.select("work"), on="work", how="semi")
     flows = (
         run_hours(context)
         .group_by("run")
@@ -148,16 +150,86 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     """The runs of some works, by host and GPU."""
-    return _places(context).of(found["work"].to_list()).sort("host", "gpu", "run")
+    return _runs_by_workload(context).of(found["work"].to_list()).sort("host", "gpu", "run")
 
 
-@once
-def _places(context: Context) -> Places:
-    return Places(work_of_runs(context), "work")
+@once_per_context
+def _runs_by_workload(context: Context) -> RowIndex:
+    return RowIndex(runs_with_workload(context), "work")
 
 
-@once
-def linked(context: Context) -> pl.DataFrame:
+@once_per_context
+def nvlinked(context: Context) -> pl.DataFrame:
     """The works with traffic to other GPUs, in `work`: of one program on several GPUs, whatever the process lists say."""
     hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
-    return work_of_runs(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()
+    return runs_with_workload(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()
+
+
+SMALLER = ("memory_oversized", "compute_oversized")
+"""Rules that name a smaller or older card."""
+
+SPLIT = "mig_fit"
+"""The rule that names a part of a card."""
+
+RESERVED = "preallocated"
+"""The rule about memory that was reserved in advance: its peak says nothing of what is needed."""
+
+
+def workload_footprints(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
+    """One row per work (a job on cards of one model, or what bare processes do on one GPU), the most GPU time first.
+
+    Columns: `holder`, `account`, `job`, `model` (null where unknown), `host` (of one of them), `gpus` (their names), `gpu_ms`,
+    `peak_bytes` and `card_bytes` (of any GPU; null: unknown), `util_pct` and `sm_pct` (what utilization and SM activity stay
+    within for 95 % of the time; null where any of its GPUs has none), `coverage` (measured share of its whole hours; null
+    without any), `whole_card`. Works of display servers and daemons, and those that several hold or several jobs share, are
+    left out: nobody can say whose memory it is.
+
+    Args:
+        context: the window.
+        stretches: ledger rows; works without any of them are left out.
+    """
+    own = runs_with_workload(context).filter(pl.col("single") & ~pl.col("service"))
+    asked = own.join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+    own = own.join(asked.select("work").unique(), on="work", how="semi")
+    measured = busy_percentiles(context, own, BUSY_SHARE)
+    return (
+        measured.group_by("work", maintain_order=True)
+        .agg(
+            pl.col("holder", "account", "job", "model", "host").first(),
+            pl.col("gpu").unique().sort().alias("gpus"),
+            pl.col("gpu_ms").sum(),
+            *(_known(name) for name in ("peak_bytes", "util_pct", "sm_pct")),
+            pl.col("card_bytes").min(),
+            pl.col("whole_card").all(),
+            coverage=pl.col("util_known_ms").sum() / (pl.col("whole_hours").sum() * HOUR_MS),
+        )
+        .with_columns(coverage=pl.when(pl.col("coverage").is_finite()).then(pl.col("coverage").clip(0.0, 1.0)))
+        .sort(pl.col("gpu_ms"), "work", descending=[True, False])
+        .drop("work")
+    )
+
+
+def _known(name: str) -> pl.Expr:
+    """The largest over the work's GPUs; null where one of them has none."""
+    return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
+
+
+def findings_about(works: pl.DataFrame, findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
+    """For each row of `sizes` the findings of SMALLER, SPLIT and RESERVED about it, in that order; mostly none."""
+    order = {rule: place for place, rule in enumerate((*SMALLER, SPLIT, RESERVED))}
+    by_model: dict[tuple[str | None, object], list[Finding]] = {}
+    for each in sorted((each for each in findings if each.rule in order), key=lambda each: order[each.rule]):
+        by_model.setdefault((each.holder, each.evidence.numbers.get("model")), []).append(each)
+    return [
+        tuple(each for each in by_model.get((row["holder"], row["model"]), ()) if _is_about(each, row))
+        for row in works.iter_rows(named=True)
+    ]
+
+
+def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:
+    """Whether a finding is about a work: its GPUs are among the finding's, and its job, or that it has none."""
+    gpus = row["gpus"]
+    if not isinstance(gpus, list) or not set(gpus) <= set(finding.gpus):
+        return False
+    job = row["job"]
+    return job is None or f"+{job}+" in f"+{finding.job}+"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from dash import dcc, html
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import say
 from analytics.sections.history import (

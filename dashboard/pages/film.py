@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 
 from analytics.capacity.hour_of_week import hours_of_week
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Span
 from analytics.language.sentences import say, say_many
 from analytics.sections.hour_of_week import hour_of_week

@@ -8,7 +8,7 @@ from dash import dcc, html
 
 from analytics.decide.lifecycle import STATUSES, in_words
 from analytics.decide.totals import totals
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.names import JOINER

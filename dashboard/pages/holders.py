@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.capacity.quotas import against_quota
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
-from analytics.money.accounts import USED
 from analytics.scope import Scope
 from analytics.sections.jobs import findings_about_holder, jobs_of_holder
 from analytics.sections.people import teams, users
 from analytics.sections.quotas import quotas
+from analytics.states import IN_USE
 from dashboard.pages.page import Page, Placed, of_report
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address
@@ -82,7 +82,7 @@ def _facts(view: View, person: Person) -> html.Dl:
         say("holder"): html.Bdi(plain(person.label)),
         **({say("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
         say("GPU-hours given"): speaks.hours(account.allocated_ms),
-        say("used"): speaks.hours(sum(account.state_ms[state] for state in USED)),
+        say("used"): speaks.hours(sum(account.state_ms[state] for state in IN_USE)),
         say("held"): speaks.hours(account.state_ms["held"]),
         say("reserved"): speaks.hours(account.state_ms["reserved"]),
         say("efficiency"): _efficiency(view, person),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.sections.wording import scope_parts
 from dashboard.documents import chosen_week, serve_documents, weeks

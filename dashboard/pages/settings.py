@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from dash import html
 
 from analytics.delivery.targets import parse_targets
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.sections.site_tables import owners, prices_in_force

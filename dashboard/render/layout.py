@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 
 if TYPE_CHECKING:
     from analytics.sections.palette import Palette

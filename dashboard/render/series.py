@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import Listed, say
 from analytics.sections.section import Column, Section
@@ -175,9 +175,7 @@ def _numbers(view: View, colours: Palette, series: Series) -> html.Details:
         low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
         return say("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    heads = (
-        Column(line.column, Listed([line.name, line.unit], ", "), "number") for line in series.lines
-    )
+    heads = (Column(line.column, Listed([line.name, line.unit], ", "), "number") for line in series.lines)
     listed = Section("states", "", "", "", (Column("from", say("from"), "moment"), *heads))
     rows: list[tuple[Cell, ...]] = [
         (Moment(row["time"]), *(cell(row, line) for line in series.lines))

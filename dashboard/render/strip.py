@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dash import dcc
 
 from analytics.glossary import STATES
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from analytics.sections.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN

@@ -35,7 +35,10 @@ TABLES: tuple[Table, ...] = (
     EVENT_DAY,
 )  # fmt: skip
 
-STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
+UNUSED_STATES = ("free", "reserved", "held")
+"""The ledger's states in which a GPU could be used and is not."""
+
+STATES = ("unknown", "unavailable", *UNUSED_STATES, "low", "active")
 """The ledger's states; every millisecond of a GPU is in exactly one of them."""
 
 UNAVAILABLE_HEALTH = ("lost", "reset_required", "wedged", "driver_down")
@@ -74,6 +77,7 @@ __all__ = [
     "STATES",
     "TABLES",
     "UNAVAILABLE_HEALTH",
+    "UNUSED_STATES",
     "Column",
     "Table",
     "Type",

@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from agent.spool.spool import Spool
-from fallow import parquet, schema
 from fallow.lake import Lake
+from tests.agent.lake_rows import rows_of
 from tests.agent.player import Player
+from tests.agent.simulation import SimulatedHost
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import library_folder
 
@@ -67,13 +68,7 @@ class FakeHost:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The visible rows of a table, times as integer milliseconds, sorted by time and GPU."""
-        table = schema.table(name)
-        data = parquet.read(self.lake.files(name), table)
-        stamps = [column.name for column in table.columns if column.type is schema.Type.TIMESTAMP]
-        for stamp in stamps:
-            data = data.set_column(data.schema.get_field_index(stamp), stamp, data.column(stamp).cast("int64"))
-        rows: list[dict[str, Any]] = data.to_pylist()
-        return sorted(rows, key=lambda row: (row["time"], row.get("gpu") or ""))
+        return rows_of(self.lake, name)
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +81,19 @@ def fake_host(tmp_path: Path, library: Path) -> Callable[[Scenario], FakeHost]:
     def make(scenario: Scenario) -> FakeHost:
         path = scenario.write(tmp_path / "scenario")
         return FakeHost(tmp_path, clean_environment(scenario.environment(library, path)))
+
+    return make
+
+
+@pytest.fixture
+def simulated(
+    tmp_path: Path, library: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., SimulatedHost]:
+    """Makes a host whose time passes only while its agent waits."""
+
+    def make(scenario: Scenario, **settings: str) -> SimulatedHost:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        return SimulatedHost(tmp_path, library, lake, scenario, monkeypatch, named)
 
     return make
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from agent.supervise.snapshot import PublishingStatus, Snapshot, Xid
+from agent.snapshot import PublishingStatus, Snapshot, Xid
 
 GIB = 1 << 30
 INTERVAL_MS = 10_000

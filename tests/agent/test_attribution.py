@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.attribution import AttributionSettings, Owners
-from agent.attribution.failures import Failures
+from agent.attribution.background import Failures
 from agent.attribution.pods import PodsError, fetch_pods
 from fallow import config
 from fallow.errors import UsageError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.cgroup import Placement, parse_cgroup
+from agent.attribution.placement import Placement, parse_cgroup
 
 ID = "3f0c5b8a9d2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
 OUTER = "a" * 64

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.attribution import AttributionSettings
-from agent.attribution.cgroup import Placement
-from agent.attribution.failures import Failures
+from agent.attribution.allocations import PodName, Sighting
+from agent.attribution.background import Failures
 from agent.attribution.kubelet import Kubelet
+from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
-from agent.attribution.pods_of_processes import PodName, Sighting
 from tests.agent.attribution_peers import (
     BEARER,
     PodsEndpoint,

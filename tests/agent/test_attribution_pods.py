@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.cgroup import Placement
+from agent.attribution.allocations import Allocation, PodName, Sighting, match_by_gpu
+from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
-from agent.attribution.pods_of_processes import Allocation, PodName, Sighting, match_by_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

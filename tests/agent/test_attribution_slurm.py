@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.cgroup import Placement
-from agent.attribution.environ import Job, parse_environ
-from agent.attribution.failures import Failures
+from agent.attribution.background import Failures
+from agent.attribution.placement import Job, Placement, parse_environ
 from agent.attribution.slurm import SlurmAccounts, SlurmJob, parse_account, slurm_job
 
 if TYPE_CHECKING:

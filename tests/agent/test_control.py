@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.control_command import status_text
-from agent.supervise.agent_status import AgentStatus, Blocked, count_health
-from agent.supervise.control import SOCKET_NAME, ControlServer, NoAgentError, ask
-from agent.supervise.snapshot import PublishingStatus, Snapshot
+from agent.command import status_text
+from agent.snapshot import PublishingStatus, Snapshot
+from agent.supervise.control import SOCKET_NAME, AgentStatus, Blocked, ControlServer, NoAgentError, ask, count_health
 from fallow.errors import FallowError, SpoolError, UsageError
 from tests.agent.snapshots import snapshot
 from tests.conftest import REPOSITORY, clean_environment
@@ -216,13 +215,12 @@ class Agent:
 def say(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import argparse, sys\n"
-        "from agent import control_command as c\n"
+        "from agent import command\n"
         "from fallow.errors import FallowError\n"
         "p = argparse.ArgumentParser()\n"
-        "verb = sys.argv[1]\n"
-        "getattr(c, f'add_{verb}_arguments')(p)\n"
+        "command.add_arguments(p)\n"
         "try:\n"
-        "    sys.exit(getattr(c, verb)(p.parse_args(sys.argv[2:])))\n"
+        "    sys.exit(command.run(p.parse_args(sys.argv[1:])))\n"
         "except FallowError as error:\n"
         "    sys.exit(f'fallow: {error}')\n"
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.nvml.counter_epochs import Epochs
+from agent.supervise.counter_epochs import Epochs
 
 STEP_MS = 10_000
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.attribution import AttributionSettings, Owners
-from agent.attribution.pod_claims import SILENT_MS, PodClaims
+from agent.attribution.allocations import SILENT_MS, PodClaims
 from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
 from fallow import schema

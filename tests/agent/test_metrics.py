@@ -17,7 +17,7 @@ from agent.metrics import catalogue
 from agent.metrics.collector import collect
 from agent.metrics.exposition import OPEN_METRICS, TEXT, Samples, label_text, negotiate
 from agent.metrics.health import judge
-from agent.supervise.snapshot import Board, IdleClock, PublishingStatus, Snapshot
+from agent.snapshot import Board, IdleClock, PublishingStatus, Snapshot
 from fallow import schema
 from tests.agent.snapshots import (
     BUSY,

@@ -19,7 +19,7 @@ from agent.metrics import MetricsServer, MetricsSettings
 from agent.metrics.exposition import OPEN_METRICS, TEXT
 from agent.metrics.server import CONNECTIONS
 from agent.metrics.settings import parse_listen
-from agent.supervise.snapshot import Board
+from agent.snapshot import Board
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from tests.agent.conftest import wait_until

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.once import Look, table_text
-from agent.supervise.unnamed_gpus import UnnamedGpus
+from agent.top.once import Look, table_text
+from agent.top.sources import UnnamedGpus
 from tests.fakes.nvml import Fault, Gpu, Scenario, constant, ms_ago
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.nvml.lanes import Plan
 from agent.settings import AgentSettings
+from agent.supervise.schedule import Plan
 from fallow.clock import DAY_MS, HOUR_MS
 
 STEP_MS = 10_000

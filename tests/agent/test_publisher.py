@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.spool import publisher
 from agent.spool.publisher import Publisher
-from agent.spool.spool import Spool, publisher
+from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times

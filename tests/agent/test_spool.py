@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.spool import publisher
 from agent.spool.publisher import Publisher
-from agent.spool.spool import Spool, publisher
+from agent.spool.spool import Spool
 from fallow.errors import SpoolError
 from tests.agent.spooled import MIDNIGHT_MS, ticks, times
 

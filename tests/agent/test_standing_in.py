@@ -7,11 +7,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from agent.nvml.kernel_devices import NvidiaDevices
-from agent.spool.thinning import Thinning
+from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
 from agent.supervise.quarantine import Crashes
-from agent.supervise.wakeup import Bell
+from agent.supervise.schedule import Bell, Thinning
 
 if TYPE_CHECKING:
     from pathlib import Path

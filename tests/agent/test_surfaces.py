@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import MetricsServer, MetricsSettings
-from agent.supervise.snapshot import Board
+from agent.snapshot import Board
 from agent.supervise.surfaces import Surfaces
 from fallow import config
 from fallow.errors import ConfigError, FallowError

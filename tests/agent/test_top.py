@@ -14,13 +14,13 @@ from rich.cells import cell_len
 from agent.top.command import _interval_ms
 from agent.top.model import gpu_lines, holder_name, process_lines, summarize
 from agent.top.render import Frame, frame_lines
-from agent.top.text import PLAIN, Glyphs, bar, gib, glyphs, shown, span
+from agent.top.style import PLAIN, Glyphs, bar, gib, glyphs, shown, span
 from fallow.errors import UsageError
 from tests.agent.snapshots import BUSY, FREE, GIB, HELD, LOST, device_row, gpu_row, mig_snapshot, process_row, snapshot
 from tests.agent.top_terminal import line_of
 
 if TYPE_CHECKING:
-    from agent.supervise.snapshot import Snapshot
+    from agent.snapshot import Snapshot
 
 NOW_MS = 1_795_000_000_000
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
-from agent.supervise.snapshot import Snapshot
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.agent.top_terminal import PROGRAM, Terminal, line_of

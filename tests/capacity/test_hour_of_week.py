@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from analytics.capacity.hour_of_week import HOURS, UNUSED, hours_of_week
+from analytics.capacity.hour_of_week import HOURS, hours_of_week
+from analytics.states import UNUSED
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, from_ms, to_ms
 
 MONDAY_MS = to_ms(datetime(2026, 10, 26, tzinfo=UTC))

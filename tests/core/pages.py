@@ -61,7 +61,7 @@ def rules_page() -> str:
 
 
 def _rule(rule: Rule) -> list[str]:
-    module, described = sys.modules[type(rule).__module__].__doc__ or "", type(rule).__doc__ or ""
+    module, described = sys.modules[rule.find.__module__].__doc__ or "", rule.find.__doc__ or ""
     lines = ["", f"## {rule.name}", "", " ".join(module.split()), "", " ".join(described.split()), ""]
     return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
 

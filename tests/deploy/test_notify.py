@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.supervise.systemd_notify import Notifier
+from agent.supervise.surfaces import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_nobody_who_listens_is_no_error(address: str) -> None:
 
 
 def test_a_manager_that_does_not_read_holds_nothing_up(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.supervise.systemd_notify._PATIENCE_S", 0.01)
+    monkeypatch.setattr("agent.supervise.surfaces._PATIENCE_S", 0.01)
     filler = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with filler, contextlib.suppress(BlockingIOError):
         filler.setblocking(False)  # noqa: FBT003  # its only argument

@@ -11,14 +11,14 @@ import pytest
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
 from agent.doctor.host import INITIAL_PID_NAMESPACE, Host, KernelClock
-from agent.doctor.kernel import read_kernel
+from agent.doctor.installed import read_kernel
 from agent.doctor.look import DriverLook, GpuLook
 from tests.fakes.nvml import library_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.doctor.finding import Finding
+    from agent.doctor.case import Finding
 
 KERNEL = "6.1.0-40-amd64"
 DRIVER = "580.95.05"

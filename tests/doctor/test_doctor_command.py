@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.doctor import command
-from agent.doctor.case import Check, Options
+from agent.doctor.case import Check, Finding, Options, Result, Status, error, ok, skipped, warning
 from agent.doctor.checks import CHECKS
-from agent.doctor.examine import examine
-from agent.doctor.finding import Finding, Result, Status, error, ok, skipped, warning
+from agent.doctor.examine import WIDTH, as_text, examine
 from agent.doctor.host import Host
 from agent.doctor.look import look_at_driver
-from agent.doctor.text import WIDTH, as_text
 from fallow.errors import UsageError
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Fault, Gpu, MigInstance, Scenario, constant, ms_ago

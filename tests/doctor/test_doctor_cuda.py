@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.doctor import pythons
-from agent.doctor.finding import Status
-from agent.doctor.pythons import Package, find_environments
-from agent.doctor.toolkits import find_toolkits
+from agent.doctor import cuda_installs as pythons
+from agent.doctor.case import Status
+from agent.doctor.cuda_installs import Package, find_environments, find_toolkits
 from tests.doctor.conftest import H100, NO_LIBRARY, P40, RTX5090, V100, answers, finding, findings
 
 if TYPE_CHECKING:
@@ -203,9 +202,9 @@ def test_an_interpreter_stands_for_its_environment(healthy: Tree) -> None:
 def test_the_search_is_bounded_and_says_so(healthy: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     environment(healthy, "2.8.0+cu128")
     healthy.wheel("opt/b", "torch", "2.8.0+cu128")
-    monkeypatch.setattr(pythons, "MOST", 2)
+    monkeypatch.setattr(pythons, "MOST_ENVIRONMENTS", 2)
     whole = findings("cuda.python", healthy.case())
-    monkeypatch.setattr(pythons, "MOST", 1)
+    monkeypatch.setattr(pythons, "MOST_ENVIRONMENTS", 1)
     cut = findings("cuda.python", healthy.case())
     assert [found.subject for found in cut] == [whole[0].subject, "search"]
     assert "name others with --python" in cut[-1].found

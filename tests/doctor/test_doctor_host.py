@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.doctor.checks import spool
-from agent.doctor.checks.spool import file_system
-from agent.doctor.finding import Status
-from agent.doctor.host import Host, KernelClock, kernel_clock
+from agent.doctor.case import Status
+from agent.doctor.checks import storage as spool
+from agent.doctor.checks.storage import file_system
+from agent.doctor.host import Host, KernelClock, User, kernel_clock
 from agent.doctor.look import DriverLook
-from agent.doctor.users import User
 from tests.conftest import clean_environment
 from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding
 

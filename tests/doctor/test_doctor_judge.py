@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.doctor import catalog
+from agent.doctor.catalog import library_version, shown, version
 from agent.doctor.judge import (
     CardFit,
     Fit,
@@ -17,7 +18,6 @@ from agent.doctor.judge import (
     torch_build,
     torch_lacks,
 )
-from agent.doctor.versions import library_version, shown, version
 
 
 @pytest.mark.parametrize(

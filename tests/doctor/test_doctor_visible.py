@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.doctor.finding import Status
+from agent.doctor.case import Status
 from agent.doctor.look import DriverLook
 from tests.doctor.conftest import H100, NO_LIBRARY, V100, answers, finding
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.blind_spot import BlindSpot
+from analytics.rules.blind_spot import BLIND_SPOT
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
@@ -14,7 +14,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = BlindSpot()
+RULE = BLIND_SPOT
 HOUR_MS = 3_600_000
 NO_UTILIZATION = ("gpu_util_pct", "gpu_util_max_pct", "gpu_util_zero_ratio", "gpu_util_coverage_ratio")
 

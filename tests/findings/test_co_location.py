@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.rules.co_location import CoLocation
-from analytics.workloads.sharing import Candidate, groups, together
+from analytics.rules.co_location import CO_LOCATION, Candidate, groups, together
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, Fleet
 from tests.findings.scenarios.situations import train
@@ -16,7 +15,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = CoLocation()
+RULE = CO_LOCATION
 CARD = 80 * GB
 
 

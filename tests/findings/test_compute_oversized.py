@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from analytics.money.cards import card, cards
-from analytics.rules.compute_oversized import ComputeOversized
-from analytics.workloads.resubmit_hints import job_kind, product_label, slurm_type
+from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
+from analytics.workloads.cards import job_kind, product_label, slurm_type
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import GB, H100, L40S, V100, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train
@@ -17,7 +17,7 @@ from tests.findings.scenarios.situations import serve, train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = ComputeOversized()
+RULE = COMPUTE_OVERSIZED
 
 
 def light(other: object = L40S, days: float = 3) -> tuple[Fleet, Gpu]:

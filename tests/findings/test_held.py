@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.workloads.process_holders import quote
+from analytics.workloads.commands import quote
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.hoarding import Hoarding
+from analytics.rules.hoarding import HOARDING
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
 
-RULE = Hoarding()
+RULE = HOARDING
 HOUR = 3600
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.rules.loaded_no_traffic import LoadedNoTraffic
+from analytics.rules.loaded_no_traffic import LOADED_NO_TRAFFIC
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
@@ -15,7 +15,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = LoadedNoTraffic()
+RULE = LOADED_NO_TRAFFIC
 DAY_MS = 86_400_000
 NOTHING = {"requests_per_s": 0.0, "running_requests": 0.0, "waiting_requests": 0.0, "generated_tokens_per_s": 0.0}
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from analytics.money.cards import card
-from analytics.rules.memory_oversized import MemoryOversized
-from analytics.workloads.smaller_cards import Demand, Offer, Shelf
+from analytics.rules.memory_oversized import MEMORY_OVERSIZED
+from analytics.workloads.cards import Demand, Offer, Shelf
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_40, A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import train
@@ -17,7 +17,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = MemoryOversized()
+RULE = MEMORY_OVERSIZED
 
 
 def beside(other: object, days: float = 3) -> tuple[Fleet, Gpu]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.held import Held
-from analytics.workloads.mig_energy import ESTIMATED
+from analytics.rules.held import HELD
+from analytics.workloads.finding_parts import ESTIMATED
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, Fleet
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
-RULE = Held()
+RULE = HELD
 
 
 def held_instance(lake: Lake, *, power: float | None = 140.0) -> Finding:

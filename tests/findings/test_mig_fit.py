@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.mig_fit import MigFit
-from analytics.workloads.mig_profiles import first_fit, fits
+from analytics.rules.mig_fit import MIG_FIT, first_fit, fits
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Card, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train
@@ -15,7 +14,7 @@ from tests.findings.scenarios.situations import serve, train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = MigFit()
+RULE = MIG_FIT
 
 
 def on(card: Card, gpus: int = 1) -> tuple[Fleet, list[Gpu]]:

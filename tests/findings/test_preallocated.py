@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.rules.preallocated import Preallocated
-from analytics.workloads.kv_cache import CacheUse, bytes_per_parameter, parameters_of
+from analytics.rules.preallocated import PREALLOCATED, CacheUse, bytes_per_parameter, parameters_of
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import serve
@@ -16,7 +15,7 @@ from tests.findings.scenarios.situations import serve
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = Preallocated()
+RULE = PREALLOCATED
 TOTAL_GB = A100_80.mem_total_bytes / GB
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.reserved_unused import ReservedUnused
+from analytics.rules.reserved_unused import RESERVED_UNUSED
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
@@ -14,7 +14,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = ReservedUnused()
+RULE = RESERVED_UNUSED
 DAY_MS = 86_400_000
 
 

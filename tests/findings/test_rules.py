@@ -23,10 +23,10 @@ def test_names_are_their_own() -> None:
 
 @EACH
 def test_a_rule_stands_in_the_file_of_its_name_and_describes_itself(rule: Rule) -> None:
-    module = sys.modules[type(rule).__module__]
+    module = sys.modules[rule.find.__module__]
     assert module.__name__.rpartition(".")[2] == rule.name
     assert module.__doc__
-    assert type(rule).__doc__
+    assert rule.find.__doc__
     assert rule.category in CATEGORIES
     assert rule.sentence
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.slow_uptake import SlowUptake
+from analytics.rules.slow_uptake import SLOW_UPTAKE
 from fallow.clock import utc_day
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
     from tests.findings.scenarios.builder import Mask
 
-RULE = SlowUptake()
+RULE = SLOW_UPTAKE
 DAY_MS = 86_400_000
 
 

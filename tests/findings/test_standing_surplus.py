@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from analytics.capacity.concurrency import hourly_most, lasting_on
-from analytics.rules.standing_surplus import StandingSurplus
+from analytics.rules.standing_surplus import STANDING_SURPLUS
 from analytics.sections.evidence_text import evidence
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
@@ -20,7 +20,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = StandingSurplus()
+RULE = STANDING_SURPLUS
 HALF_HOUR = 1800
 
 

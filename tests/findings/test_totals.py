@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.totals import most_first, saving_of, savings, totals
-from analytics.sections.evidence_text import words
+from analytics.rules import RULES
+from analytics.sections.evidence_text import evidence
+from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 
@@ -103,14 +104,19 @@ def test_work_is_moved_once_and_saves_once(lake: Lake) -> None:
         ("kind", "quota", "the quota is far above what the team takes"),
         ("commands", "heat", "commands heat"),
         ("disk_read_mean_bytes_per_s", 2.0 * 2**30, "2.0 GiB/s read from disks"),
-        ("a_new_flow_bytes_per_s", 2.0 * 2**30, "a new flow 2.0 GiB/s"),
         ("aligned_hours", 40, "seen side by side for 40 h"),
         ("gpu_util_together_bursts_p95_pct", 42.0, "together at most 42.0 % for 95 % of samples"),
         ("gpus_with_sm_activity", 0, "SM activity not measured"),
         ("gpus_with_sm_activity", 2, "SM activity measured on 2 of 5 GPUs"),
         ("power_mean_w", 7.25, "mean power 7.2 W"),
-        ("a_new_share", 0.5, "a new share 50.0 %"),
+        ("a_new_number", 0.5, "a new number 0.5"),
     ],
 )
 def test_numbers_in_words(name: str, value: float, text: str) -> None:
-    assert words(name, value, 5) == text
+    """Each by the label of the rule that has the key, `held` for those of several rules."""
+    rule = next((each.name for each in RULES if any(name in label.keys for label in each.labels)), "held")
+    finding = Finding(
+        rule, "reclaim", "", "", tuple("abcde"), "", "", None, 0, 0.0, None, Confidence(()), (),
+        Evidence(0, 1, {name: value}), "", simulated=False,
+    )  # fmt: skip
+    assert evidence(finding) == text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.rules.wind_down import WindDown
+from analytics.rules.wind_down import WIND_DOWN
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
     from tests.findings.scenarios.builder import Level
 
-RULE = WindDown()
+RULE = WIND_DOWN
 DAY_MS = 86_400_000
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.rules.zombie_holder import ZombieHolder
+from analytics.rules.zombie_holder import ZOMBIE_HOLDER
 from fallow import schema
 from tests.findings.one_rule import again, found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
@@ -18,7 +18,7 @@ from tests.findings.scenarios.situations import train
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-RULE = ZombieHolder()
+RULE = ZOMBIE_HOLDER
 HOUR_MS = 3_600_000
 
 

@@ -20,7 +20,12 @@ from fallow.config import SETTINGS
 from fallow.schema import STATES
 
 ROOT = Path(analytics.__file__).parent
-_SAYERS = {"say": (0, 1), "say_many": (0, 2), "of_gpus": (0, 2), "said": (1, 1)}
+_SAYERS = {"say": (0, 1), "say_many": (0, 2), "of_gpus": (0, 2), "said": (1, 1)} | {
+    "label": (1, 1),
+    "counted": (1, 2),
+    "varying": (1, 1),
+    "words_for": (0, 1),
+}
 """Functions and methods that make or say a sentence: which argument its first form is, and how many forms there are."""
 
 _WORDS_MIN = 8

@@ -14,7 +14,7 @@ import pytest
 from analytics.language.languages import ENGLISH, Language, language
 from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
 from analytics.language.sentences import Listed, Sentence, say, say_many
-from analytics.workloads.phrases import agreeing, of_gpus
+from analytics.workloads.wording import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError
 

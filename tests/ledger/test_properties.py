@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.summary import clip, summarise
+from analytics.ledger.summary import clip_ledger, summarise
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Window
 from tests.ledger import reference
@@ -123,7 +123,7 @@ def test_states_partition_the_time_of_every_gpu_to_the_millisecond(fleet: Fleet)
 def test_windows_that_meet_add_up_to_the_whole(fleet: Fleet, cuts: list[int]) -> None:
     ledger = built(fleet)
     windows = [Window(since, until) for since, until in itertools.pairwise([None, *cuts, None])]
-    parts = [clip(ledger, window) for window in windows]
+    parts = [clip_ledger(ledger, window) for window in windows]
     summaries = [summarise(part) for part in parts if len(part.stretches)]
     whole = summarise(ledger)
     for state, milliseconds in whole.totals.state_ms.items():

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analytics.ledger.build import load_ledger
+from analytics.ledger.settings import LedgerSettings
 from analytics.readings import READINGS, binned, gpu_readings, only_during
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
@@ -31,9 +33,23 @@ def lake_of(folder: Path, rows: list[dict[str, Any]], host: str = "h1", day_ms: 
     return lake
 
 
+def spans_of(*hosts: str) -> pl.DataFrame:
+    """The GPU on these hosts, each a day after the other."""
+    days = range(len(hosts))
+    return pl.DataFrame(
+        {
+            "gpu": "GPU-a",
+            "host": pl.Series(hosts, dtype=pl.String),
+            "time": pl.Series([DAY + day * DAY_MS for day in days], dtype=pl.Int64),
+            "end": pl.Series([DAY + (day + 1) * DAY_MS for day in days], dtype=pl.Int64),
+            "gpu_share": 1.0,
+        }
+    )
+
+
 def test_the_rows_of_one_gpu_in_a_time(tmp_path: Path) -> None:
     rows = [row(step * STEP, gpu, gpu_util_pct=float(step)) for gpu in ("GPU-a", "GPU-b") for step in range(10)]
-    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", ["h1"], DAY + 2 * STEP, DAY + 5 * STEP)
+    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", spans_of("h1"), DAY + 2 * STEP, DAY + 5 * STEP)
     assert found["gpu_util_pct"].to_list() == [2.0, 3.0, 4.0]
     assert found["time"].to_list() == [DAY + step * STEP for step in (2, 3, 4)]
     assert found.columns == ["time", "interval_ms", *READINGS]
@@ -45,7 +61,7 @@ def test_what_cannot_be_is_unknown_and_zero_is_zero(tmp_path: Path) -> None:
         row(STEP, gpu_util_pct=250.0, mem_used_bytes=-1, power_w=float("inf")),
         row(2 * STEP, gpu_util_pct=None, mem_used_bytes=7, power_w=-3.0),
     ]
-    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", ["h1"], DAY, DAY + HOUR_MS)
+    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", spans_of("h1"), DAY, DAY + HOUR_MS)
     assert found["gpu_util_pct"].to_list() == [0.0, None, None]
     assert found["mem_used_bytes"].to_list() == [0.0, None, 7.0]
     assert found["power_w"].to_list() == [None, None, None]
@@ -60,10 +76,10 @@ def test_only_files_of_its_host_and_days_are_opened(tmp_path: Path) -> None:
         broken.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(whole, broken)
         broken.write_bytes(broken.read_bytes()[:50])
-    assert gpu_readings(lake, "GPU-a", ["h1"], DAY, DAY + HOUR_MS).height == 1
+    assert gpu_readings(lake, "GPU-a", spans_of("h1"), DAY, DAY + HOUR_MS).height == 1
     with pytest.raises(BrokenFileError):
-        gpu_readings(lake, "GPU-a", ["h1"], DAY - 1, DAY + HOUR_MS)
-    assert gpu_readings(lake, "GPU-a", [], DAY, DAY + HOUR_MS).is_empty()
+        gpu_readings(lake, "GPU-a", spans_of("h1"), DAY - 1, DAY + HOUR_MS)
+    assert gpu_readings(lake, "GPU-a", spans_of(), DAY, DAY + HOUR_MS).is_empty()
 
 
 def test_a_bin_has_least_mean_and_most_and_a_gap_has_nothing() -> None:
@@ -95,3 +111,32 @@ def test_a_row_that_reaches_into_somebody_else_s_time_is_theirs_too() -> None:
     # row 3 ends a millisecond after the span, rows 1 and 2 lie in two that touch
     assert found == [1, 2, 6, 7]
     assert only_during(rows, spans.clear()).is_empty()
+
+
+def test_of_several_rows_for_one_moment_the_page_shows_what_the_ledger_counts(tmp_path: Path) -> None:
+    """Two writers under one name, clocks a little apart, and a clone of the machine that idles: 90 % here is no 0 % there."""
+    busy = [row(step * STEP, gpu_util_pct=90.0, process_count=1, mem_used_bytes=9) for step in range(360)]
+    idle = [row(step * STEP, gpu_util_pct=0.0, process_count=0, mem_used_bytes=0) for step in range(360)]
+    late = [each | {"offset_ms": 500, "gpu_util_pct": 80.0} for each in busy[100:200]]
+    rows = [each for pair in zip(idle, busy, strict=True) for each in pair] + late
+    lake = lake_of(tmp_path, rows)
+    clone = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, idle[:300]))
+    lake.put(LakeFile("gpu", utc_day(DAY), "h0", 0, 300), clone)
+    spans = load_ledger(lake, LedgerSettings()).stretches
+    span_ms = (spans["end"] - spans["time"]).sum()
+    active_ms = (spans["util_ms"] * spans["gpu_util_mean_pct"]).sum() / 100
+    found = gpu_readings(lake, "GPU-a", spans, DAY, DAY + HOUR_MS)
+    shown = binned(found, ["gpu_util_pct"], DAY, DAY + HOUR_MS, HOUR_MS)["gpu_util_pct_mean"].item()
+    assert shown == pytest.approx(100 * active_ms / span_ms, rel=1e-6)
+    assert shown > 85
+    assert set(spans["state"]) == {"active"}
+
+
+def test_the_rows_of_two_hosts_are_those_of_their_spans(tmp_path: Path) -> None:
+    rows = [row(step * STEP, gpu_util_pct=1.0) for step in range(6)]
+    lake = lake_of(tmp_path, rows)
+    lake_of(tmp_path, [each | {"gpu_util_pct": 2.0} for each in rows], host="h2")
+    first = spans_of("h1").with_columns(end=DAY + 3 * STEP)
+    second = spans_of("h2").with_columns(time=DAY + 3 * STEP)
+    found = gpu_readings(lake, "GPU-a", pl.concat([first, second]), DAY, DAY + HOUR_MS)
+    assert found["gpu_util_pct"].to_list() == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.ledger.summary import clip, summarise, totals_by
+from analytics.ledger.summary import clip_ledger, summarise, totals_by
 from fallow import parquet, schema
 from fallow.cli import main
 from fallow.clock import HOUR_MS, MINUTE_MS, Window
@@ -44,7 +44,7 @@ def ledger(place: str) -> Ledger:
 
 def summary_of(ledger: Ledger, since: int | None, until: int | None) -> Summary:
     window = Window(since, until)
-    return summarise(clip(ledger, window))
+    return summarise(clip_ledger(ledger, window))
 
 
 def added(*parts: Summary) -> tuple[dict[str, int], int, dict[str, int]]:
@@ -62,7 +62,8 @@ def test_windows_that_meet_add_up_to_the_whole(ledger: Ledger, cuts: list[int]) 
     parts = [summary_of(ledger, since, until) for since, until in itertools.pairwise(edges)]
     assert added(*parts) == added(summary_of(ledger, None, None))
     energy = sum(
-        clip(ledger, Window(since, until)).stretches["energy_mj"].sum() for since, until in itertools.pairwise(edges)
+        clip_ledger(ledger, Window(since, until)).stretches["energy_mj"].sum()
+        for since, until in itertools.pairwise(edges)
     )
     assert energy == pytest.approx(ledger.stretches["energy_mj"].sum())
 
@@ -75,7 +76,7 @@ def test_a_spell_counts_with_its_whole_length_wherever_the_window_cuts_it(ledger
 
 
 def test_sums_of_a_cut_stretch_are_shared_by_time(ledger: Ledger) -> None:
-    inside = clip(ledger, Window(ms(600), ms(1500))).stretches.filter(gpu="a").row(0, named=True)
+    inside = clip_ledger(ledger, Window(ms(600), ms(1500))).stretches.filter(gpu="a").row(0, named=True)
     assert inside["energy_mj"] == pytest.approx(100.0 * 900_000)
     assert (inside["zero_ms"], inside["util_ms"], inside["sample_count"]) == (900_000, 900_000, 90)
 

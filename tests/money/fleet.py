@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.inventory import Device, Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import clip
+from analytics.ledger.summary import clip_ledger
 from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owner, Owners
@@ -74,7 +74,7 @@ def accounts(
 ) -> Accounts:
     """The accounts of these rows."""
     known = inventory(rows, **parents)
-    built = ledger(rows) if window is None else clip(ledger(rows), window)
+    built = ledger(rows) if window is None else clip_ledger(ledger(rows), window)
     return Accounts(built, Costs(prices or PriceBook.load(None, "USD"), known), known, whose or Owners.none())
 
 

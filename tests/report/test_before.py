@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.intervals import by_hour
 from analytics.ledger.summary import totals_by
-from analytics.report.days import by_hour
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.report.trends import Change, Changes, changes, window_before
 from analytics.scope import Scope

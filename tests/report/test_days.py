@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.report.days import by_day
+from analytics.intervals import by_day
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms
 from tests.money.fleet import COLUMNS, T0, stretch
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.ledger.summary import clip, summarise
+from analytics.ledger.summary import clip_ledger, summarise
 from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
@@ -36,7 +36,7 @@ def weeks(rows: list[Row]) -> tuple[Figures, list[tuple[Seen, Figures | None]]]:
     """The figures of the week, and what was seen of those before, as of its end."""
     whole, week, devices = whole_of(rows), week_of(T0, UTC), inventory(rows)
     costs = Costs(PriceBook.load(None, "USD"), devices)
-    inside = clip(whole, week.window)
+    inside = clip_ledger(whole, week.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), devices, week.until_ms)
 
     def account(part: Ledger) -> Account:

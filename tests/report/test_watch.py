@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.ledger.summary import clip, summarise
+from analytics.ledger.summary import clip_ledger, summarise
 from analytics.report.coverage import Watch
 from analytics.report.weeks import week_of
 from analytics.window import WindowLedger
@@ -35,7 +35,7 @@ def whole_of(rows: list[Row]) -> Ledger:
 def seen(rows: list[Row], now_s: float, window: Window | None = None, parents: dict[str, str] | None = None) -> Seen:
     """Of the week, when the clock says so many seconds after T0."""
     whole, asked = whole_of(rows), window or WEEK.window
-    inside = clip(whole, asked)
+    inside = clip_ledger(whole, asked)
     watch = Watch(
         WindowLedger(whole, inside, summarise(inside)), inventory(rows, **(parents or {})), T0 + round(now_s * 1000)
     )
@@ -118,7 +118,7 @@ def test_a_name_without_an_entry_in_the_inventory_has_ended_where_its_host_goes_
     rows = [stretch("a", MONDAY_S, 3 * DAY_S, "free", host="h")]
     pod = stretch("pod", MONDAY_S, 0, "held", host="h")
     whole = whole_of([*rows, pod])
-    inside = clip(whole, WEEK.window)
+    inside = clip_ledger(whole, WEEK.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), inventory(rows), T0 + 3 * DAY_S * 1000)
     assert watch.seen(WEEK.window, inside, lambda each: each).share == 1.0
 

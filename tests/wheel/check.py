@@ -1,6 +1,6 @@
 """Builds the wheel and tries it as a user gets it: in an environment of its own, outside the checkout.
 
-`make test` runs it last. It ends with 1 and says what is wrong at the first check that fails.
+`make test-all` runs it last. It ends with 1 and says what is wrong at the first check that fails.
 """
 
 from __future__ import annotations

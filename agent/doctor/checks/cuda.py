@@ -1,25 +1,25 @@
-"""Which CUDA runs on this driver, and is libcuda.so.1 the driver's own?"""
+"""Which CUDA runs on this driver, do variables hide the GPUs, and how long do drivers know these cards?"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
-from agent.doctor.judge import is_data_center, native_cuda
-from agent.doctor.libraries import Copy, copies
-from agent.doctor.remedies import NO_VERSION
-from agent.doctor.versions import shown
+from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.catalog import shown
+from agent.doctor.installed import Copy, copies
+from agent.doctor.judge import NO_VERSION, generation_of, is_data_center, last_branch, native_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.case import Case
+    from agent.doctor.look import GpuLook
 
 _FIND_COPIES = "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH"
 
 
-def look(case: Case) -> Iterator[Finding]:
+def look_at_driver_cuda(case: Case) -> Iterator[Finding]:
     """What the driver runs, and whether libcuda.so.1 is the driver's own."""
     driver = case.driver_version
     if driver is None:
@@ -72,3 +72,145 @@ def _compat(case: Case, copy: Copy, facts: Facts) -> Finding:
             facts,
         )
     return ok(f"driver {case.driver_text} with the compatibility package {copy.file}", facts)
+
+
+_CUDA, _CONTAINER = "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"
+_NO_GPU = "every CUDA program started here fails with `no CUDA-capable device is detected` (100)"
+_LOOK = f"env | grep {_CUDA}; nvidia-smi -L"
+
+
+def look_at_variables(case: Case) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES, and in a container NVIDIA_VISIBLE_DEVICES, as the caller's programs would see them."""
+    environment, count = case.host.environment, case.driver.gpu_count
+    cuda, container = environment.get(_CUDA), environment.get(_CONTAINER)
+    facts: Facts = {"cuda_visible_devices": cuda, "nvidia_visible_devices": container, "gpus": count}
+    # with the Container Device Interface the variable is void by design, and the GPUs are there
+    if case.host.container and container in ("void", "none", "") and not count:
+        yield error(
+            f"{_CONTAINER}={container} keeps every GPU out of this container",
+            "start it with the GPUs asked for: `docker run --gpus all`, in Kubernetes a resource limit `nvidia.com/gpu`",
+            f"env | grep {_CONTAINER}",
+            facts,
+        )
+    elif case.driver_absent:
+        yield skipped(NO_DRIVER, facts)
+    elif cuda is None:
+        yield ok(f"{_CUDA} is not set: nothing is hidden", facts)
+    else:
+        yield _listed(case, cuda, facts)
+
+
+def _listed(case: Case, value: str, facts: Facts) -> Finding:
+    entries = [entry.strip() for entry in value.split(",")]
+    wrong = next((position for position, entry in enumerate(entries) if not _known(case, entry)), len(entries))
+    if wrong == len(entries):
+        return ok(f"{_CUDA}={value}: {len(entries)} device(s) for programs started here", facts)
+    if entries[wrong] in ("", "-1", "NoDevFiles") and wrong == 0:
+        return error(
+            f"{_CUDA}={value!r} hides every GPU: {_NO_GPU}",
+            "unset it, or inside a job ask the scheduler for a GPU",
+            f"unset {_CUDA}",
+            facts,
+        )
+    there = "" if case.driver.gpu_count is None else f", of {case.driver.gpu_count} GPU(s) here"
+    if wrong == 0:
+        return error(
+            f"{_CUDA}={value} begins with what is no device{there}: {_NO_GPU}",
+            "name GPUs that are there (they count from 0), or unset it",
+            _LOOK,
+            facts,
+        )
+    # CUDA Programming Guide, "CUDA Environment Variables": only the devices before the first wrong one are visible
+    return warning(
+        f"{_CUDA}={value}: {entries[wrong]!r} is no device{there}; only the {wrong} before it can be used",
+        "name GPUs that are there (they count from 0), or unset it",
+        _LOOK,
+        facts,
+    )
+
+
+def _known(case: Case, entry: str) -> bool:
+    """Whether an entry names a device, as far as that can be judged; with MIG, positions count instances."""
+    driver = case.driver
+    if entry.isdecimal():
+        return driver.gpu_count is None or any(gpu.mig for gpu in driver.gpus) or int(entry) < driver.gpu_count
+    if entry.startswith("GPU-"):
+        told = bool(driver.gpus) and all(gpu.uuid for gpu in driver.gpus) and len(driver.gpus) == driver.gpu_count
+        return not told or any(gpu.uuid.startswith(entry) for gpu in driver.gpus)
+    return entry.startswith("MIG-")
+
+
+_HOLD = {
+    "debian": "sudo apt-mark hold 'nvidia-driver*' 'libnvidia-*'",
+    "rhel": "sudo dnf versionlock add 'nvidia-*'",
+}
+
+
+def look_at_cards(case: Case) -> Iterator[Finding]:
+    """Each model once: the last driver branch and the last CUDA that know it."""
+    told = {gpu.model: gpu for gpu in reversed(case.driver.gpus) if gpu.capability is not None}
+    if not told:
+        yield skipped(NO_DRIVER if case.driver_absent else "no GPU tells its compute capability")
+    for model, gpu in sorted(told.items()):
+        yield _card(case, model, gpu)
+
+
+def _card(case: Case, model: str, gpu: GpuLook) -> Finding:
+    generation, capability = generation_of(gpu.capability), shown(gpu.capability or ())
+    facts: Facts = {
+        "capability": capability,
+        "generation": generation.name if generation else None,
+        "first_cuda": shown(generation.first_cuda) if generation else None,
+        "last_cuda": shown(generation.last_cuda) if generation and generation.last_cuda else None,
+        "last_branch": generation.last_branch if generation else None,
+    }
+    if generation is None:
+        return skipped(
+            f"{model} (compute capability {capability}) is not in this catalog ({catalog.READ_ON})",
+            facts,
+            subject=model,
+        )
+    if generation.last_branch is None or generation.last_cuda is None:
+        return ok(
+            f"{model}: {generation.name}, known by current drivers and by CUDA {shown(generation.first_cuda)} and newer",
+            facts,
+            subject=model,
+        )
+    return warning(
+        f"{model}: {generation.name} stays at driver branch {generation.last_branch} and CUDA {shown(generation.last_cuda)}; "
+        "newer drivers do not know it",
+        f"keep this host at branch {generation.last_branch}; the card goes on serving what is built for CUDA "
+        f"{shown(generation.first_cuda)} to {shown(generation.last_cuda)}",
+        _HOLD.get(case.host.distribution, "nvidia-smi --query-gpu=driver_version --format=csv"),
+        facts,
+        subject=model,
+    )
+
+
+def look_at_branch(case: Case) -> Iterator[Finding]:
+    """Whether the installed branch still gets security updates."""
+    if case.driver_version is None:
+        yield skipped(NO_DRIVER)
+        return
+    number = case.driver_version[0]
+    branch = catalog.BRANCHES.get(number)
+    facts: Facts = {
+        "branch": number,
+        "kind": branch.kind if branch else None,
+        "ends": branch.ends.isoformat() if branch else None,
+    }
+    if branch is None and number not in catalog.ENDED_BRANCHES:
+        yield skipped(f"branch {number} is not in this catalog ({catalog.READ_ON})", facts)
+    elif branch is not None and case.host.now.date() <= branch.ends:
+        yield ok(f"branch {number} ({branch.kind}) gets updates until {branch.ends:%Y-%m}", facts)
+    elif any(last_branch(gpu) == number for gpu in case.driver.gpus):
+        yield ok(f"branch {number} gets no more updates, and is the last that knows a card in this host", facts)
+    else:
+        ended = f" since {branch.ends:%Y-%m}" if branch else ""
+        yield warning(
+            f"branch {number} gets no more updates{ended}, security fixes included",
+            f"plan a move to branch {catalog.RECOMMENDED_BRANCH} (long-term support until "
+            f"{catalog.BRANCHES[catalog.RECOMMENDED_BRANCH].ends:%Y-%m})",
+            "nvidia-smi --query-gpu=driver_version --format=csv",
+            facts,
+        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.catalog import shown
 from agent.doctor.host import read
+from agent.doctor.installed import versions_of
 from agent.doctor.judge import old_generation
-from agent.doctor.libraries import versions_of
-from agent.doctor.versions import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvrm|nvidia' | tail -20"
 _SECURE_BOOT = "/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-def look(case: Case) -> Iterator[Finding]:
+def look_at_module(case: Case) -> Iterator[Finding]:
     """The module, its flavour, and whether that flavour fits the cards."""
     host, kernel = case.host, case.kernel
     if host.wsl:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import NO_DRIVER
-from agent.doctor.finding import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.catalog import shown
+from agent.doctor.installed import copies
 from agent.doctor.judge import old_generation
-from agent.doctor.libraries import copies
-from agent.doctor.versions import shown
-from agent.nvml.advice import driver_error
+from agent.nvml.installation import driver_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _READ_LOG = "sudo dmesg -T | grep -iE 'nvrm|xid' | tail -20"
 
 
-def look(case: Case) -> Iterator[Finding]:
+def look_at_driver(case: Case) -> Iterator[Finding]:
     """Whether nvmlInit succeeds within the timeout."""
     driver = case.driver
     facts: Facts = {

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
+from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import say, say_many
 from analytics.quality.counted import claims_of, gpus_of
 from analytics.quality.model import Remark, named
+from analytics.states import OCCUPIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.quality.model import Data
-
-_USED = ("held", "low", "active")
 
 
 def overlapping(data: Data) -> Iterator[Remark]:
@@ -104,7 +104,7 @@ def without_claims(data: Data) -> Iterator[Remark]:
     """GPUs in use that no claim covers, on hosts that have claims."""
     claimed = data.stretches.filter(pl.col("gpu").is_in(data.claims["gpu"].drop_nulls().unique().implode()))
     hosts = pl.concat([data.claims["host"], claimed["host"]]).unique().implode()
-    used = data.stretches.filter(pl.col("state").is_in(_USED), pl.col("host").is_in(hosts))
+    used = data.stretches.filter(pl.col("state").is_in(OCCUPIED), pl.col("host").is_in(hosts))
     counted = data.claims.filter(pl.col("gpu").is_null())["host"].unique().implode()
     used = used.filter(~pl.col("host").is_in(counted))  # which of its GPUs are claimed there is not told
     spans = _inside(flatten(data.claims), data, "start").select("gpu", "start", "end").sort("gpu", "start")
@@ -135,10 +135,7 @@ def without_claims(data: Data) -> Iterator[Remark]:
 def _inside(spans: pl.DataFrame, data: Data, start: str) -> pl.DataFrame:
     """The spans cut to the window; a claim that runs on ends with it."""
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
-    cut = spans.with_columns(
-        pl.max_horizontal(start, pl.lit(since_ms)).alias(start), pl.min_horizontal("end", pl.lit(until_ms)).alias("end")
-    )
-    return cut.filter(pl.col(start) < pl.col("end"))
+    return clip(spans, since_ms, until_ms, start=start)
 
 
 def _claimed_before(rows: pl.DataFrame, spans: pl.DataFrame, at: str) -> pl.Series:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.sentences import Listed, Sentence
 from analytics.render.html import svg
 from analytics.sections.section import LinkedCell, StateBar

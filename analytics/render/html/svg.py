@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.sections.palette import FAINT, HATCHED, LIGHT
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from analytics.language.plain import plain
+from analytics.language.plain_text import plain
 from analytics.language.sentences import Listed, say
 from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
 from analytics.render.report.text import for_text, written

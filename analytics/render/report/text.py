@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analytics.language.languages import Language
-from analytics.language.plain import plain
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import say
 from analytics.render.finding_block_text import block
-from analytics.render.ledger_text import PAGE_COLUMNS, wrap
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
 from analytics.sections.section import StateBar

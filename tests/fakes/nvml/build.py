@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 
 LIBRARY = "libnvidia-ml.so.1"
+CLOCK = "libfakeclock.so"
 
-_SOURCE = Path(__file__).parent
+_SOURCES = {LIBRARY: Path(__file__).parent, CLOCK: Path(__file__).parent.parent / "clock"}
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 
 
@@ -24,7 +25,7 @@ class NoCompilerError(RuntimeError):
 
 
 def library_folder(cache: Path | None = None) -> Path:
-    """The folder that holds libnvidia-ml.so.1, for LD_LIBRARY_PATH; compiles it where this source was not yet.
+    """The folder that holds libnvidia-ml.so.1, for LD_LIBRARY_PATH, and the clock; compiles them where this source was not yet.
 
     Raises:
         NoCompilerError: no $CC, no cc, no ziglang wheel.
@@ -32,18 +33,19 @@ def library_folder(cache: Path | None = None) -> Path:
     """
     root = Path(tempfile.gettempdir()) / f"fallow-fake-nvml-{os.getuid()}" if cache is None else cache
     folder = root / _fingerprint()
-    if not (folder / LIBRARY).is_file():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _compile(folder / LIBRARY)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for library in _SOURCES:
+        if not (folder / library).is_file():
+            _compile(folder / library)
     return folder
 
 
 def _compile(library: Path) -> None:
     # Two processes may compile at once: each writes a file of its own, and the last rename wins with the same content.
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
-        made = Path(scratch) / LIBRARY
-        sources = [str(path) for path in _sources("*.c")]
-        command = [*_compiler(), *_FLAGS, f"-Wl,-soname,{LIBRARY}", "-o", str(made), *sources, "-lm"]
+        made = Path(scratch) / library.name
+        sources = [str(path) for path in sorted(_SOURCES[library.name].glob("*.c"))]
+        command = [*_compiler(), *_FLAGS, f"-Wl,-soname,{library.name}", "-o", str(made), *sources, "-lm"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise RuntimeError(f"{shlex.join(command)} failed:\n{result.stderr}")
@@ -60,13 +62,9 @@ def _compiler() -> list[str]:
     raise NoCompilerError("no C compiler: install one as `cc`, name one in $CC, or `pip install ziglang`")
 
 
-def _sources(pattern: str) -> list[Path]:
-    return sorted(_SOURCE.glob(pattern))
-
-
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for path in _sources("*.[ch]"):
+    for path in sorted(path for folder in _SOURCES.values() for path in folder.glob("*.[ch]")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(" ".join((*_FLAGS, platform.machine())).encode())
     return digest.hexdigest()[:16]

@@ -18,6 +18,7 @@ from tests.findings.scenarios.grid import T_END
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Finding
     from tests.findings.scenarios.model import Scenario
 
@@ -27,6 +28,9 @@ RULE_NAMES = (
     "throttled", "inefficient", "stalls", "low_efficiency", "wind_down", "slow_uptake", "hoarding", "blind_spot",
 )  # fmt: skip
 """Every rule that the suite knows."""
+
+ENOUGH = 2
+"""Situations in which a rule must fire, and look-alikes, in every test run; `make test-all` tries all situations."""
 
 KNOWN_ERRORS: Mapping[tuple[str, str], str] = {}
 """(scenario, rule) -> why the rule is wrong there and stays so; counted against its precision or recall."""
@@ -60,8 +64,8 @@ def scenarios() -> dict[str, tuple[Scenario, ...]]:
     return {name: module.SCENARIOS for name, module in modules.items() if hasattr(module, "SCENARIOS")}
 
 
-def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
-    """What the commands would say of the scenario, whose lake and settings are written below the folder."""
+def opened(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
+    """The scenario's ledger; its lake and settings are written below the folder."""
     lake = Lake.at(str(folder / "lake"))
     scenario.fill(lake)
     settings = {"ledger.workers": "1", **scenario.settings}
@@ -73,7 +77,25 @@ def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
     lines = [f"{name} = {json.dumps(value)}" for name, value in sorted(settings.items())]
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")  # dotted keys are sections
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=str(config)))
-    return find_all(inputs, load_window_ledger(inputs), now_ms=T_END)
+    return inputs, load_window_ledger(inputs)
+
+
+def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
+    """What the commands would say of the scenario."""
+    return find_all(*opened(scenario, folder), now_ms=T_END)
+
+
+def chosen() -> dict[str, frozenset[str]]:
+    """Scenario -> rules to try in it, so that each rule has ENOUGH in which it must fire and ENOUGH look-alikes."""
+    every = [each for those in scenarios().values() for each in those]
+    taken: dict[str, set[str]] = {}
+    for rule in RULE_NAMES:
+        for kind in ("fires", "look_alike_of"):
+            labelled = [each.name for each in every if rule in getattr(each, kind)]
+            labelled.sort(key=lambda name: name not in taken)  # one lake for several rules
+            for name in labelled[:ENOUGH]:
+                taken.setdefault(name, set()).add(rule)
+    return {name: frozenset(rules) for name, rules in taken.items()}
 
 
 def errors(scenario: Scenario, fired: Iterable[str]) -> dict[str, str]:

@@ -9,8 +9,8 @@ import pytest
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
+from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
-from analytics.render.ledger_text import plain
 from fallow.clock import DAY_MS
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR

@@ -1,0 +1,243 @@
+"""CUDA toolkits on the host, and what its Python environments bring along of CUDA, from names of folders; nothing is imported."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.doctor.catalog import Cuda, cuda
+from agent.doctor.host import Host, exists, listed, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.doctor.judge import CudaOrMajor
+
+_TOOLKIT_PLACES = ("/usr/local/cuda*", "/opt/cuda*", "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*", "/usr/lib/cuda",
+           "/usr/lib/nvidia-cuda-toolkit", "/opt/nvidia/cuda*")  # fmt: skip
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDATOOLKIT_HOME", "EBROOTCUDA", "CONDA_PREFIX")
+_HEADER = re.compile(r"#define\s+CUDA(?:RT)?_VERSION\s+(\d+)")
+_HEADERS = (
+    "include/cuda.h",
+    "include/cuda_runtime_api.h",
+    "targets/*/include/cuda.h",
+    "targets/*/include/cuda_runtime_api.h",
+)
+_MOST_TOOLKITS = 32
+"""More toolkits than that are not looked at."""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """One toolkit; `active` where the environment points to it."""
+
+    folder: Path
+    version: Cuda
+    active: bool
+
+
+def find_toolkits(host: Host) -> list[Toolkit]:
+    """Every toolkit once, active ones first, then by folder."""
+    found: dict[Path, Toolkit] = {}
+    for folder, active in _toolkit_places(host):
+        try:
+            real = folder.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        if real in found or len(found) == _MOST_TOOLKITS:
+            continue
+        numbers = toolkit_version(real)
+        if numbers is not None:
+            found[real] = Toolkit(real, numbers, active)
+    return sorted(found.values(), key=lambda each: (not each.active, each.folder))
+
+
+def _toolkit_places(host: Host) -> Iterator[tuple[Path, bool]]:
+    for variable in _VARIABLES:
+        if value := host.environment.get(variable):
+            yield Path(value), True
+    for folder in host.paths("PATH"):
+        if exists(Path(folder) / "nvcc"):
+            yield (Path(folder) / "nvcc").resolve().parent.parent, True
+    for place in _TOOLKIT_PLACES:
+        yield from ((folder, False) for folder in host.glob(place))
+
+
+def toolkit_version(folder: Path) -> Cuda | None:
+    """CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is no toolkit."""
+    try:
+        return cuda(json.loads(read(folder / "version.json") or "{}")["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    if (text := read(folder / "version.txt")) is not None and "CUDA" in text:
+        return cuda(text)
+    for header in _HEADERS:
+        for path in listed(folder, header):
+            if match := _HEADER.search(read(path) or ""):
+                return int(match[1]) // 1000, int(match[1]) % 1000 // 10
+    return None
+
+
+MOST_ENVIRONMENTS = 64
+"""More environments than that are not looked at."""
+LONGEST_S = 5.0
+"""Nor is the search longer than that."""
+
+_SITE = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib64/python3*/site-packages",
+    "local/lib/python3*/dist-packages",
+)
+_ENVIRONMENT_PLACES = (
+    "/usr",
+    "/usr/local",
+    "/opt/*",
+    "/opt/*/envs/*",
+    "/srv/*/venv",
+    "/home/*/.venv",
+    "/opt/conda/envs/*",
+)
+_HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "miniconda3/envs/*", "anaconda3/envs/*",
+         "miniforge3/envs/*", "mambaforge/envs/*", ".conda/envs/*", ".virtualenvs/*", "*/.venv")  # fmt: skip
+_SUFFIX = re.compile(r"(?:-cu|-cuda)(\d\d)(?:\d*x?)(?:-|$)")
+_LOCAL = re.compile(r"\+(?:\w*\.)?cu(\d\d)(\d)")
+_TORCH = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)", re.MULTILINE)
+_NO_CUDA = re.compile(r"\+(cpu|rocm|xpu)")
+_OTHER = re.compile(r"^(hip|xpu)\b[^=\n]*=\s*['\"]", re.MULTILINE)
+_WITHOUT = re.compile(r"^cuda\b[^=\n]*=\s*None", re.MULTILINE)
+_WANTED = re.compile(
+    r"torch|jax-cuda\d+-(?:plugin|pjrt)|cupy-cuda\d+x?|nvidia-cuda-runtime(?:-cu\d+)?|"
+    r"(?:vllm|sglang|tensorrt|onnxruntime-gpu|bitsandbytes|cudf|cuml)(?:-cu\d+)?"
+)
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+_CONDA = re.compile(r"(cuda-version|cudatoolkit|cuda-cudart)-(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One distribution and the CUDA that it was built for; None where its name does not tell, or it was built without.
+
+    `built_for` is `cpu`, `rocm` or `xpu` for a torch without CUDA, which finds no GPU of NVIDIA, and else empty.
+    """
+
+    name: str
+    version: str
+    cuda: CudaOrMajor | None
+    built_for: str = ""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment; `active` where the caller's own programs would run in it."""
+
+    folder: Path
+    packages: tuple[Package, ...]
+    active: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """The environments that bring CUDA along, how many were looked at, and whether all were."""
+
+    environments: tuple[Environment, ...]
+    looked_at: int
+    complete: bool
+
+
+def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
+    """Environments with CUDA packages: those given and active first."""
+    begun_s = time.monotonic()
+    seen: set[Path] = set()
+    found: list[Environment] = []
+    for folder, active in _environment_places(host, given):
+        try:
+            real = folder.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        sites = _sites(real, given=active)
+        if real in seen or not sites:
+            continue
+        if len(seen) == MOST_ENVIRONMENTS or time.monotonic() - begun_s > LONGEST_S:
+            return Found(tuple(found), len(seen), complete=False)
+        seen.add(real)
+        if packages := _packages(real, sites):
+            found.append(Environment(real, packages, active))
+    return Found(tuple(found), len(seen), complete=True)
+
+
+def _environment_places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+    for text in given:
+        path = Path(text)
+        # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
+        yield (path.parent.parent if exists(path) and path.is_file() else path), True
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if value := host.environment.get(variable):
+            yield Path(value), True
+    for folder in host.paths("PATH"):
+        if exists(Path(folder) / "python3"):
+            yield Path(folder).parent, False
+    for line in (read(_home(host) / ".conda/environments.txt") or "").splitlines():
+        yield Path(line.strip()), False
+    for place in _ENVIRONMENT_PLACES:
+        yield from ((path, False) for path in host.glob(place))
+    for place in _HOME:
+        yield from ((path, False) for path in listed(_home(host), place))
+
+
+def _home(host: Host) -> Path:
+    return Path(host.environment.get("HOME") or "/nonexistent")
+
+
+def _sites(prefix: Path, *, given: bool) -> list[Path]:
+    """The folders of installed packages below a prefix; one that was given may be such a folder itself."""
+    sites = [site.resolve() for pattern in _SITE for site in listed(prefix, pattern)]
+    if not sites and (given or exists(prefix / "conda-meta")):
+        return [prefix]
+    return list(dict.fromkeys(sites))
+
+
+def _packages(prefix: Path, sites: list[Path]) -> tuple[Package, ...]:
+    found: dict[str, Package] = {}
+    for site in sites:
+        for entry in listed(site, "*.dist-info"):
+            name, _, version = entry.name.removesuffix(".dist-info").partition("-")
+            name = re.sub(r"[-_.]+", "-", name).lower()
+            if _WANTED.fullmatch(name):
+                cuda = _cuda_of(site, name, version)
+                found[name] = Package(name, version, cuda, _built_for(site, name, version) if cuda is None else "")
+    for entry in listed(prefix / "conda-meta", "cuda*.json"):
+        if match := _CONDA.match(entry.name):
+            found[match[1]] = Package(match[1], f"{match[2]}.{match[3]}", (int(match[2]), int(match[3])))
+    told = [package for package in found.values() if package.cuda is not None or package.built_for]
+    return tuple(sorted(told, key=lambda package: package.name))
+
+
+def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
+    if _RUNTIME.fullmatch(name):
+        major, minor, *_ = [*version.split("."), "", ""]
+        return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+    if match := _LOCAL.search(version):
+        return int(match[1]), int(match[2])
+    if name == "torch" and (match := _TORCH.search(read(site / "torch/version.py") or "")):
+        return int(match[1]), int(match[2])
+    if match := _SUFFIX.search(name):
+        return int(match[1]), None
+    return None
+
+
+def _built_for(site: Path, name: str, version: str) -> str:
+    """What a torch without CUDA was built for instead, by its version or by torch/version.py; empty where neither tells."""
+    if name != "torch":
+        return ""
+    if match := _NO_CUDA.search(version):
+        return match[1]
+    text = read(site / "torch/version.py") or ""
+    if not _WITHOUT.search(text):
+        return ""
+    match = _OTHER.search(text)
+    return {"hip": "rocm", "xpu": "xpu"}[match[1]] if match else "cpu"

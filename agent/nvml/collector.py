@@ -1,0 +1,52 @@
+"""The shape of what is read of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from agent.nvml.driver import Driver
+    from agent.nvml.gpu import Gpu
+    from agent.rows import GpuRow
+
+
+class Clocks(Protocol):
+    """The wall clock and a clock that never steps, both in microseconds."""
+
+    def __call__(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True)
+class Span:
+    """The interval [start_us, end_us) that has just ended, and the clocks to read it by."""
+
+    start_us: int
+    end_us: int
+    clocks: Clocks
+
+
+class GpuCollector:
+    """One subject of a GPU's row; each GPU has an object of its own. All methods raise GpuGoneError and DriverGoneError."""
+
+    name = ""
+    of_instances = False
+    """Whether MIG instances have it too; the rest belongs to their parent."""
+
+    def collect(self, driver: Driver, gpu: Gpu, span: Span) -> GpuRow:
+        """Columns of the `gpu` table; what cannot be known is left out."""
+        raise NotImplementedError
+
+    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+        """Takes what the driver would soon forget; called between intervals."""
+
+    def settle(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+        """Prepares for the end of an interval; called before anything of it is collected."""
+
+    def forget(self) -> None:
+        """Drops what does not outlive a GPU that was lost or slept."""
+
+    @property
+    def wants_every_second(self) -> bool:
+        """Whether it sees the more the more often it drains."""
+        return False

@@ -1,0 +1,65 @@
+"""The driver's installation, looked at without loading it: what to tell a person who cannot use it, and which devices the kernel lists."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fallow.errors import DriverError
+
+REVOKED = -1
+"""A container whose devices were taken away; no code of NVML's."""
+
+# NVML's return codes by number: this module is imported where pynvml must not be
+_ADVICE = {
+    REVOKED: (
+        "this container may not open the NVIDIA devices any more (`systemctl daemon-reload` on the host does that)",
+        "recreate the container: it ends now, so that its manager can",
+    ),
+    4: ("the NVIDIA driver refuses access to this user", "give the user the device nodes /dev/nvidia* (group `video` on most systems)"),
+    9: ("the NVIDIA kernel driver is not loaded", "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work"),
+    12: (
+        "no NVIDIA driver here: the dynamic loader finds no libnvidia-ml.so.1",
+        "install the NVIDIA driver (`nvidia-smi` must work); in a container, hand the GPUs in (`--gpus all`)",
+    ),
+    18: (
+        "the NVIDIA library and the loaded kernel driver have different versions",
+        "reload the driver (`rmmod nvidia && modprobe nvidia`) or reboot after the upgrade",
+    ),
+}  # fmt: skip
+
+
+def driver_error(code: int, message: str) -> DriverError:
+    """The error for a return code of nvmlInit."""
+    what, hint = _ADVICE.get(
+        code, (f"the NVIDIA driver cannot be used: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
+    )
+    return DriverError(what, hint)
+
+
+def in_container() -> bool:
+    """Whether this process runs in a container of docker, podman or Kubernetes."""
+    marks = ("/.dockerenv", "/run/.containerenv")
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(Path(mark).exists() for mark in marks)
+
+
+class NvidiaDevices:
+    """The PCI devices that the kernel driver has bound."""
+
+    def __init__(self, sys: str) -> None:
+        self._folder = os.path.join(sys, "bus/pci/drivers/nvidia")  # noqa: PTH118  # read every few minutes, cheaply
+        self._known = self._list()
+
+    def changed(self) -> bool:
+        """Whether they are others than at the last call; a driver that is unloaded altogether is no change."""
+        now = self._list()
+        if not now or now == self._known:
+            return False
+        before, self._known = self._known, now
+        return bool(before)
+
+    def _list(self) -> frozenset[str]:
+        try:
+            return frozenset(name for name in os.listdir(self._folder) if name.count(":") == 2)  # noqa: PTH208
+        except OSError:
+            return frozenset()

@@ -1,0 +1,245 @@
+"""Typed rows of the tables that the agent writes. Written by `make docs` from fallow/schema; do not edit.
+
+A column that is left out or None is unknown. Times are milliseconds since the epoch. Units stand in the names; what each
+column means stands in docs/schema.md.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class GpuRow(TypedDict, total=False):
+    """A row of the `gpu` table."""
+
+    time: int
+    gpu: str
+    interval_ms: int
+    offset_ms: int | None
+    read_delay_ms: int | None
+    health: str
+    util_source: str | None
+    gpu_util_pct: float | None
+    gpu_util_max_pct: float | None
+    gpu_util_zero_ratio: float | None
+    gpu_util_coverage_ratio: float | None
+    gpu_util_unsampled_ratio: float | None
+    mem_util_pct: float | None
+    sm_active_pct: float | None
+    sm_occupancy_pct: float | None
+    tensor_active_pct: float | None
+    dram_active_pct: float | None
+    fp64_active_pct: float | None
+    fp32_active_pct: float | None
+    fp16_active_pct: float | None
+    pcie_tx_bytes_per_s: float | None
+    pcie_rx_bytes_per_s: float | None
+    nvlink_tx_bytes_per_s: float | None
+    nvlink_rx_bytes_per_s: float | None
+    mem_used_bytes: int | None
+    mem_reserved_bytes: int | None
+    power_w: float | None
+    energy_mj: int | None
+    counters_since: int | None
+    throttled_power_cap_ms: int | None
+    throttled_sync_boost_ms: int | None
+    throttled_sw_thermal_ms: int | None
+    throttled_hw_thermal_ms: int | None
+    throttled_power_brake_ms: int | None
+    temperature_c: int | None
+    mem_temperature_c: int | None
+    sm_clock_mhz: int | None
+    mem_clock_mhz: int | None
+    throttle_reasons: int | None
+    process_count: int | None
+
+
+class ProcessRow(TypedDict, total=False):
+    """A row of the `process` table."""
+
+    time: int
+    gpu: str
+    interval_ms: int
+    pid: int
+    started: int | None
+    kind: str
+    mem_used_bytes: int | None
+    user: str | None
+    command: str | None
+    parent_pid: int | None
+    cpu_util_pct: float | None
+    host_mem_bytes: int | None
+    arguments: str | None
+    container_runtime: str | None
+    container_id: str | None
+    container: str | None
+    pod_labels: str | None
+    pod: str | None
+    namespace: str | None
+    slurm_job_id: str | None
+    slurm_step_id: str | None
+    slurm_account: str | None
+    ray_job_id: str | None
+    attribution: str | None
+
+
+class HostRow(TypedDict, total=False):
+    """A row of the `host` table."""
+
+    time: int
+    interval_ms: int
+    cpu_util_pct: float | None
+    cpu_count: int | None
+    mem_used_bytes: int | None
+    mem_total_bytes: int | None
+    swap_used_bytes: int | None
+    cpu_pressure_pct: float | None
+    mem_pressure_pct: float | None
+    io_pressure_pct: float | None
+    disk_read_bytes_per_s: float | None
+    disk_write_bytes_per_s: float | None
+    net_receive_bytes_per_s: float | None
+    net_transmit_bytes_per_s: float | None
+
+
+class DeviceRow(TypedDict, total=False):
+    """A row of the `device` table."""
+
+    time: int
+    gpu: str
+    parent_gpu: str | None
+    gpu_index: int | None
+    model: str | None
+    mem_total_bytes: int | None
+    power_limit_w: float | None
+    pci_bus_id: str | None
+    driver_version: str | None
+    cuda_driver_version: str | None
+    mig_enabled: bool | None
+    mig_profile: str | None
+    mig_gpu_slices: int | None
+    gpu_instance_id: int | None
+    compute_instance_id: int | None
+    serial: str | None
+    minor_number: int | None
+    architecture: str | None
+    compute_capability: str | None
+    sm_clock_max_mhz: int | None
+    persistence_mode: bool | None
+    ecc_enabled: bool | None
+    gpm_supported: bool | None
+    pcie_link_gen: int | None
+    pcie_link_width: int | None
+    numa_node: int | None
+    pcie_island: str | None
+    nvlink_island: str | None
+    nvlink_count: int | None
+    fabric_cluster: str | None
+    fabric_clique: int | None
+    chassis_serial: str | None
+    chassis_slot: int | None
+    chassis_tray: int | None
+    chassis_module: int | None
+    pool: str | None
+    source: str | None
+
+
+class HealthRow(TypedDict, total=False):
+    """A row of the `health` table."""
+
+    time: int
+    gpu: str
+    ecc_corrected_count: int | None
+    ecc_uncorrected_count: int | None
+    ecc_corrected_lifetime_count: int | None
+    ecc_uncorrected_lifetime_count: int | None
+    remapped_rows_corrected_count: int | None
+    remapped_rows_uncorrected_count: int | None
+    row_remap_pending: bool | None
+    row_remap_failed: bool | None
+    pcie_replay_count: int | None
+    recovery_action: str | None
+
+
+class ServingRow(TypedDict, total=False):
+    """A row of the `serving` table."""
+
+    time: int
+    interval_ms: int
+    endpoint: str | None
+    model: str | None
+    engine: str | None
+    health: str
+    gpu: str | None
+    pid: int
+    kv_cache_used_ratio: float | None
+    running_requests: float | None
+    waiting_requests: float | None
+    requests_per_s: float | None
+    prompt_tokens_per_s: float | None
+    generated_tokens_per_s: float | None
+
+
+class EventRow(TypedDict, total=False):
+    """A row of the `event` table."""
+
+    time: int
+    gpu: str | None
+    kind: str
+    code: int | None
+    detail: str | None
+
+
+class AgentRow(TypedDict, total=False):
+    """A row of the `agent` table."""
+
+    time: int
+    interval_ms: int
+    version: str | None
+    supervisor_cpu_ms: float | None
+    worker_cpu_ms: float | None
+    supervisor_rss_bytes: int | None
+    worker_rss_bytes: int | None
+    nvml_calls: int | None
+    nvml_busy_ms: float | None
+    nvml_slowest_ms: float | None
+    nvml_slowest_call: str | None
+    missed_intervals: int | None
+    spool_rows: int | None
+    spool_bytes: int | None
+    memory_rows: int | None
+    sees_all_processes: bool | None
+
+
+class ClaimRow(TypedDict, total=False):
+    """A row of the `claim` table."""
+
+    time: int
+    gpu: str | None
+    end: int | None
+    claim_id: str | None
+    scheduler: str | None
+    user: str | None
+    account: str | None
+    name: str | None
+    gpu_count: int | None
+    host_gpu_count: int | None
+    partition: str | None
+    qos: str | None
+    state: str | None
+    submitted: int | None
+    planned_end: int | None
+
+
+class Rows(TypedDict, total=False):
+    """Rows by table."""
+
+    gpu: list[GpuRow]
+    process: list[ProcessRow]
+    host: list[HostRow]
+    device: list[DeviceRow]
+    health: list[HealthRow]
+    serving: list[ServingRow]
+    event: list[EventRow]
+    agent: list[AgentRow]
+    claim: list[ClaimRow]

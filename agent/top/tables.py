@@ -1,0 +1,231 @@
+"""The tables of GPUs and of processes: columns with a rank, of which the least important go first when the terminal is narrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from agent.top import model
+from agent.top.style import HEADING, QUIET, Glyphs, bar, cell_style, cut, gib, line_style, number, shown, span, title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent.top.model import GpuLine, ProcessLine
+
+_Line = TypeVar("_Line")
+
+GAP = 2
+
+
+@dataclass(frozen=True)
+class Column(Generic[_Line]):
+    """One column: its heading, the cell of a line for a width, and how wide it wants to be."""
+
+    heading: str
+    cell: Callable[[_Line, int], Text]
+    width: int
+    """The least that it needs."""
+    rank: int = 0
+    """The column with the highest rank goes first; rank 0 stays."""
+    most: int = 0
+    """How wide it may grow, where it may."""
+    jump: int = 1
+    """How much its first growth has to be: a bar of one character says nothing."""
+    right: bool = False
+
+
+def fit(columns: Sequence[Column[_Line]], width: int) -> list[tuple[Column[_Line], int]]:
+    """The columns that have room, each with its width."""
+    kept = list(columns)
+    while len(kept) > 1 and _needed(kept) > width and any(each.rank for each in kept):
+        kept.remove(max(kept, key=lambda each: each.rank))
+    widths = {each.heading: each.width for each in kept}
+    spare = width - _needed(kept)
+    while growing := [each for each in kept if _growth(each, widths[each.heading]) in range(1, spare + 1)]:
+        narrowest = min(growing, key=lambda each: widths[each.heading] / each.most)
+        grown = _growth(narrowest, widths[narrowest.heading])
+        widths[narrowest.heading] += grown
+        spare -= grown
+    return [(each, widths[each.heading]) for each in kept]
+
+
+def heading(columns: Sequence[tuple[Column[_Line], int]], style: str) -> Text:
+    """The line with the columns' names."""
+    cells = [_sized(Text(each.heading, style), width, right=each.right) for each, width in columns]
+    return _joined(cells, style)
+
+
+def body(columns: Sequence[tuple[Column[_Line], int]], line: _Line) -> Text:
+    """One line of the table."""
+    return _joined([_sized(each.cell(line, width), width, right=each.right) for each, width in columns])
+
+
+def _growth(column: Column[_Line], width: int) -> int:
+    """By how much a column of that width would grow next; 0 where it is as wide as it gets."""
+    if width >= column.most:
+        return 0
+    return column.jump if width == column.width else 1
+
+
+def _needed(columns: Sequence[Column[_Line]]) -> int:
+    return sum(each.width for each in columns) + GAP * (len(columns) - 1)
+
+
+def _joined(cells: Sequence[Text], style: str = "") -> Text:
+    return Text(" " * GAP, style).join(cells)
+
+
+def _sized(cell: Text, width: int, *, right: bool) -> Text:
+    missing = width - cell_len(cell.plain)
+    if missing < 0:
+        return Text(set_cell_size(cell.plain, width), cell.style)
+    padding = Text(" " * missing)
+    return padding + cell if right else cell + padding
+
+
+def gpu_table(gpus: list[GpuLine], width: int, room: int | None, shapes: Glyphs) -> list[Text]:
+    """The heading and as many GPUs as there is room for (None: all)."""
+    columns = fit(_gpu_columns(gpus, shapes), width)
+    lines = [heading(columns, HEADING)]
+    shown_gpus = gpus if room is None or len(gpus) <= room - 1 else gpus[: max(0, room - 2)]
+    lines += [body(columns, line) for line in shown_gpus]
+    if hidden := len(gpus) - len(shown_gpus):
+        lines.append(Text(f"{shapes.ellipsis} {hidden} more GPUs; a taller terminal shows them", QUIET))
+    return lines
+
+
+def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[Column[GpuLine]]:
+    def text(cell: Callable[[GpuLine], str]) -> Callable[[GpuLine, int], Text]:
+        return lambda line, width: Text(cut(cell(line), width, shapes), cell_style(line))
+
+    label_width = max([3, *(len(line.label) for line in gpus)])
+    model_width = min(28, max([5, *(len(_model(line)) for line in gpus)]))
+    models = [Column("MODEL", text(_model), model_width, rank=4)]
+    return [
+        Column("GPU", text(lambda line: line.label), label_width, right=True),
+        *(models if len({line.model for line in gpus}) > 1 else []),  # one model for all stands in the head
+        Column("STATE", lambda line, _: Text(title(line.state), line_style(line)), 9),
+        Column(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20, jump=5),
+        Column(
+            "SM",
+            text(lambda line: _percent(line.sm_pct)),
+            5,
+            rank=3 if any(_has_sm(line) for line in gpus) else 8,
+            right=True,
+        ),
+        Column("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
+        Column("POWER", text(_power), 9, rank=2, right=True),
+        Column("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
+        Column("HOLDER", lambda line, width: _holder(line, width, shapes), 15, most=30),
+        Column("IDLE", _idle, 8, right=True),
+    ]
+
+
+def _util(line: GpuLine, width: int, shapes: Glyphs) -> Text:
+    label = f"{_percent(line.util_pct):>5}"
+    bar_width = width - 6
+    if bar_width < 4 or line.util_pct is None:
+        return Text(f"{label:>{5}}", cell_style(line))
+    filled, rest = bar(line.util_pct / 100, bar_width, shapes)
+    return Text.assemble((label, cell_style(line)), " ", (filled, line_style(line)), (rest, QUIET))
+
+
+def _memory(line: GpuLine, width: int, shapes: Glyphs) -> Text:
+    label = (
+        f"{gib(line.mem_used_bytes)}/{gib(line.mem_total_bytes, whole=True)}"
+        if line.mem_used_bytes is not None
+        else "-"
+    )
+    bar_width = width - 11
+    if bar_width < 4 or line.mem_used_bytes is None or not line.mem_total_bytes:
+        return Text(f"{label:>10}", cell_style(line))
+    filled, rest = bar(line.mem_used_bytes / line.mem_total_bytes, bar_width, shapes)
+    # memory that somebody keeps while nothing runs is what could be given to somebody else
+    style = line_style(line) if line.held_idle else "blue"
+    return Text.assemble((f"{label:>10}", cell_style(line)), " ", (filled, style), (rest, QUIET))
+
+
+def _holder(line: GpuLine, width: int, shapes: Glyphs) -> Text:
+    if line.state not in (model.ACTIVE, model.IDLE, model.FREE, model.UNKNOWN):
+        return Text("")
+    if line.holders is None:
+        return Text("not known", QUIET)
+    if not line.holders:
+        return Text("nobody", QUIET)
+    more = f" +{len(line.holders) - 1}" if len(line.holders) > 1 else ""
+    style = "bold" if line.held_idle else cell_style(line)
+    return Text(cut(shown(line.holders[0]), width - len(more), shapes) + more, style)
+
+
+def _idle(line: GpuLine, _: int) -> Text:
+    if line.idle_ms is None:
+        return Text("")
+    text = f"{'>' if line.idle_since_start else ''}{span(line.idle_ms)}"
+    return Text(text, line_style(line) if line.held_idle else QUIET)
+
+
+def _model(line: GpuLine) -> str:
+    return shown((line.model or "-").removeprefix("NVIDIA "))
+
+
+def _power(line: GpuLine) -> str:
+    if line.power_w is None:
+        return "-"
+    return f"{line.power_w:.0f} W" if line.power_limit_w is None else f"{line.power_w:.0f}/{line.power_limit_w:.0f} W"
+
+
+def _degrees(line: GpuLine, shapes: Glyphs) -> str:
+    return "-" if line.temperature_c is None else f"{line.temperature_c}{shapes.degree}"
+
+
+def _percent(value: float | None) -> str:
+    """Whole percents; a little is not nothing."""
+    if value is None:
+        return "-"
+    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+
+
+def _has_sm(line: GpuLine) -> bool:
+    return line.sm_pct is not None
+
+
+SORTS: dict[str, Callable[[ProcessLine], tuple[Any, ...]]] = {
+    "memory": lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid),
+    "GPU": lambda line: (line.gpu_order, -(line.mem_used_bytes or 0), line.pid),
+    "CPU": lambda line: (-(line.cpu_util_pct or 0), line.gpu_order, line.pid),
+    "holder": lambda line: (line.holder, -(line.mem_used_bytes or 0), line.pid),
+}
+
+
+def process_table(processes: list[ProcessLine], width: int, room: int | None, shapes: Glyphs) -> list[Text]:
+    """An empty line, the heading and as many processes as there is room for (None: all); nothing where that is none."""
+    if room is not None and room < 3:
+        return []
+    columns = fit(_process_columns(processes, shapes), width)
+    fitting = processes if room is None or len(processes) <= room - 2 else processes[: room - 3]
+    lines = [Text(), heading(columns, HEADING)]
+    lines += [body(columns, line) for line in fitting]
+    if hidden := len(processes) - len(fitting):
+        lines.append(Text(f"{shapes.ellipsis} {hidden} more processes", QUIET))
+    return lines
+
+
+def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[Column[ProcessLine]]:
+    def text(cell: Callable[[ProcessLine], str], style: str = "") -> Callable[[ProcessLine, int], Text]:
+        return lambda line, width: Text(cut(cell(line), width, shapes), style)
+
+    label_width = max([3, *(len(line.gpu_label) for line in processes)])
+    return [
+        Column("GPU", text(lambda line: line.gpu_label), label_width, right=True),
+        Column("PID", text(lambda line: str(line.pid)), 7, right=True),
+        Column("HOLDER", text(lambda line: shown(line.holder)), 12, most=36),
+        Column("COMMAND", text(lambda line: shown(line.command or "-")), 10, most=32),
+        Column("GPU GiB", text(lambda line: gib(line.mem_used_bytes)), 7, right=True),
+        Column("CPU %", text(lambda line: number(line.cpu_util_pct)), 6, rank=2, right=True),
+        Column("RAM GiB", text(lambda line: gib(line.host_mem_bytes)), 7, rank=3, right=True),
+        Column("KIND", text(lambda line: line.kind, QUIET), 8, rank=4),
+    ]

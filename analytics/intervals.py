@@ -1,0 +1,138 @@
+"""Half-open intervals [time, end) in integer milliseconds: the one clip, cut and merge for rows of every table.
+
+The sums that a ledger row carries (SUMS) are shared by time whenever a row is shortened, so that no part claims the energy of the
+whole. Whole numbers stay whole, so that parts may differ from the row by half a millisecond each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+    Bound = int | str | pl.Expr | None
+    """A moment, the column that has one per row, or None for no bound."""
+
+SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms")
+"""Columns of the ledger that grow with the time of their row."""
+
+SPAN_MS = pl.col("end") - pl.col("time")
+"""How long a row lasts."""
+
+
+def clip(
+    rows: pl.DataFrame, since: Bound = None, until: Bound = None, *, start: str = "time", sums: Sequence[str] = SUMS
+) -> pl.DataFrame:
+    """The part of each row in [since, until), in the rows' order; rows with nothing in it are left out.
+
+    Args:
+        rows: `end` and the column that `start` names; a null end is open and ends with `until`.
+        since: start of the time kept.
+        until: its end.
+        start: the column in which a row begins.
+        sums: columns that are shared by time where the rows have them.
+    """
+    if _inside(rows, start, since, until):
+        return rows
+    begin, stop = pl.col(start), pl.col("end")
+    if since is not None:
+        begin = pl.max_horizontal(begin, _moment(since))
+    if until is not None:
+        stop = pl.min_horizontal(stop, _moment(until))
+    part = (stop - begin) / (pl.col("end") - pl.col(start))
+    inside = rows.filter(begin < stop)
+    return inside.with_columns(*shared(inside, part, sums), begin.alias(start), stop.alias("end"))
+
+
+def _moment(bound: int | str | pl.Expr) -> pl.Expr:
+    if isinstance(bound, int):
+        return pl.lit(bound, pl.Int64)
+    return pl.col(bound) if isinstance(bound, str) else bound
+
+
+def _inside(rows: pl.DataFrame, start: str, since: Bound, until: Bound) -> bool:
+    """Whether no row reaches out: most windows have no end at all, and the copy of a week may take 100 MB."""
+    if not (isinstance(since, int | None) and isinstance(until, int | None)):
+        return False
+    first, last, length, open_ended = rows.select(
+        pl.col(start).min().alias("first"), pl.col("end").max(), (pl.col("end") - pl.col(start)).min().alias("length"),
+        pl.col("end").is_null().any().alias("open"),
+    ).row(0)  # fmt: skip
+    if first is None:
+        return True
+    return length > 0 and not open_ended and (since is None or since <= first) and (until is None or until >= last)
+
+
+def shared(rows: pl.DataFrame, part: pl.Expr, sums: Sequence[str] = SUMS) -> list[pl.Expr]:
+    """The sums of which each row keeps a part; whole numbers are rounded."""
+    return [
+        (pl.col(name) * part).round().cast(pl.Int64) if rows.schema[name] == pl.Int64 else pl.col(name) * part
+        for name in sums
+        if name in rows.columns
+    ]
+
+
+def cut(rows: pl.DataFrame, step_ms: int, name: str, *, sums: Sequence[str] = SUMS) -> pl.DataFrame:
+    """The rows cut at the whole steps of UTC, with the column `name`: the number of the step since the epoch.
+
+    Rows that lie in one step come first, each where it was; the parts of the others follow.
+    """
+    marked = rows.with_columns(pl.col("time").floordiv(step_ms).alias(name), _last=(pl.col("end") - 1) // step_ms)
+    inside = marked.filter(pl.col(name) == pl.col("_last")).drop("_last")
+    over = marked.filter(pl.col(name) < pl.col("_last"))
+    if over.is_empty():
+        return inside
+    steps = over.with_columns(pl.int_ranges(name, pl.col("_last") + 1).alias(name)).explode(name).drop("_last")
+    number = pl.col(name)
+    return pl.concat([inside, clip(steps, number * step_ms, (number + 1) * step_ms, sums=sums)])
+
+
+def by_hour(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows cut at the full hours of UTC, with `hour`: the millisecond at which it begins."""
+    return cut(rows, HOUR_MS, "hour").with_columns(pl.col("hour") * HOUR_MS)
+
+
+def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
+    """The rows, none longer than a UTC day, cut at the zone's midnights, with `day` as `2026-11-20`."""
+    name = str(zone)
+    # a day of 23 hours has both of its midnights in one of UTC
+    for _ in range(2):
+        midnight = _midnight_after("time", name)
+        across = rows.filter(midnight < pl.col("end"))
+        if across.is_empty():
+            break
+        parts = (clip(across, until=midnight), clip(across, midnight))
+        rows = pl.concat([rows.filter(midnight >= pl.col("end")), *parts])
+    return rows.with_columns(day=_local("time", name).dt.strftime("%Y-%m-%d"))
+
+
+def _local(time: str, zone: str) -> pl.Expr:
+    return pl.from_epoch(time, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+
+
+def _midnight_after(time: str, zone: str) -> pl.Expr:
+    return _local(time, zone).dt.truncate("1d").dt.offset_by("1d").dt.epoch("ms")
+
+
+def merge(spans: pl.DataFrame, by: Sequence[str] = ("gpu",), *, tail_ms: int = 0, start: str = "time") -> pl.DataFrame:
+    """Spans put together where they touch or overlap, each lasting `tail_ms` longer: `by`, `start`, `end`, sorted.
+
+    `gpu_share` is the largest of those put together, where the spans have it.
+    """
+    share = ["gpu_share"] if "gpu_share" in spans.columns else []
+    ordered = spans.select(*by, start, *share, end=pl.col("end") + tail_ms).sort(*by, start)
+    reach = pl.col("end").cum_max()
+    before = (reach.over(*by) if by else reach).shift(1)
+    apart = pl.any_horizontal(pl.col(start) > before, *(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in by))
+    return (
+        ordered.with_columns(block=apart.fill_null(value=True).cum_sum())
+        .group_by("block", maintain_order=True)
+        .agg(*(pl.col(name).first() for name in by), pl.col(start).min(), pl.col("end").max(), *map(pl.max, share))
+        .drop("block")
+    )

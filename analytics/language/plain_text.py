@@ -1,0 +1,64 @@
+"""Names, numbers and lines for plain text: in a terminal, a file or a message."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+
+from fallow.clock import HOUR_MS, from_ms
+
+PAGE_COLUMNS = 100
+"""How wide text is where nothing narrower shows it: in files, in pipes and on wide terminals."""
+
+_FEWEST_COLUMNS = 80
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """`12.3 %`, or `unknown`."""
+    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def count(number: int, thing: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def plain(text: str, most: int = 80) -> str:
+    """A name on one line: names are other people's, so control and direction marks become `?` and long ones end in `…`."""
+    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together."""
+    joined = re.sub(r"(?<=\d) (?=%|GPU|kWh|h\b|W\b|days\b|[KMGT]?i?B\b|>=)", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def page_columns() -> int:
+    """How wide text may be on standard output: less than PAGE_COLUMNS only on a narrower terminal, and never below 80."""
+    if not sys.stdout.isatty():
+        return PAGE_COLUMNS
+    columns = shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns
+    return max(_FEWEST_COLUMNS, min(columns, PAGE_COLUMNS))
+
+
+def folded(text: str, width: int) -> str:
+    """The text with every line that is too long for a terminal continued on the next one; a whole page is left as it is."""
+    if width >= PAGE_COLUMNS:
+        return text
+    lines = (line if len(line) <= width else "\n".join(wrap(line, width, "", "    ")) for line in text.splitlines())
+    return "\n".join(lines)
+
+
+def hours(milliseconds: int) -> str:
+    """GPU-hours with one decimal and thousands separators."""
+    return f"{milliseconds / HOUR_MS:,.1f}"
+
+
+def moment(moment_ms: int) -> str:
+    """A time for people: UTC to the minute."""
+    return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,200 @@
+"""Which smaller, older or cheaper card would do for a run, and how to ask for it next time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from analytics.language.sentences import say
+from analytics.money.cards import Card, card, cards
+from analytics.money.catalog import listed
+from analytics.workloads.commands import quote, watch_command
+from analytics.workloads.model import once_per_context
+from analytics.workloads.runs import PEAK_MAX_SHARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from analytics.money.cards import Card
+    from analytics.workloads.model import Context
+
+
+BFLOAT16_SINCE = 2020
+"""The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
+WORTH_MOVING = 0.2
+"""A card is cheaper if it saves at least this share of the price: for less nobody moves."""
+_NOT_FOR_SERVERS = ("GeForce", "TITAN", "Quadro", "RTX")
+"""Cards that nobody buys for a server; they are recommended only where the fleet has them."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a run asks of a card: its peak memory, and shares of the present card's processors and memory bandwidth."""
+
+    peak_bytes: int
+    busy_share: float
+    bandwidth_share: float
+    less_memory: bool = False  # a card with as much memory is no answer
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A card that can be had: `model` is the fleet's own name of it and `gpus` how many it has, None and 0 for the catalog's.
+
+    `hourly` is the lowest price of a GPU-hour in the context's currency, `origin` whether the site or the built-in catalog
+    says so; both are None where nobody does.
+    """
+
+    card: Card
+    model: str | None = None
+    gpus: int = 0
+    hourly: float | None = None
+    origin: str | None = None
+
+    def saving_per_hour(self, present: Offer) -> float | None:
+        """What an hour on it costs less; None where a price is missing, or one is the site's own and the other a list price."""
+        if self.hourly is None or present.hourly is None or self.origin != present.origin:
+            return None
+        return present.hourly - self.hourly
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Cards to choose from: those of the fleet by their model's name, and those of the catalog."""
+
+    fleet: Mapping[str, Offer]
+    catalog: tuple[Offer, ...]
+
+    def choose(self, model: str, demand: Demand) -> Offer | None:
+        """The cheapest card that would do: of the fleet where it has one, of the catalog otherwise.
+
+        It has less of something than the present card, holds the peak with the room that is wanted, and reaches the rates
+        that the run makes use of. Where prices are unknown the least powerful comes first.
+        """
+        present = self.fleet.get(model)
+        if present is None:
+            return None
+        for offers in (self.fleet.values(), self.catalog):
+            fitting = [each for each in offers if _does(each.card, present.card, demand) and _no_dearer(each, present)]
+            if fitting:
+                return min(fitting, key=_rank)
+        return None
+
+
+@once_per_context
+def shelf(context: Context) -> Shelf:
+    """What the fleet has, what there is, and what it costs; cards that only exist split are not on it."""
+    fleet: dict[str, Offer] = {}
+    for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
+        known = card(device.model)
+        if device.model is None or known is None or device.parent_gpu or device.mig_enabled:
+            continue
+        before = fleet.get(device.model, Offer(known, device.model))
+        price = context.costs.price_of(device.gpu)
+        hourly, origin = (None, None) if price is None else (float(price.hourly), price.origin)
+        cheaper = hourly is not None and (before.hourly is None or hourly < before.hourly)
+        offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
+        fleet[device.model] = replace(offer, gpus=before.gpus + 1)
+    servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
+    return Shelf(fleet, tuple(_listed(servers, context.costs.currency)))
+
+
+def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
+    """The cards that somebody lists a price for: what nobody rents out is nothing to move to."""
+    for each in those:
+        price = listed(each.name)
+        if price is not None:
+            hourly = float(price.hourly) if price.currency == currency else None
+            yield Offer(each, hourly=hourly, origin="catalog")
+
+
+def slowdown(present: Card, other: Card) -> float | None:
+    """How many times as long a step that fills the present card takes on the other, by peak FP16 rate; None is unknown."""
+    if not present.fp16_tflops or not other.fp16_tflops:
+        return None
+    return present.fp16_tflops / other.fp16_tflops
+
+
+def _does(other: Card, present: Card, demand: Demand) -> bool:
+    rate, had = other.fp16_tflops, present.fp16_tflops
+    flow, flowed = other.bandwidth_gb_per_s, present.bandwidth_gb_per_s
+    if rate is None or had is None or flow is None or flowed is None:
+        return False
+    keeps_up = rate >= demand.busy_share * had and flow >= demand.bandwidth_share * flowed
+    slower_only = rate < had and other.memory_bytes == present.memory_bytes
+    smaller = other.memory_bytes < present.memory_bytes or (slower_only and not demand.less_memory)
+    return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
+
+
+def _no_dearer(offer: Offer, present: Offer) -> bool:
+    """Whether it costs clearly less; where that cannot be said, whether it has no more of anything."""
+    if offer.saving_per_hour(present) is not None:
+        return (offer.hourly or 0.0) <= (1 - WORTH_MOVING) * (present.hourly or 0.0)
+    slower = (offer.card.fp16_tflops or 0.0) <= (present.card.fp16_tflops or 0.0)
+    return slower and (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
+
+
+def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:
+    """Priced ones first, cheapest first; then the least powerful, with the least memory."""
+    rate = offer.card.fp16_tflops or 0.0
+    return (offer.hourly is None, offer.hourly or 0.0, rate, offer.card.memory_bytes, offer.card.name)
+
+
+KINDS = ("slurm", "pod", "ray", "claim")
+"""How the names of jobs begin."""
+
+
+def job_kind(jobs: Iterable[str | None]) -> str | None:
+    """Who started all of these jobs; None for bare processes, and where it was not the same for all."""
+    kinds = {None if job is None else job.partition(":")[0] for job in jobs}
+    only = kinds.pop() if len(kinds) == 1 else None
+    return only if only in KINDS else None
+
+
+def slurm_type(wanted: Card, others: Iterable[Card] = ()) -> str:
+    """What Slurm sites usually call the card in a gres, with its memory where another card would be called the same."""
+
+    def short(each: Card) -> str:
+        words = each.name.lower().split()
+        return words[0] if words[0][-1].isdigit() or words[0][-1:] == "s" else "_".join(words)
+
+    same = any(short(each) == short(wanted) and each.memory_bytes != wanted.memory_bytes for each in others)
+    return f"{short(wanted)}_{round(wanted.memory_bytes / 2**30)}gb" if same else short(wanted)
+
+
+def product_label(model: str) -> str:
+    """The value of the node label nvidia.com/gpu.product for a model as NVML names it."""
+    return model.replace(" ", "-")
+
+
+def ask_for(
+    context: Context, jobs: Sequence[str | None], offer: Offer, *, present: str, gpus_per_host: int
+) -> tuple[str, str]:
+    """The command or directive that gets a card of the fleet for work on the present model, and what to do with it."""
+    kind, model = job_kind(jobs), offer.model or offer.card.name
+    if kind == "slurm":
+        others = [each.card for each in shelf(context).fleet.values()]
+        directive = f"#SBATCH --gres=gpu:{slurm_type(offer.card, others)}:{gpus_per_host}"
+        return (
+            directive,
+            say(
+                "submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+                present=present,
+            ),
+        )
+    if kind == "pod":
+        label = f"nvidia.com/gpu.product={product_label(model)}"
+        says = say(
+            "give the pod the nodeSelector {selector}; the command lists the nodes that have it",
+            selector=label.replace("=", ": "),
+        )
+        return f"kubectl get nodes -l {quote(label)}", says
+    if kind == "ray":
+        kind_of_card = slurm_type(offer.card).upper()
+        return _there(context, model), say('start it with accelerator_type="{card}"', card=kind_of_card)
+    return _there(context, model), say("start it on a host with that card; the command shows how busy one is")
+
+
+def _there(context: Context, model: str) -> str:
+    hosts = sorted(each.host for each in context.inventory.devices.values() if each.model == model)
+    return watch_command(hosts[0]) if hosts else ""

@@ -1,0 +1,150 @@
+"""Processes over the days of a window: those on GPUs at its end, and the programs that they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analytics.intervals import clip
+from analytics.states import OCCUPIED
+from analytics.workloads.model import once_per_context
+from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.window_end import last_rows
+from fallow.clock import HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from analytics.workloads.model import Context
+    from analytics.workloads.process_lists import Process
+
+_KEY = ("host", "gpu", "pid")
+
+
+def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+    """The ledger rows without those during which services alone were listed: a desktop or a monitor holds no GPU back."""
+    processes = context.rollups.processes()
+    serving = processes.filter(is_service()).select("host", "gpu").unique()
+    asked = rows.with_row_index("_row")
+    doubtful = asked.join(serving, on=("host", "gpu"), how="semi").filter(pl.col("holder_source") == "process")
+    if doubtful.is_empty():
+        return rows
+    work = processes.filter(~is_service()).select("host", "gpu", work_start="time", work_end="end")
+    met = doubtful.join(work, on=("host", "gpu")).filter(
+        (pl.col("work_start") < pl.col("end")) & (pl.col("work_end") > pl.col("time"))
+    )
+    alone = doubtful.join(met.select("_row").unique(), on="_row", how="anti")
+    return asked.join(alone.select("_row"), on="_row", how="anti").drop("_row")
+
+
+def alive(context: Context) -> pl.DataFrame:
+    """Newest row of `process_day` of every process in the newest list of a GPU that processes hold at the end of the window.
+
+    Further columns: `first_seen` and `first_parent_pid`, its first day's first list and last known parent; `state`, `holder` and
+    `stretch_start`, those of the GPU's last ledger row.
+    """
+    now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
+    lists = context.holders.lists
+    named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
+    listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
+    days = context.rollups.processes().join(listed, on=_KEY, how="semi").sort("time")
+    newest = days.unique(_KEY, keep="last", maintain_order=True)
+    first = days.group_by(*_KEY, "started").agg(
+        first_seen=pl.col("time").first(), first_parent_pid=pl.col("parent_pid").first()
+    )
+    return (
+        newest.join(first, on=[*_KEY, "started"], nulls_equal=True)
+        .join(now.select("gpu", "state", "holder", "holder_source", "stretch_start"), on="gpu")
+        .sort(*_KEY)
+    )
+
+
+def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) -> tuple[Process, ...]:
+    """The processes of some rows of `alive`; with `bare` only their pids are given, for jobs and pods that have ended."""
+    wanted: set[tuple[str, int]] = set(rows.select("gpu", "pid").iter_rows())
+    found: Iterable[Process] = (
+        each for each in context.holders.of(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
+    )
+    return tuple(replace(each, slurm_job_id=None, pod=None) if bare else each for each in found)
+
+
+_TOGETHER_MS = MINUTE_MS
+"""A launcher starts its workers within seconds; what a shell starts by hand comes later."""
+
+
+def programs(processes: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `process_day` without a job, with the `work` that they belong to: a program of their host."""
+    bare = processes.filter(pl.col("job").is_null() & ~is_service())
+    single = (
+        bare.sort("time")
+        .group_by("host", "pid", "started", maintain_order=True)
+        .agg(pl.col("user", "parent_pid").first())
+        .sort("host", "user", "parent_pid", "started", "pid", nulls_last=True)
+    )
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("host", "user", "parent_pid"))
+    close = (pl.col("started") - pl.col("started").shift(1) <= _TOGETHER_MS).fill_null(value=False)
+    parents = single.select("host", parent_pid="pid", parent_started="started").unique(("host", "parent_pid"))
+    grouped = (
+        single.with_columns(burst=(~(same & close)).fill_null(value=True).cum_sum())
+        .with_columns(siblings=pl.len().over("burst"), first=pl.col("started").min().over("burst"))
+        .join(parents, on=("host", "parent_pid"), how="left")
+    )
+    has_parent = (pl.col("parent_pid") > 1).fill_null(value=False)
+    child = has_parent & pl.col("parent_started").is_not_null()
+    sibling = has_parent & (pl.col("siblings") > 1)
+    leader = pl.when(child | sibling).then("parent_pid").otherwise("pid")
+    began = pl.when(child).then("parent_started").when(sibling).then("first").otherwise("started")
+    work = pl.format("{}:{}@{}", "host", leader, began.fill_null(0))
+    return bare.join(
+        grouped.select("host", "pid", "started", work=work), on=("host", "pid", "started"), nulls_equal=True
+    )
+
+
+@once_per_context
+def program_runs(context: Context) -> pl.DataFrame:
+    """Programs without a job: host, gpu and work with the time that they were on the GPU, and on how many they were in all."""
+    named = programs(context.rollups.processes()).group_by("host", "gpu", "work")
+    runs = named.agg(began=pl.col("time").min(), ended=pl.col("end").max())
+    return runs.with_columns(gpu_count=pl.col("gpu").n_unique().over("work"))
+
+
+@once_per_context
+def _listed_programs(context: Context) -> pl.DataFrame:
+    """The programs without a job that are in the newest lists: gpu and work."""
+    listed = [(each.host, gpu, each.pid) for gpu, those in context.holders.lists.items() for each in those]
+    schema = {"host": pl.String, "gpu": pl.String, "pid": pl.Int32}
+    there = pl.DataFrame(listed, schema=schema, orient="row")
+    return programs(context.rollups.processes().join(there, on=list(schema), how="semi")).select("gpu", "work").unique()
+
+
+@once_per_context
+def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
+    """By GPU all the GPUs that the programs on it are on: a launcher ends its other workers when one of them ends."""
+    there = _listed_programs(context)
+    pairs = there.join(there, on="work", suffix="_other").group_by("gpu").agg(pl.col("gpu_other").unique())
+    return {gpu: frozenset(others) for gpu, others in pairs.iter_rows()}
+
+
+def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows, cut to the time of each program on more than one GPU that ran in them, with `work`."""
+    runs = program_runs(context).filter(pl.col("gpu_count") > 1).drop("gpu_count")
+    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
+    overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
+    rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
+    return clip(rows, "began", "ended").drop("began", "ended")
+
+
+@once_per_context
+def serving_gpus(context: Context) -> frozenset[str]:
+    """GPUs on which an inference server answered in the window: their load is the requests', not the program's."""
+    seen = context.rollups.serving().filter(
+        (pl.col("time") >= context.since_ms - HOUR_MS) & (pl.col("scrape_count") > 0)
+    )
+    served = frozenset(seen["gpu"].drop_nulls().unique())
+    engines = pl.any_horizontal(
+        pl.col(name).str.contains(SERVER).fill_null(value=False) for name in ("command", "arguments")
+    )
+    named = context.rollups.processes().filter(engines & (pl.col("end") > context.since_ms))
+    return served | frozenset(named["gpu"].unique())

@@ -1,0 +1,64 @@
+"""What sentences about findings have in common: counted things, and sentences that agree with a number of GPUs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Listed, Sentence, say, say_many
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def of_gpus(one: str, many: str = "") -> str:
+    """A rule's sentence, said of one GPU and of several; the second form is for languages too where English has one."""
+    return Sentence(one, {}, 2, many or one)
+
+
+def agreeing(sentence: str, gpus: int) -> str:
+    """A rule's sentence as it is said of so many GPUs."""
+    if not isinstance(sentence, Sentence) or sentence.many is None:
+        return sentence
+    return Sentence(sentence.template, sentence.values, gpus, sentence.many)
+
+
+def gpus_of(number: int) -> Sentence:
+    """`1 GPU`, `2 GPUs`."""
+    return say_many("{number} GPU", "{number} GPUs", number)
+
+
+def joined_by_and(names: Sequence[str]) -> str:
+    """`a and b`, of names."""
+    shown = names[0]
+    for name in names[1:]:
+        shown = say("{name} and {other}", name=shown, other=name)
+    return shown
+
+
+def at_most_below(share: float) -> Share:
+    """The share with one decimal, never rounded up to what it fell short of."""
+    return Share(math.floor(10 * (100 * share)) / 1000)
+
+
+def floored(value: float, digits: int = 1) -> Number:
+    """The number, never rounded up to what it fell short of."""
+    return Number(math.floor(10**digits * value) / 10**digits, digits)
+
+
+def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
+    """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
+    return say(
+        "{sums} GPU-hours in stretches of at least {minutes} min",
+        sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
+        minutes=" / ".join(map(str, gpu_hours)),
+    )
+
+
+def whole_gpus(value: float | str | None) -> Number:
+    """A number of GPUs; parts of one only where a split card leaves them."""
+    if value is None:
+        return Number(None)
+    number = round(float(value), 1)
+    return Number(number, 0 if number.is_integer() else 1)

@@ -1,0 +1,87 @@
+"""Clip, cut and merge against counting moment by moment, which is slow and plain."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from analytics.intervals import by_day, clip, cut, merge
+from fallow.clock import DAY_MS, HOUR_MS, from_ms
+
+SCHEMA = {"gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "zero_ms": pl.Int64, "energy_mj": pl.Float64}
+BOUND = st.one_of(st.none(), st.integers(0, 60))
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> pl.DataFrame:
+    spans = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), st.integers(0, 30)), max_size=12))
+    return pl.DataFrame(
+        [(gpu, start, start + length, length // 2, 6.0 * length) for gpu, start, length in spans], SCHEMA, orient="row"
+    )
+
+
+def moments(frame: pl.DataFrame) -> list[tuple[str, int]]:
+    return sorted(
+        (gpu, at) for gpu, start, end in frame.select("gpu", "time", "end").iter_rows() for at in range(start, end)
+    )
+
+
+@given(rows(), BOUND, BOUND)
+def test_clip_keeps_the_moments_of_the_time_and_their_part_of_the_sums(
+    frame: pl.DataFrame, since: int | None, until: int | None
+) -> None:
+    found = clip(frame, since, until)
+    wanted = [
+        (gpu, at) for gpu, at in moments(frame) if (since is None or at >= since) and (until is None or at < until)
+    ]
+    assert moments(found) == wanted
+    assert (found["time"] < found["end"]).all()
+    assert (found["energy_mj"] - 6.0 * (found["end"] - found["time"])).abs().max() in (None, 0) or (
+        found["energy_mj"] - 6.0 * (found["end"] - found["time"])
+    ).abs().max() < 1e-9
+    # a column of bounds does what the same number does
+    bounds = {"since": pl.lit(since, pl.Int64), "until": pl.lit(until, pl.Int64)}
+    assert_frame_equal(clip(frame.with_columns(**bounds), "since", "until").drop("since", "until"), found)
+
+
+@given(rows(), st.integers(1, 40))
+def test_cut_loses_no_moment_and_no_part_crosses_a_step(frame: pl.DataFrame, step_ms: int) -> None:
+    frame = frame.filter(pl.col("time") < pl.col("end"))
+    found = cut(frame, step_ms, "step")
+    assert moments(found) == moments(frame)
+    assert (found["time"] // step_ms == found["step"]).all()
+    assert ((found["end"] - 1) // step_ms == found["step"]).all()
+    assert abs(found["energy_mj"].sum() - frame["energy_mj"].sum()) < 1e-6
+    parts = found.height - frame.height
+    assert abs(found["zero_ms"].sum() - frame["zero_ms"].sum()) <= (parts + frame.height) / 2
+
+
+@given(rows(), st.integers(0, 5))
+def test_merge_covers_what_any_span_covers_and_leaves_gaps(frame: pl.DataFrame, tail_ms: int) -> None:
+    frame = frame.filter(pl.col("time") < pl.col("end"))
+    found = merge(frame, tail_ms=tail_ms)
+    longer = frame.with_columns(pl.col("end") + tail_ms)
+    assert moments(found) == sorted(set(moments(longer)))
+    gaps = found.select((pl.col("time") - pl.col("end").shift(1)).over("gpu")).to_series().drop_nulls()
+    assert (gaps > 0).all()
+    together = merge(frame, (), tail_ms=tail_ms)
+    covered = {at for _, at in moments(longer)}
+    assert {at for _, at in moments(together.with_columns(gpu=pl.lit("")))} == covered
+
+
+@given(
+    st.integers(0, 370), st.integers(0, 23), st.integers(1, DAY_MS), st.sampled_from(["Europe/Paris", "Asia/Kolkata"])
+)
+def test_by_day_gives_each_moment_the_day_on_the_zone_s_calendar(
+    day: int, hour: int, length_ms: int, zone: str
+) -> None:
+    start = 1_760_000_000_000 // DAY_MS * DAY_MS + day * DAY_MS + hour * HOUR_MS
+    frame = pl.DataFrame([("a", start, start + length_ms, 0, 0.0)], SCHEMA, orient="row")
+    found = by_day(frame, ZoneInfo(zone)).sort("time")
+    assert (found["end"] - found["time"]).sum() == length_ms
+    for time, end, name in found.select("time", "end", "day").iter_rows():
+        assert {from_ms(at).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d") for at in (time, end - 1)} == {name}
