@@ -34,7 +34,7 @@ def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the shared ledgers and findings in the place of those that every command computes for itself."""
     monkeypatch.setattr("analytics.window.load_ledger", _shared_ledger)
     for module in ("analytics.report.model", "analytics.decide.review"):
-        monkeypatch.setattr(f"{module}.look", _shared_findings)
+        monkeypatch.setattr(f"{module}.find_in_window", _shared_findings)
 
 
 def _shared_ledger(lake: Any, settings: Any, **rest: Any) -> Any:
@@ -53,12 +53,12 @@ def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: in
         parts = (tuple(settings), tables, repr(inputs.window), ledger.summary.since_ms, ledger.end_ms)
         return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
 
-    found = _once(key, lambda: _look(inputs, ledger, inventory, now_ms))
+    found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
     end_ms = inputs.window.until_ms
     return replace(found, as_of_ms=now_ms if end_ms is None else min(end_ms, now_ms))
 
 
-_load, _look = build.load_ledger, review.look
+_load, _find = build.load_ledger, review.find_in_window
 
 
 def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:

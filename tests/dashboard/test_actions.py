@@ -17,7 +17,7 @@ from dashboard.actions import Wish, act, last_of
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.errors import UsageError
-from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
 from tests.dashboard.conftest import filled, page, words
 from tests.ledger.rows import snapshot
 
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.decide.actions import Action
-    from fallow.lake import Lake
-
-
-@pytest.fixture
-def held(lake: Lake, tmp_path: Path) -> Held:
-    return held_lake(lake, tmp_path)
 
 
 @pytest.fixture

@@ -98,6 +98,7 @@ def table(text: str, heading: str) -> list[str]:
     return lines[start : lines.index("", start)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, ...], run_fallow: RunFallow) -> None:
     piped = run_fallow(*command, "--lake", wide.root, COLUMNS="80").stdout
