@@ -103,7 +103,7 @@ def test_health_is_for_everybody(proxied: FlaskClient) -> None:
     ({"dashboard.proxy_header": ""}, "dashboard.proxy_header is not"),
     ({"dashboard.proxies": "10.1.0.0/99"}, "neither an address nor a network"),
     ({"dashboard.proxies": "proxy.example.org"}, "neither an address nor a network"),
-    ({"dashboard.proxy_header": "X_User"}, "no name of a header"),
+    ({"dashboard.proxy_header": "X_User"}, "not a header name"),
 ])  # fmt: skip
 def test_wrong_settings_are_said(changes: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -125,7 +125,7 @@ def test_a_sender_that_ended_in_the_middle_leaves_an_unknown_delivery(lake: Lake
     assert send(lake, channel, hands).step == BUSY  # it may still be at it
     hands.at_ms += LEASE_MS
     found = send(lake, channel, hands)
-    assert (found.step, found.is_failure, found.reason) == (UNKNOWN, True, "a sender ended in the middle of it")
+    assert (found.step, found.is_failure, found.reason) == (UNKNOWN, True, "a sender ended while it was sending")
     assert (send(lake, channel, hands).step, send(lake, channel, hands).is_failure) == (UNKNOWN, False)
     assert len(channel.sent) == 1
     assert send(lake, channel, hands, again=True).step == SENT

@@ -97,7 +97,7 @@ def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatc
         ({"AWS_ENDPOINT_URL": "https://no.such.name.invalid"}, "the name of no.such.name.invalid cannot be resolved"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:1 refuses the connection; check the endpoint"),
         ({"AWS_ENDPOINT_URL": f"https://me:{SECRET}@127.0.0.1:1"}, "AWS_ENDPOINT_URL carries credentials"),
-        ({"AWS_ENDPOINT_URL": f"no address {SECRET}"}, "AWS_ENDPOINT_URL is no address"),
+        ({"AWS_ENDPOINT_URL": f"no address {SECRET}"}, "AWS_ENDPOINT_URL is not an address"),
         ({"AWS_CA_BUNDLE": "/nowhere"}, "cannot read AWS_CA_BUNDLE /nowhere: No such file"),
         ({"AWS_CA_BUNDLE": "/etc/hostname"}, "AWS_CA_BUNDLE /etc/hostname holds no certificate"),
     ],
