@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -58,3 +60,8 @@ def typed(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
         )
         for column in table.columns
     )
+
+
+def digest(*parts: object) -> str:
+    """A short fingerprint of some values."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]

@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
-from analytics.ledger.day_mig import Instance, slices_of
+from analytics.mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
 

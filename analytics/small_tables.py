@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.frames import arrow, read_frame, typed
-from analytics.ledger.cache import digest
+from analytics.frames import arrow, digest, read_frame, typed
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, Window, utc_day
 from fallow.errors import LakeError

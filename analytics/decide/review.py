@@ -12,8 +12,8 @@ from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
 from analytics.decide.reversals import Reversals, reversals
 from analytics.decide.totals import most_first
-from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.mig import MIG_PREFIX
 from analytics.rules import RULES
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours

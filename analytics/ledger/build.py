@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.frames import read_frame
+from analytics.frames import digest, read_frame
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
@@ -218,15 +218,15 @@ def _host_day(
 
 
 def _method(settings: LedgerSettings) -> str:
-    return keep.digest(METHOD, asdict(settings))
+    return digest(METHOD, asdict(settings))
 
 
 def _print(settings: LedgerSettings, day: HostDay) -> str:
-    return keep.digest(METHOD, asdict(settings), day.fingerprint())
+    return digest(METHOD, asdict(settings), day.fingerprint())
 
 
 def _print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
-    return keep.digest(sorted((host, _print(settings, day)) for host, day in hosts.items()))
+    return digest(sorted((host, _print(settings, day)) for host, day in hosts.items()))
 
 
 class _Made:
@@ -323,14 +323,14 @@ class _Made:
         for (date, host), print_ in sorted(self._prints.items()):
             prints[date].append((host, print_))
         files = keep.files_of(self._lake, None)
-        days = {date: (keep.digest(each), keep.sizes_of(files.get(date, {}))) for date, each in prints.items()}
+        days = {date: (digest(each), keep.sizes_of(files.get(date, {}))) for date, each in prints.items()}
         manifest = keep.Manifest(_method(self._settings), days)
         if manifest == keep.Manifest.read(self._lake.all_files(schema.GPU_LIFETIME.name)):
             return
         self._try(lambda: keep.keep_lifetimes(self._lake, by_day(stretches), manifest))
 
     def _whole(self) -> str:
-        return keep.digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
+        return digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
 
     def frame(self, table: schema.Table) -> pl.DataFrame:
         """All rows of a part table."""

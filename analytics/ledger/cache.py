@@ -6,7 +6,6 @@ they belong to, so that a day of which only some tables were written is built ag
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.decode import read_days
-from analytics.frames import arrow, read_frame
+from analytics.frames import arrow, digest, read_frame
 from analytics.ledger.day import PARTS
 from analytics.ledger.moved_gpus import on_several_hosts
 from fallow import parquet, schema
@@ -242,8 +241,3 @@ def _digest_of(rows: pl.DataFrame) -> str:
         if isinstance(kind, pl.List)
     )
     return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
-
-
-def digest(*parts: object) -> str:
-    """A short fingerprint of some values."""
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]

@@ -17,7 +17,7 @@ from analytics.allocations.spans import merged_spans, place
 from analytics.frames import typed
 from analytics.ledger.day_hosts import host_hours, serving_hours
 from analytics.ledger.day_hours import hours_of
-from analytics.ledger.day_mig import Instance, shares_of
+from analytics.ledger.day_mig import shares_of
 from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import DayRows, read_day_rows
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.day_mig import Shares
     from analytics.ledger.settings import LedgerSettings
+    from analytics.mig import Instance
     from fallow.lake import LakeFile
 
 SOURCES = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analytics.mig import MIG_PREFIX, Instance
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -14,26 +16,6 @@ if TYPE_CHECKING:
 
     from analytics.ledger.columns import Floats, Mask
     from analytics.ledger.day_rows import DayRows
-
-MIG_PREFIX = "MIG-"
-"""How the driver begins the UUID of a MIG instance."""
-
-_SLICES = 7
-_FOUR_SLICES = ("A30", "RTX PRO 6000")
-"""Models whose GPUs have four slices (NVIDIA MIG user guide, supported profiles)."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A MIG instance: the GPU that it is a part of, and what part."""
-
-    parent: str
-    share: float
-
-
-def slices_of(model: str | None) -> int:
-    """How many slices the GPUs of a model have."""
-    return 4 if any(name in (model or "") for name in _FOUR_SLICES) else _SLICES
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.day_owners import USE
 from analytics.ledger.settings import GAP_INTERVALS
+from analytics.mig import MIG_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

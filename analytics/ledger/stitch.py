@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.intervals import cut
-from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.moved_gpus import Taken
+from analytics.mig import MIG_PREFIX
 from fallow import schema
 from fallow.clock import DAY_MS
 

@@ -14,7 +14,7 @@ import duckdb
 import polars as pl
 
 from analytics.intervals import clip
-from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.mig import MIG_PREFIX
 from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
 from fallow.schema import STATES
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
 from analytics.states import UNALLOCATED
 from fallow.clock import DAY_MS, HOUR_MS, utc_day

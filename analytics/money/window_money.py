@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
 from analytics.money.catalog import listed
 from analytics.money.costs import Costs

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.intervals import clip
-from analytics.ledger.day_mig import MIG_PREFIX
 from analytics.ledger.summary import SILENT_AFTER_MS, ratio, totals_by
+from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
 from fallow.clock import WEEK_MS
 

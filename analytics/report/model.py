@@ -23,7 +23,7 @@ from analytics.report import people
 from analytics.report.coverage import Seen, Watch
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
-from analytics.report.trends import Figures, looked_back, trends
+from analytics.report.trends import Figures, trends, weeks_before
 from analytics.report.waterfall import steps
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
@@ -190,7 +190,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     gpus = spans.select("gpu", "host").unique().sort("gpu")
     found, left_out = _part_of(whole, scope, spans)
     seen = whole.seen(inputs.window, part.inside, scope)
-    earlier = looked_back(whole, asked, money)
+    earlier = _looked_back(whole, asked, money)
     now = Figures(part.summary.totals, money.accounts.total, seen)
     return Report(
         lake=inputs.lake.root,
@@ -277,3 +277,16 @@ def _hours(spans: pl.DataFrame, summary: Summary) -> Mapping[int, Totals]:
         return {}
     found = totals_by(by_hour(spans), "hour")
     return dict(sorted((int(name), totals) for name, totals in found.items()))
+
+
+def _looked_back(whole: Whole, asked: Asked, money: Money) -> list[tuple[Seen, Figures | None]]:
+    """What `weeks_before` finds of the week and the scope that are asked for; nothing where the window is no week."""
+    if asked.week is None:
+        return []
+    return weeks_before(
+        whole.ledger.whole,
+        asked.week,
+        lambda ledger: whole.narrowed(ledger, asked.scope),
+        lambda inside: money.of(inside, whole.inventory).accounts.total,
+        lambda window, inside: whole.seen(window, inside, asked.scope),
+    )

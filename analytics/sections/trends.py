@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, say
+from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
-from analytics.report.trends import Change
 from analytics.sections.section import Cell, Column, Section
 from fallow.clock import DAY_MS, HOUR_MS
 

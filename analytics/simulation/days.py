@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.simulation.plan import Fleet, HostPlan
+    from analytics.simulation.placement import Fleet, HostPlan
     from analytics.simulation.stays import Stay
 
 MIB = 1024**2

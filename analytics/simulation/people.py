@@ -16,7 +16,7 @@ from fallow.clock import from_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from analytics.simulation.plan import Fleet
+    from analytics.simulation.placement import Fleet
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Of the fleet's GPUs; together more than there are, as quotas are."""

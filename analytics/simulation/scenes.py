@@ -15,7 +15,7 @@ from analytics.simulation.stays import Server, Stay
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from analytics.simulation.plan import Board
+    from analytics.simulation.placement import Board
 
 SHOWN_FROM_DAYS = 14
 """Scenes need days on end; shorter fleets have the planted situations only."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from analytics.simulation import tables
 from analytics.simulation.days import HostDay, host_days
-from analytics.simulation.plan import Fleet, Planted, plan_fleet
+from analytics.simulation.plan import plan_fleet
 from analytics.simulation.serving import serving_table
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+
+    from analytics.simulation.placement import Fleet, Planted
 
 METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""

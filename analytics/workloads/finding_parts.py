@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from analytics.language.sentences import say
-from analytics.ledger.day_mig import MIG_PREFIX
+from analytics.mig import MIG_PREFIX
 from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
 from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context

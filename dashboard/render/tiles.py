@@ -10,12 +10,12 @@ from dash import html
 from analytics.glossary import STATES
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import say
+from analytics.report.changes import changes
 from analytics.report.coverage import WHOLE_FROM
-from analytics.report.trends import changes
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from analytics.report.trends import Change, Changes
+    from analytics.report.changes import Change, Changes
     from analytics.sections.palette import Palette
     from dashboard.view import View
 
