@@ -1,19 +1,19 @@
 """The shape of every source of rows, and the place where sources are run: timed, isolated, counted.
 
-A source of the host is a `Collector`, listed in `agent.supervise.sources.COLLECTORS`. A subject of each GPU is a
-`GpuCollector` (agent/nvml/collector.py), listed in `agent.nvml.sampler.COLLECTORS`.
+A source of the host is a `Collector`, listed in agent/supervise/sources.py. A subject of each GPU is a
+`GpuCollector` (agent/nvml/collector.py), listed in `COLLECTORS` of agent/nvml/sampler.py.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent.rows import ProcessRow
+    from agent.rows import EventRow, ProcessRow
 
 Result = TypeVar("Result")
 
@@ -34,20 +34,27 @@ class Interval:
         return self.end_ms - self.start_ms
 
 
-class Collector(Protocol):
+class Collector:
     """One source of the supervisor's rows."""
 
-    name: str
+    name = ""
     """What events and the log call it."""
-    table: str
+    table = ""
 
     def collect(self, interval: Interval) -> Sequence[Any]:
         """Rows of the table for this interval, often none; may raise, which costs its own rows and nothing else."""
-        ...
+        raise NotImplementedError
 
-    def unknown(self, interval: Interval) -> Sequence[Any]:
+    def unknown(self, _: Interval) -> Sequence[Any]:
         """The rows that stand in where `collect` has failed: what is known without it."""
-        ...
+        return ()
+
+    def take_incidents(self) -> Sequence[EventRow]:
+        """What happened since the last call; an event without a time has just happened."""
+        return ()
+
+    def close(self) -> None:
+        """Ends what runs beside the sampling."""
 
 
 @dataclass

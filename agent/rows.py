@@ -183,7 +183,7 @@ class ServingRow(TypedDict, total=False):
 class EventRow(TypedDict, total=False):
     """A row of the `event` table."""
 
-    time: int
+    time: int | None
     gpu: str | None
     kind: str
     code: int | None

@@ -6,14 +6,17 @@ The lake holds history; a snapshot holds the present, and says how old it is.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-Row = dict[str, Any]
-"""A row of one of the lake's tables, by column name; times in milliseconds since the epoch."""
+    from agent.rows import AgentRow, DeviceRow, GpuRow, HealthRow, HostRow, ProcessRow, ServingRow
+
+Row = Mapping[str, Any]
+"""A row of any of the lake's tables, to be read; times in milliseconds since the epoch."""
 
 WATCHED = ("ok", "degraded")
 """The states of health in which a GPU's values are measured."""
@@ -54,18 +57,18 @@ class Snapshot:
     """End of the newest closed interval."""
     mode: str
     """`running`, or `released` while the agent keeps away from the driver."""
-    gpus: tuple[Row, ...] = ()
+    gpus: tuple[GpuRow, ...] = ()
     """Rows of the `gpu` table for that interval."""
     idle_since_ms: Mapping[str, int | None] = field(default_factory=dict)
     """Since when a GPU has been watched without any utilization above 0, by UUID; None: it is active, or nobody knows."""
-    devices: Mapping[str, Row] = field(default_factory=dict)
+    devices: Mapping[str, DeviceRow] = field(default_factory=dict)
     """The newest row of the `device` table of each GPU, by UUID."""
-    processes: tuple[Row, ...] = ()
+    processes: tuple[ProcessRow, ...] = ()
     """Rows of the `process` table: the newest list of each GPU."""
-    host_row: Row | None = None
-    serving: tuple[Row, ...] = ()
-    agent_row: Row | None = None
-    health: tuple[Row, ...] = ()
+    host_row: HostRow | None = None
+    serving: tuple[ServingRow, ...] = ()
+    agent_row: AgentRow | None = None
+    health: tuple[HealthRow, ...] = ()
     """The newest row of the `health` table of each GPU."""
     xids: Mapping[str, Xid] = field(default_factory=dict)
     """Newest XID of each GPU that had one in this run, by UUID."""
@@ -97,7 +100,6 @@ class Board:
         self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Puts up a snapshot in place of the one before it."""
         age_s = max(0.0, time.time() - snapshot.time_ms / 1000)
         self._newest = snapshot, time.clock_gettime(time.CLOCK_BOOTTIME) - age_s
 
@@ -128,11 +130,11 @@ class IdleClock:
     def __init__(self) -> None:
         self._idle: dict[str, tuple[int | None, int]] = {}  # by UUID: idle since, end of the newest row
 
-    def feed(self, rows: Iterable[Row]) -> dict[str, int | None]:
+    def feed(self, rows: Iterable[GpuRow]) -> dict[str, int | None]:
         """Takes the `gpu` rows of one interval and returns idle since (epoch ms) by UUID, None: active or unknown."""
         before, self._idle = self._idle, {}
         for row in rows:
-            start_ms: int = row["time"]
+            start_ms = row["time"]
             since_ms, ended_ms = before.get(row["gpu"], (None, start_ms))
             if not _idle(row):
                 since_ms = None
@@ -142,6 +144,6 @@ class IdleClock:
         return {gpu: since_ms for gpu, (since_ms, _) in self._idle.items()}
 
 
-def _idle(row: Row) -> bool:
+def _idle(row: GpuRow) -> bool:
     """Whether utilization was seen in the interval, and all that was seen was 0."""
     return row.get("gpu_util_pct") == 0 and not row.get("gpu_util_max_pct")

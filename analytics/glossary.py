@@ -113,9 +113,14 @@ TERMS: tuple[Term, ...] = (
 """The other words, in alphabetical order."""
 
 
-def meaning(name: str) -> str:
-    """The meaning of a state, grade, status or term; KeyError for any other word."""
-    for terms in (STATES, CONFIDENCE, STATUSES):
+def term(name: str) -> Term:
+    """The state, grade, status or other term of that name; KeyError for any other word."""
+    for terms in (STATES, CONFIDENCE, STATUSES, {each.name: each for each in TERMS}):
         if name in terms:
-            return terms[name].meaning
-    return next(term.meaning for term in TERMS if term.name == name)
+            return terms[name]
+    raise KeyError(name)
+
+
+def meaning(name: str) -> str:
+    """Its meaning; KeyError for any other word."""
+    return term(name).meaning

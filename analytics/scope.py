@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
     from analytics.window import WindowLedger
-    from analytics.workloads.model import Finding
 
 
 @dataclass(frozen=True)
@@ -68,23 +67,6 @@ class Scope:
     def __str__(self) -> str:
         """`pool a100, team vision`."""
         return ", ".join(f"{name} {value}" for name, value in vars(self).items() if value is not None)
-
-    def touches(self, finding: Finding, inventory: Inventory) -> bool:
-        """Whether a finding is about it, be it beside others."""
-        return (
-            (self.of_gpus.is_all or any(self.has_gpu(gpu, inventory) for gpu in finding.gpus))
-            and (self.team is None or self.team in (finding.team or "").split(JOINER))
-            and (self.holder is None or self.holder in (finding.holder or "").split(JOINER))
-        )
-
-    def names_others(self, finding: Finding, owners: Owners) -> bool:
-        """Whether a finding is also about people who are not asked for: its words and its command name them."""
-        names = (finding.holder or "").split(JOINER)
-        others = self.holder is not None and names != [self.holder]
-        if self.team is None:
-            return others
-        strangers = len(names) > 1 and any(owners.team(name, None) != self.team for name in names)
-        return others or strangers or finding.team != self.team
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks import (
     agent_cost,
     agent_endurance,
+    agent_host_reading,
     agent_peers,
     dashboard_cost,
     fleet_history,
@@ -27,6 +28,7 @@ from benchmarks.measure import Figure, machine
 BENCHMARKS = {
     "agent": agent_cost.measure,
     "peers": agent_peers.measure,
+    "reading": agent_host_reading.measure,
     "endurance": agent_endurance.measure,
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,

@@ -21,7 +21,7 @@ import psutil
 from analytics.simulation import Fleet
 from benchmarks.fleet_lake import UNTIL_MS, simulated
 from benchmarks.measure import Figure
-from dashboard.filter_bar import OUTPUTS
+from dashboard.frame import OUTPUTS
 from dashboard.pages import PAGES
 from fallow.clock import DAY_MS, format_ms
 

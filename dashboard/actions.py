@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from analytics.commands.finding_actions import after_what_is_known
-from analytics.decide.actions import Action, load_actions, record, who
-from analytics.decide.lifecycle import in_words, status_of
+from analytics.decide.actions import Action, actor_name, load_actions, record
+from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import Listed, say, say_many
-from dashboard.audit import audit
-from dashboard.people import PLANNER, NotAllowedError
+from dashboard.access.audit import audit
+from dashboard.access.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window
 from fallow.errors import FallowError, UsageError
 
@@ -81,7 +81,7 @@ def act(view: View, wish: Wish, now_ms: int) -> Outcome:
     if not ids:
         return Outcome((), say("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
     at_ms = after_what_is_known(now_ms, ids, before)
-    actor = who(view.reader.name)
+    actor = actor_name(view.reader.name)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
         _log(view, each.kind, f"{each.finding_id} ({each.action_id})")
@@ -150,7 +150,7 @@ def _meanwhile(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action
 
 
 def _asked_again(news: Sequence[Action]) -> Listed:
-    what = [say("{finding}: {what}", finding=each.finding_id, what=in_words(each)) for each in news]
+    what = [say("{finding}: {what}", finding=each.finding_id, what=action_sentence(each)) for each in news]
     again = say("Nothing is recorded yet: press the button again to do it all the same.")
     return Listed([say("Somebody acted meanwhile."), *what, again], "\n")
 
@@ -162,7 +162,7 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
     if expires_ms is not None:
         first = say("{what} until {moment}", what=first, moment=Moment(expires_ms))
     later = [
-        say("{finding}: {what}, which came later and decides", finding=own.finding_id, what=in_words(each))
+        say("{finding}: {what}, which came later and decides", finding=own.finding_id, what=action_sentence(each))
         for own in done
         for each in known[own.finding_id]
         if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)

@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 
-from dashboard import filter_bar as bar
+from analytics.sections.palette import palette
 from dashboard.access import LOCAL
-from dashboard.audit import audit
+from dashboard.access.audit import audit
 from dashboard.error_panels import (
+    failed_action_message,
+    forbidden_page_panel,
     language_of,
-    mishap,
-    no_such_page,
-    not_for_you,
-    stands_in_the_way,
-    trouble,
-    unforeseen,
+    missing_page_panel,
+    problem_panel,
+    stale_data_notice,
+    unexpected_error_panel,
 )
 from dashboard.exports import serve_exports
-from dashboard.frame import MISHAP, frame, heading, links
+from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.pages import PAGES
-from dashboard.palette import palette
 from dashboard.protection import protect
 from dashboard.query import Query
+from dashboard.source import view_of
 from dashboard.view import View
-from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def build_app(source: Source, access: Access = LOCAL) -> Any:
     )
     app.layout = frame
     _connect(app, source, access)
-    bar.connect(app)
+    connect_bar(app)
     for page in PAGES:
         page.connect(app, source)
     serve_exports(app.server, source)
@@ -72,18 +71,18 @@ def _connect(app: Any, source: Source, access: Access) -> None:
     )  # fmt: skip
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("page", "children"), Output("nav", "children"), Output("version", "data"), *bar.OUTPUTS,
+        Output("page", "children"), Output("nav", "children"), Output("version", "data"), *OUTPUTS,
         Input("scheme", "data"), Input("url", "pathname"), Input("url", "search"), Input("again", "n_clicks"),
     )  # fmt: skip
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
-            return [no_update] * (3 + len(bar.OUTPUTS))
-        set_props(MISHAP, {"children": ""})  # of another page, or mended
+            return [no_update] * (3 + len(OUTPUTS))
+        set_props(FAILED_ACTION, {"children": ""})  # of another page, or mended
         try:
             return _answer(source, access, scheme, path or "/", search)
         except Exception:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
             _LOG.exception("a page could not be made")
-            return [unforeseen(language_of(source, search)), no_update, "", *bar.no_choices()]
+            return [unexpected_error_panel(language_of(source, search)), no_update, "", *no_choices()]
 
     @app.callback(  # type: ignore[untyped-decorator]
         Output("again", "hidden"), Input("news", "n_intervals"), Input("version", "data")
@@ -102,9 +101,14 @@ def _answer(source: Source, access: Access, scheme: str, path: str, search: str 
         try:
             shown = _page(look, "dark" if scheme == "dark" else "light", path)
         except FallowError as error:
-            shown = [stands_in_the_way(look.language, source.problem(error))]
-        return [[*trouble(source, look), *shown], links(look, path, access.way_out), look.version, *bar.choices(look)]
-    shown = stands_in_the_way(language_of(source, search), look)
+            shown = [problem_panel(look.language, source.problem(error))]
+        return [
+            [*stale_data_notice(source, look), *shown],
+            links(look, path, access.way_out),
+            look.version,
+            *choices(look),
+        ]
+    shown = problem_panel(language_of(source, search), look)
     return [[shown], *_way_back(source, access, path, search)]
 
 
@@ -112,23 +116,23 @@ def _way_back(source: Source, access: Access, path: str, search: str | None) -> 
     """Beside a problem: the pages and choices that there are for an address that asks for nothing in particular."""
     look = view_of(source, "") if search else None
     if not isinstance(look, View):
-        return [no_update, "", *bar.no_choices()]
+        return [no_update, "", *no_choices()]
     try:
         query = Query.parse(search)
     except FallowError:
         query = look.query
-    return [links(look, path, access.way_out), "", *bar.choices(look, query)]
+    return [links(look, path, access.way_out), "", *choices(look, query)]
 
 
 def _page(view: View, scheme: str, path: str) -> list[Any]:
     page = next((each for each in PAGES if each.path == path), None)
     if page is None:
-        return [no_such_page(view.language, path)]
+        return [missing_page_panel(view.language, path)]
     if not view.reader.may(page.role):
         audit(
             view.reader.name, f"refused the page {page.path} as {view.reader.described}: it takes the role {page.role}"
         )
-        return [not_for_you(view.language, page.role)]
+        return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
     return view.made.of(  # type: ignore[no-any-return]
         ("page", view.key, scheme, path),
@@ -140,4 +144,4 @@ def _failed(source: Source, error: Exception) -> None:
     """A fault of a callback that nobody foresaw: the traceback goes to the log, a sentence to the reader, and the page stays."""
     _LOG.error("a callback failed", exc_info=error)
     search = callback_context.states.get("url.search")
-    set_props(MISHAP, {"children": mishap(language_of(source, search))})
+    set_props(FAILED_ACTION, {"children": failed_action_message(language_of(source, search))})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class Cache(Generic[V]):
     """The values of the keys that were last asked for. Of several who ask for one at once, one makes it and the others wait.
 
     A value that could not be made is not kept: whoever asks next tries again.

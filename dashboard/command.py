@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from analytics.window import add_common_arguments, open_inputs
+from dashboard.access.audit import show_log
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
-from dashboard.audit import show_log
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
 from fallow.errors import FallowError, UsageError

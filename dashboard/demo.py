@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import shlex
 import shutil
+import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.commands.report import format_named, write_whole
+from analytics.commands.report import write_whole
+from analytics.commands.report_edition import format_named
 from analytics.language.languages import Language
 from analytics.report.model import build_report
 from analytics.simulation import Fleet
 from analytics.window import Inputs, load_window_ledger
-from dashboard import own_gpus
 from dashboard.demo_lake import DemoFolder
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms
@@ -22,7 +24,37 @@ from fallow.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from types import ModuleType
+
+_TIMEOUT_S = 30.0
+
+HEADING = "This machine's own GPUs (measured, not simulated)"
+NO_DRIVER = "No NVIDIA driver was found on this machine: everything below is simulated."
+_UNREADABLE = "This machine's own GPUs could not be read (`fallow agent once` says why): everything below is simulated."
+
+
+@contextmanager
+def look_at_own_gpus() -> Iterator[subprocess.Popen[str]]:
+    """A running `fallow agent once`; it is ended with the block."""
+    # -P: a folder that somebody else can write to may be where this was typed
+    command = [sys.executable, "-P", "-m", "fallow", "agent", "once"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as look:
+        try:
+            yield look
+        finally:
+            look.kill()
+
+
+def own_gpus_text(look: subprocess.Popen[str]) -> str:
+    """What it printed under a heading, or one line where there is nothing to see."""
+    try:
+        out, err = look.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"{_UNREADABLE}\n"
+    if look.returncode == 0:
+        return f"{HEADING}\n{out.rstrip()}\n\nEverything below is simulated.\n"
+    return f"{NO_DRIVER if 'no NVIDIA driver' in err else _UNREADABLE}\n"
 
 
 _FORMATS = ("text", "md", "html", "json")
@@ -53,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
             f"--gpus {args.gpus} for --days {args.days} would write {rows:,} rows", f"stay below {_MOST_ROWS:,}"
         )
     folder = DemoFolder(Path(args.out))
-    with own_gpus.looking() as look:  # takes a second where there is a driver: meanwhile the fleet is made
+    with look_at_own_gpus() as look:  # takes a second where there is a driver: meanwhile the fleet is made
         folder.prepare(fleet)
-        print(own_gpus.text(look))
+        print(own_gpus_text(look))
     inputs = _inputs(folder)
     written = _report(inputs, folder)
     print(_epilogue(folder, written))

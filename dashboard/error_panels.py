@@ -1,4 +1,4 @@
-"""What stands on a page when there is nothing else to stand there: one sentence, and the way on."""
+"""Panels for errors: one sentence on what is wrong, and what to do next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dashboard.view import Problem, View
 
 
-def stands_in_the_way(speaks: Language, found: Problem) -> html.Div:
+def problem_panel(speaks: Language, found: Problem) -> html.Div:
     """Instead of a view."""
     title = say("Still being made") if found.is_passing else say("Nothing to show")
     return _problem(speaks, title, found.message, found.hint, again=found.is_passing)
@@ -28,14 +28,14 @@ _UNFORESEEN = say("Something went wrong that fallow did not foresee.")
 _LOGGED = say("The log says more.")
 
 
-def mishap(speaks: Language) -> str:
+def failed_action_message(speaks: Language) -> str:
     """What is told of a fault of fallow itself in what somebody just did on a page that stays."""
     return " ".join(
         speaks.say(each) for each in (_UNFORESEEN, say("Load the page again to see what was done."), _LOGGED)
     )
 
 
-def unforeseen(speaks: Language) -> html.Div:
+def unexpected_error_panel(speaks: Language) -> html.Div:
     """After a fault of fallow itself."""
     return _problem(
         speaks,
@@ -51,7 +51,7 @@ def in_a_line(speaks: Language, message: str, hint: str) -> str:
     return f"{said}{' ' if said.endswith('.') else '; '}{advice}" if advice else said
 
 
-def no_such_page(speaks: Language, path: str) -> html.Div:
+def missing_page_panel(speaks: Language, path: str) -> html.Div:
     """At an address that nothing lies at."""
     return _problem(
         speaks,
@@ -61,7 +61,7 @@ def no_such_page(speaks: Language, path: str) -> html.Div:
     )
 
 
-def not_for_you(speaks: Language, role: str) -> html.Div:
+def forbidden_page_panel(speaks: Language, role: str) -> html.Div:
     """Where the reader's role is not enough."""
     return _problem(
         speaks,
@@ -71,9 +71,9 @@ def not_for_you(speaks: Language, role: str) -> html.Div:
     )
 
 
-def trouble(source: Source, view: View) -> list[html.Div]:
+def stale_data_notice(source: Source, view: View) -> list[html.Div]:
     """Above a page of the last version that could be read: why there is no newer one."""
-    found = source.trouble
+    found = source.stale_because
     if found is None:
         return []
     sentence = say(
@@ -83,7 +83,7 @@ def trouble(source: Source, view: View) -> list[html.Div]:
     return [
         html.Div(
             [html.P(view.say(sentence)), html.P(why, className="hint", lang=_tongue(view.language, found.message))],
-            className="trouble",
+            className="stale",
             role="alert",
         )
     ]

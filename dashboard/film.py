@@ -9,9 +9,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from analytics.intervals import clip
 from analytics.ledger.summary import totals_by
-from analytics.states import UNUSED, USED_FIRST
+from analytics.sections.palette import ORDER
 from dashboard.bins import edges, width_of
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
@@ -27,9 +26,10 @@ MOST_ROWS = 2_000
 MOST_COLUMNS = 720
 MOST_CELLS = 250_000
 """What keeps the picture below 30 kB on the wire; who zooms in has finer frames."""
-NOT_SEEN = len(USED_FIRST)
+NOT_SEEN = len(ORDER)
 """The value of a frame that lies before a GPU's first row or after its last, or where somebody else had it."""
 SORTS = ("host", "waste", "holder")
+_UNUSED = ("free", "reserved", "held")
 
 _CUT = """
     CREATE TEMP TABLE cut AS
@@ -51,7 +51,7 @@ _MOST_OF_EACH_FRAME = """
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """`frames[row, column]` is an index into USED_FIRST, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]`.
+    """`frames[row, column]` is an index into ORDER, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]`.
 
     `holders[i]` had it longest in the window (None: nobody), `unused_ms[i]` is how long nothing was done with it there.
     `had[row, column]` is an index into `names`, 0 for nobody. Column i lasts from `edges[i]` to `edges[i + 1]`: `bin_ms`, save
@@ -102,13 +102,14 @@ def shoot(view: View, only: Collection[str] | None = None) -> Film:
     rows = _rows(found, sort_of(view))
     bin_ms = bin_width_ms(since_ms, until_ms, rows.height)
     edges_ms = edges(view.zone, since_ms, until_ms, bin_ms)
-    within = clip(spans, since_ms, until_ms).join(rows.select("gpu", "row_number"), on="gpu")
+    start, end = pl.max_horizontal("time", pl.lit(since_ms)), pl.min_horizontal("end", pl.lit(until_ms))
+    within = spans.filter(start < end).join(rows.select("gpu", "row_number"), on="gpu")
     names = ("", *within["holder"].drop_nulls().unique().sort())
     seen = within.select(
         "row_number",
-        "time",
-        "end",
-        state=pl.col("state").replace_strict(list(USED_FIRST), list(range(len(USED_FIRST))), return_dtype=pl.Int64),
+        time=start,
+        end=end,
+        state=pl.col("state").replace_strict(list(ORDER), list(range(len(ORDER))), return_dtype=pl.Int64),
         holder=pl.col("holder")
         .fill_null("")
         .replace_strict(list(names), list(range(len(names))), return_dtype=pl.Int64),
@@ -137,7 +138,7 @@ def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
         .sort("held_ms", "holder", descending=(True, False))
         .unique("gpu", keep="first", maintain_order=True)
     )
-    unused = {gpu: sum(each.state_ms[state] for state in UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
+    unused = {gpu: sum(each.state_ms[state] for state in _UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
     return (
         spans.group_by("gpu")
         .agg(pl.col("host").get(pl.col("time").arg_max()))
@@ -172,7 +173,7 @@ def _frames(
         frames = pl.DataFrame({"frame": np.arange(columns), "start": edges_ms[:-1], "end": edges_ms[1:]})
         connection.register("frames", frames.to_arrow())
         connection.execute(_CUT, {"columns": columns})
-        for name, values, nothing in (("state", len(USED_FIRST), NOT_SEEN), ("holder", names, 0)):
+        for name, values, nothing in (("state", len(ORDER), NOT_SEEN), ("holder", names, 0)):
             most = connection.execute(_MOST_OF_EACH_FRAME, {"name": name, "values": values}).fetchnumpy()
             cells = np.full(rows * columns, nothing, np.int32)
             cells[most["cell"]] = most["value"]

@@ -1,25 +1,158 @@
-"""What stands around every page: the bar, the list of pages, and the page's heading."""
+"""What surrounds every page: the bar with its choices, the navigation and the heading."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import dcc, html
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import say
-from analytics.render.facts import facts
-from dashboard import filter_bar as bar
+from analytics.sections.facts import facts
+from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN
+from dashboard.query import DEFAULT_SPAN, SPANS, Query
 from fallow import __version__
 
 if TYPE_CHECKING:
     from dashboard.view import View
 
-MISHAP = "mishap"
-"""Where it is told that something failed that somebody did on the page."""
+CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
+"""The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
+
+_LABELS = {
+    "span": say("window"),
+    "pool": say("pool"),
+    "model": say("model"),
+    "team": say("team"),
+    "zone": say("time zone"),
+    "lang": say("language"),
+}
+_EVERYTHING = {"pool": say("all pools"), "model": say("all models"), "team": say("all teams")}
+_SPAN_NAMES = {
+    "24h": say("last 24 hours"),
+    "3d": say("last 3 days"),
+    "7d": say("last 7 days"),
+    "28d": say("last 28 days"),
+    "all": say("all that is known"),
+}
+_LANGUAGES = {"en": "English", "fr": "Français"}
+_ZONES = ("UTC", "America/Los_Angeles", "America/New_York", "Europe/London", "Europe/Paris", "Asia/Kolkata", "Asia/Shanghai",
+          "Asia/Tokyo", "Australia/Sydney")  # fmt: skip
+
+
+def controls() -> html.Div:
+    """The elements, without choices: these come with the page, as the labels do in its reader's language."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Label(str(_LABELS[name]), id=f"label-{name}", htmlFor=f"ask-{name}"),
+                    dcc.Dropdown(id=f"ask-{name}", options=[], value="", clearable=False, searchable=name != "span"),
+                ],
+                className=f"ask of-{name}",
+                id=f"box-{name}",
+            )
+            for name in CONTROLS
+        ],
+        className="asks",
+        role="search",
+    )
+
+
+OUTPUTS = [
+    *(Output(f"label-{name}", "children") for name in CONTROLS),
+    *(Output(f"ask-{name}", "options") for name in CONTROLS),
+    *(Output(f"ask-{name}", "value") for name in CONTROLS),
+    *(Output(f"box-{name}", "hidden") for name in CONTROLS),
+    Output("again", "children"),
+    Output("skip", "children"),
+    Output("copy", "children"),
+    Output("shown", "data"),
+    Output("spoken", "data"),
+]
+"""What `choices` is for, in its order."""
+
+
+def choices(view: View, query: Query | None = None) -> list[Any]:
+    """Labels, options, values and what is hidden, for OUTPUTS: a choice of one is none.
+
+    `query` is what was asked for, where the view is of something else.
+    """
+    query = view.query if query is None else query
+    options = _options(view, query)
+    values = {name: _value(view, query, name) for name in CONTROLS}
+    return [
+        *(view.say(_LABELS[name]) for name in CONTROLS),
+        *(options[name] for name in CONTROLS),
+        *values.values(),
+        *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
+        view.say(say("New data: show it")),
+        view.say(say("Skip to the page")),
+        view.say(say("Copy link")),
+        values,
+        view.language.code,
+    ]
+
+
+def no_choices() -> list[Any]:
+    """Leaves the bar as it is: there is a problem, and the way out of it is in the bar."""
+    return [no_update] * len(OUTPUTS)
+
+
+def _value(view: View, query: Query, name: str) -> str:
+    if name == "span":
+        is_named = query.since or query.until or view.has_own_window
+        return query.span if query.span and not (query.since or query.until) else "" if is_named else DEFAULT_SPAN
+    return str(getattr(query, name))
+
+
+def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
+    spans = {name: view.say(_SPAN_NAMES[name]) for name in SPANS}
+    if view.has_own_window:
+        spans = {"": view.say(say("as the pages were started"))} | spans
+    if query.since or query.until:
+        spans = {"": f"{query.since or '…'} - {query.until or '…'}"} | spans
+    names = {
+        name: {"": view.say(everything)} | {each: each for each in (*view.names[name], getattr(query, name)) if each}
+        for name, everything in _EVERYTHING.items()
+    }
+    if view.reader.team is not None:
+        names["team"] = {view.reader.team: view.reader.team}
+    settings = view.whole.inputs.settings
+    own_zone, own_language = settings.text("report.timezone"), settings.text("report.language")
+    found = {
+        "span": spans,
+        **names,
+        "zone": {"": own_zone} | {each: each for each in (*_ZONES, query.zone) if each and each != own_zone},
+        "lang": {"": _LANGUAGES[own_language]}
+        | {code: name for code, name in _LANGUAGES.items() if code != own_language},
+    }
+    return {name: [{"label": label, "value": value} for value, label in each.items()] for name, each in found.items()}
+
+
+def connect_bar(app: Any) -> None:
+    """A choice becomes an address; without a word to the server.
+
+    A choice is what differs from what the server has last put into the lists: an answer that comes late, when its reader has
+    gone back already, is none.
+    """
+    app.clientside_callback(ClientsideFunction("fallow", "copy"), Input("copy", "n_clicks"))
+    app.clientside_callback(
+        ClientsideFunction("fallow", "speak"), Input("spoken", "data")
+    )  # fmt: skip
+    app.clientside_callback(
+        ClientsideFunction("fallow", "ask"),
+        Output("url", "search"),
+        *(Input(f"ask-{name}", "value") for name in CONTROLS),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
+
+
+FAILED_ACTION = "failed-action"
+"""The element that says why an action on the page failed."""
 
 _NEWS_EVERY_MS = 60_000
 _FACTS = ("window", "observed", "prices")
@@ -40,7 +173,7 @@ def frame() -> html.Div:
             html.Header(
                 [
                     html.Span([html.B("fallow"), " GPU waste"], className="brand"),
-                    bar.controls(),
+                    controls(),
                     html.Button("New data: show it", id="again", hidden=True, className="again"),
                     html.Button("Copy link", id="copy", className="button"),
                     html.Button(
@@ -52,7 +185,7 @@ def frame() -> html.Div:
             html.Nav([], id="nav", **{"aria-label": "Pages"}),
             html.Main(
                 [
-                    html.P("", id=MISHAP, className="trouble", role="alert"),
+                    html.P("", id=FAILED_ACTION, className="stale", role="alert"),
                     html.Div(html.P("Reading the ledger…", className="waiting", role="status"), id="page"),
                 ],
                 id="main",

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
 
+from dashboard.access.people import Person
 from dashboard.access.refusal import answer, refuse
-from dashboard.people import Person
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse

@@ -64,9 +64,9 @@ class Query:
 
     def _check(self) -> None:
         if self.span and self.span not in SPANS:
-            raise UsageError(f"'{self.span}' is no length of a window", f"take one of {', '.join(SPANS)}")
+            raise UsageError(f"'{self.span}' is not a valid window", f"take one of {', '.join(SPANS)}")
         if self.lang and self.lang not in CODES:
-            raise UsageError(f"'{self.lang}' is no language of these pages", f"take one of {', '.join(CODES)}")
+            raise UsageError(f"'{self.lang}' is not a language of these pages", f"take one of {', '.join(CODES)}")
         if self.zone:
             time_zone(self.zone)
         parse_window(self.since or None, self.until or None)

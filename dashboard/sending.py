@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
-from analytics.delivery.from_page import Order, Said, send_order, site_targets, try_order
+from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
 from analytics.language.languages import ENGLISH
 from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from dashboard.audit import audit
-from dashboard.charts.panel import panel
-from dashboard.editions import chosen_week, edition
+from dashboard.access.audit import audit
+from dashboard.access.people import PLANNER, NotAllowedError
+from dashboard.documents import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
-from dashboard.people import PLANNER, NotAllowedError
+from dashboard.render.panel import panel
+from dashboard.source import view_of
 from dashboard.view import Problem
-from dashboard.view_of import view_of
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:

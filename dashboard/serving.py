@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from dashboard.access import LOCAL
+from dashboard.access.people import VIEWER, Person
 from dashboard.app import build_app
-from dashboard.people import VIEWER, Person
 from dashboard.protection import HEALTH
 from dashboard.query import Query
 from dashboard.source import Source

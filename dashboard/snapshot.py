@@ -15,8 +15,8 @@ from analytics.money.window_money import open_owners, open_prices
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
-from dashboard.cache import Kept
-from dashboard.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Person
+from dashboard.cache import Cache
 from dashboard.view import View
 from fallow.clock import Window
 
@@ -46,11 +46,11 @@ class Generation:
         self.inputs = inputs
         self.version = version
         self._ledger = ledger
-        self._windows: Kept[_Window] = Kept(_WINDOWS)
+        self._windows: Cache[_Window] = Cache(_WINDOWS)
         self._before: Mapping[Hashable, View] = {}
-        self._views: Kept[View] = Kept(_VIEWS)
-        self._asked: Kept[View] = Kept(2 * _VIEWS)
-        self._pages: Kept[Any] = Kept(_PAGES)
+        self._views: Cache[View] = Cache(_VIEWS)
+        self._asked: Cache[View] = Cache(2 * _VIEWS)
+        self._pages: Cache[Any] = Cache(_PAGES)
 
     @classmethod
     def read(cls, inputs: Inputs, version: str) -> Generation:

@@ -1,4 +1,4 @@
-"""Hands out what the pages show, and reads the lake again behind the readers' backs when it has changed."""
+"""Hands out what the pages show, and reloads the lake in the background when it has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
-from dashboard.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Person, person
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import Generation, nobody
 from dashboard.view import Problem
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     from fallow.clock import Clock
     from fallow.config import Config
     from fallow.lake import Lake
+
+
+def view_of(source: Source, search: str | None) -> View | Problem:
+    """What the address's `?...` asks for, as far as whoever asks may see it, or what stands in its way."""
+    try:
+        return source.look(_query(search), person())
+    except FallowError as error:
+        return Problem(error.message, error.hint)
+
+
+def _query(search: object) -> Query:
+    """That of what a browser sent, which may be anything; raises UsageError for what is no address."""
+    return Query.parse(search if isinstance(search, str) else None)
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +90,7 @@ class Source:
     """Hands out views of the newest version of the lake that has been read. Safe to ask from many threads.
 
     `refresh` reads the lake, `follow` does so from now on. Nobody waits for it: until a new version is there, views are
-    of the last one, and stay when the lake cannot be read any more, which `trouble` tells. After `patience_s` whoever waits
+    of the last one, and stay when the lake cannot be read any more, which `stale_because` tells. After `patience_s` whoever waits
     is told that it takes long; None waits for ever.
     """
 
@@ -117,7 +131,7 @@ class Source:
         return self._of_lake or _MOVED
 
     @property
-    def trouble(self) -> Problem | None:
+    def stale_because(self) -> Problem | None:
         """Why there is no newer version than the one that is shown; None where it is the newest."""
         return self._of_lake or self._of_actions
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.report.model import Report, Whole
     from analytics.window import WindowLedger
-    from dashboard.cache import Kept
-    from dashboard.people import Person
+    from dashboard.access.people import Person
+    from dashboard.cache import Cache
     from dashboard.query import Query
     from fallow.clock import Window
 
@@ -38,7 +38,7 @@ class View:
     version: str
     names: dict[str, tuple[str, ...]]
     reader: Person
-    made: Kept[Any]
+    made: Cache[Any]
     whole_of: Callable[[Window], Whole]
     has_own_window: bool = False
 

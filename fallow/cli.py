@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 class CommandModule(Protocol):
-    """What the module behind a command offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the command's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
         """Does it; returns the exit code or raises FallowError."""
@@ -44,6 +40,8 @@ class Command:
     example: str
     module: str
     extra: str = ""
+    former_name: str = ""
+    """Still works, so that scripts need no change."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -54,8 +52,9 @@ COMMANDS: tuple[Command, ...] = (
             "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
     Command("import", "bring history into the lake from files",
             "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.importers.command", "analytics"),
-    Command("claims", "bring in and check who was given which GPU",
-            "fallow claims import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics"),
+    Command("allocations", "import and check who was given which GPU",
+            "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
+            former_name="claims"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
     Command("prices", "list what a GPU-hour costs, and where each price is from",
@@ -81,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another, not a traceback
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is replaced
             stream.reconfigure(errors="replace")
     code = 0
     try:
@@ -91,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _drop_output()  # the reader (head, less) went away: not our failure
+        _drop_output()  # the reader (head, less) has exited: not a failure
     except OSError as error:
         # what fails on a path names it; without one, it is the output that could not be written
         if error.errno not in _UNWRITABLE or error.filename is not None:
@@ -104,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _code(arguments: list[str]) -> int:
-    """The exit code; what goes wrong in a way that a person can mend is one sentence."""
+    """The exit code; prints a FallowError as one sentence."""
     try:
         return _run(arguments)
     except FallowError as error:
@@ -113,7 +112,7 @@ def _code(arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Lets what is still in the buffer vanish, so that the interpreter's own flush at exit has no traceback either."""
+    """Discards what is left in the buffer, so that the flush at exit prints no traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -124,7 +123,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"fallow {__version__}")
         return 0
-    command = next((each for each in COMMANDS if each.name == arguments[0]), None)
+    command = next((each for each in COMMANDS if arguments[0] in (each.name, each.former_name or each.name)), None)
     if command is None:
         near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
@@ -147,7 +146,7 @@ def _run(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence with a remedy; verbs inherit it."""
+    """Reports errors as one sentence with a hint; verbs inherit it."""
 
     def error(self, message: str) -> NoReturn:
         wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
@@ -172,7 +171,11 @@ def load(command: Command) -> CommandModule:
 
 def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    lines = [
+        f"  {command.name:<{width}}  {command.summary}"
+        + (f" (formerly `{command.former_name}`)" if command.former_name else "")
+        for command in COMMANDS
+    ]
     return "\n".join(
         [
             f"fallow {__version__}: finds the GPUs that are paid for and not used.",

@@ -40,26 +40,18 @@ _WHEN_HINT = (
 
 
 class Clock(Protocol):
-    """What the agent needs of time, so that a test can turn the hands."""
+    """The clocks that the agent reads; tests pass their own."""
 
-    def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
-        ...
+    def now_ms(self) -> int: ...
 
-    def monotonic_s(self) -> float:
-        """Seconds on a clock that never steps."""
-        ...
+    def monotonic_s(self) -> float: ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
-
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never steps."""
         return time.monotonic()
 
 
@@ -109,14 +101,14 @@ def parse_window(since: str | None, until: str | None) -> Window:
     if since is not None and until_ms is None and since_ms is not None and _DURATION.match(since):
         since_ms = floor_ms(since_ms, HOUR_MS if now_ms - since_ms >= DAY_MS else MINUTE_MS)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise UsageError(f"--since {since} does not lie before --until {until}", "swap them or widen the window")
+        raise UsageError(f"--since {since} is not before --until {until}", "swap them or widen the window")
     return Window(since_ms, until_ms)
 
 
 def _moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
     moment_ms = _read_moment_ms(text, end=end, anchor_ms=anchor_ms)
     if not 0 <= moment_ms < _LAST_MS:
-        raise UsageError(f"'{text}' does not lie in the years 1970 to 9999", _WHEN_HINT)
+        raise UsageError(f"'{text}' is not in the years 1970 to 9999", _WHEN_HINT)
     return moment_ms
 
 

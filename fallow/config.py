@@ -90,12 +90,11 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
         return f"FALLOW_{self.section}_{self.key}".upper()
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("lake", "path", _text, "", "where the lake lies: a folder", "no default: it is never guessed"),
+    Setting("lake", "path", _text, "", "location of the lake: a folder or an object store", "no default: it is never guessed"),
     Setting("agent", "spool", _text, "", "folder for rows that are not yet in the lake", "no default: it is never guessed"),
     Setting("agent", "host", _text, "", "name of this host in the lake; empty: the machine's own host name"),
     Setting("agent", "pool", _text, "", "the site's name for the group of hosts that this one belongs to"),
@@ -105,7 +104,7 @@ SETTINGS: tuple[Setting, ...] = (
             "listing takes global driver locks; memory moving by 64 MiB triggers one at once"),
     Setting("agent", "publish_every", parse_duration_ms, "5min", "how often closed rows go to the lake",
             "small files cost 0.4 ms each in every query"),
-    Setting("agent", "slow_interval", parse_duration_ms, "5min", "how often error counters and the inventory are looked at",
+    Setting("agent", "slow_interval", parse_duration_ms, "5min", "how often error counters and the inventory are read",
             "they change with repairs and reconfigurations, not with work"),
     Setting("agent", "call_timeout", parse_duration_ms, "5s", "how long a driver call may block before the GPU counts as wedged",
             "a healthy call takes micro- to milliseconds, and the others' rings hold only ten seconds meanwhile"),
@@ -119,8 +118,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "keep_published", parse_duration_ms, "1h",
             "how long published rows stay in the spool, to be published again if the lake loses them",
             "a network file system may confirm what a crash of its server then loses"),
-    Setting("agent", "proc", _text, "/proc", "where the host's /proc is mounted", "in a container it may lie elsewhere"),
-    Setting("agent", "sys", _text, "/sys", "where the host's /sys is mounted", "in a container it may lie elsewhere"),
+    Setting("agent", "proc", _text, "/proc", "where the host's /proc is mounted", "in a container it may be elsewhere"),
+    Setting("agent", "sys", _text, "/sys", "where the host's /sys is mounted", "in a container it may be elsewhere"),
     Setting("agent", "log_format", _one_of("text", "json"), "text", "form of the log lines on standard error"),
     Setting("agent", "log_level", _one_of("debug", "info", "warning", "error"), "info", "least severity that is logged"),
     Setting("metrics", "listen", _text, "", "address:port for /metrics and /healthz; empty: off",
@@ -129,26 +128,26 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
     Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),
     Setting("kubernetes", "pod_resources", _text, "/var/lib/kubelet/pod-resources/kubelet.sock",
-            "the kubelet's pod-resources socket; used where it is there, empty: never"),
+            "the kubelet's pod-resources socket; used if it exists; empty: never"),
     Setting("kubernetes", "kubelet_url", _text, "",
             "address of the kubelet, such as https://127.0.0.1:10250, for pod labels and container ids; empty: not asked"),
     Setting("kubernetes", "kubelet_token_file", _text, "/var/run/secrets/kubernetes.io/serviceaccount/token",
             "file with the bearer token for the kubelet"),
     Setting("kubernetes", "kubelet_ca_file", _text, "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
             "PEM file with the authority that signed the kubelet's certificate"),
-    Setting("slurm", "scontrol", _text, "scontrol", "command that knows a job's account; used where it is there, empty: never"),
+    Setting("slurm", "scontrol", _text, "scontrol", "command that knows a job's account; used if it exists; empty: never"),
     Setting("serving", "endpoints", _text, "",
             "metrics addresses of inference servers on this host, separated by commas, such as http://127.0.0.1:8000/metrics"),
     Setting("serving", "interval", parse_duration_ms, "30s", "how often inference servers are asked",
             "a scrape of some servers is 200 kB"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a holder may run no kernel before its time is `held`",
-            "shorter spells come from input waits and checkpoints"),
-    Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a stretch below which it is `low`"),
+            "shorter idle intervals come from input waits and checkpoints"),
+    Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
     Setting("ledger", "held_min_bytes", parse_bytes, "1GB",
             "memory in use that stands for a holder where no process list is known",
             "the driver itself keeps well under 1 GB"),
-    Setting("findings", "held_min", parse_duration_ms, "60min", "shortest `held` stretch that a finding counts",
-            "after 60 idle minutes, 42 % of spells last another hour; after 5 minutes only 4.7 %"),
+    Setting("findings", "held_min", parse_duration_ms, "60min", "shortest `held` segment that a finding counts",
+            "after 60 idle minutes, 42 % of idle intervals last another hour; after 5 minutes only 4.7 %"),
     Setting("findings", "never_used_min", parse_duration_ms, "7d", "observed time without any use that makes a GPU `never_used`",
             "a whole week, so that a weekend alone never looks like a surplus"),
     Setting("ledger", "workers", _count_or_auto, "auto", "processes that build the ledger; auto: one per CPU, 1: in this process",
@@ -172,15 +171,15 @@ SETTINGS: tuple[Setting, ...] = (
             "the variable keeps a webhook's address, which is a secret, out of the list of processes"),
     Setting("report", "contacts", _text, "", "CSV file with the mail addresses of users, accounts, namespaces and teams"),
     Setting("report", "opt_out", _text, "", "CSV file with those who get no nudges"),
-    Setting("report", "cool_down", parse_duration_ms, "7d", "how long nobody is told of the same finding again",
+    Setting("report", "cool_down", parse_duration_ms, "7d", "how long an owner is not told of the same finding again",
             "a reminder a week is read, one a day is filtered away"),
     Setting("report", "quiet_hours", _text, "20:00-07:00", "hours in which no nudge is sent, in report.timezone; empty: none",
             "a nudge asks somebody to do something"),
     Setting("report", "quiet_days", _text, "sat,sun", "days on which no nudge is sent: mon to sun, separated by commas; empty: none"),
     Setting("mail", "server", _text, "", "SMTP server as host or host:port; the port is 587, 465 or 25, by mail.security"),
     Setting("mail", "security", _one_of("starttls", "tls", "none"), "starttls",
-            "how the way to the server is protected; none: not at all, and never with a password",
-            "what RFC 6409 servers offer; a server that does not is an error, never a fall back to plain text"),
+            "encryption of the connection to the server; `none` never sends a password",
+            "what RFC 6409 servers offer; a server without it is an error: there is no fallback to plain text"),
     Setting("mail", "from", _text, "", "sender, as `GPU team <gpu@example.org>` or the address alone"),
     Setting("mail", "reply_to", _text, "", "where answers go; empty: to the sender"),
     Setting("mail", "user", _text, "", "name to log in with; empty: no login"),
@@ -188,7 +187,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("mail", "ca_file", _text, "", "PEM file with the authority that signed the server's certificate; empty: the system's"),
     Setting("mail", "timeout", parse_duration_ms, "30s", "how long the server may take for each answer; for a whole message ten times as long"),
     Setting("webhook", "kind", _one_of("auto", "slack", "mattermost", "teams", "generic"), "auto",
-            "what an https:// target expects", "auto: told by the host for Slack and Teams, else generic"),
+            "what an https:// target expects", "auto: by the host for Slack and Teams, else generic"),
     Setting("webhook", "ca_file", _text, "", "PEM file with the authority that signed the receivers' certificates; empty: the system's"),
     Setting("webhook", "timeout", parse_duration_ms, "10s", "how long a receiver may take for each answer"),
     Setting("dashboard", "hosts", _text, "",
@@ -199,9 +198,9 @@ SETTINGS: tuple[Setting, ...] = (
             "addresses and networks of the proxies that may set it, separated by commas; nobody else is answered",
             "whoever reaches the pages past the proxy could call themselves anything"),
     Setting("dashboard", "oidc_issuer", _text, "", "address of the OpenID Connect provider to sign in with"),
-    Setting("dashboard", "oidc_client_id", _text, "", "what the provider calls these pages"),
+    Setting("dashboard", "oidc_client_id", _text, "", "client id of these pages at the provider"),
     Setting("dashboard", "oidc_client_secret_file", _text, "", "file with the secret that the provider gave; empty: none"),
-    Setting("dashboard", "oidc_scopes", _text, "openid profile email", "what the provider is asked for, separated by spaces"),
+    Setting("dashboard", "oidc_scopes", _text, "openid profile email", "scopes to ask the provider for, separated by spaces"),
     Setting("dashboard", "oidc_user_claim", _text, "preferred_username", "claim with the name of the user, as in dashboard.people",
             "`sub` never changes, and nobody can type it"),
     Setting("dashboard", "oidc_groups_claim", _text, "groups", "claim with the groups of the user; it may be missing"),
@@ -209,7 +208,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dashboard", "session", parse_duration_ms, "12h", "how long a sign-in lasts",
             "a working day; the provider may still know the user and ask nothing"),
     Setting("dashboard", "session_key_file", _text, "",
-            "file with at least 32 bytes that sign-ins are signed with; empty: others at every start, which ends every sign-in"),
+            "file with at least 32 bytes that sign-ins are signed with; empty: a new key at every start, which ends every sign-in"),
     Setting("dashboard", "people", _text, "", "CSV file with the roles and teams of users and groups"),
     Setting("dashboard", "default_role", _one_of("none", "viewer", "planner", "admin"), "none",
             "role of those who are not in that file; none: they are refused"),
@@ -225,7 +224,6 @@ class Config:
     origins: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """A setting that is text; empty where it is not set."""
         return str(self.values[name])
 
     def integer(self, name: str) -> int:
@@ -236,7 +234,6 @@ class Config:
         return value
 
     def switch(self, name: str) -> bool:
-        """A setting that is on or off."""
         return bool(self.values[name])
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -244,7 +241,6 @@ class Config:
         return tuple(item for each in self.text(name).split(",") if (item := each.strip()))
 
     def number(self, name: str) -> float:
-        """A setting that is a number."""
         return float(self.values[name])
 
     def require(self, name: str, flag: str) -> str:
@@ -300,7 +296,7 @@ def _read_file(path: str | None) -> dict[str, tuple[str, str]]:
     except OSError as error:
         raise ConfigError(f"cannot read the config file {file}: {error.strerror}", "check its permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the config file {file} is not TOML: {error}", "mend that line") from error
+        raise ConfigError(f"the config file {file} is not TOML: {error}", "correct that line") from error
     found = {}
     for section, entries in content.items():
         if not isinstance(entries, dict):
@@ -338,11 +334,11 @@ def _setting(name: str) -> Setting:
 def _unknown(name: str, where: str) -> ConfigError:
     near = get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists every setting"
-    return ConfigError(f"{where} sets {name}, which is no setting", hint)
+    return ConfigError(f"{where} sets {name}, which is not a setting", hint)
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would otherwise be ignored in silence; only names that begin like a section are ours."""
+    """Raises ConfigError for a misspelt variable. Only names that begin with a section are checked."""
     sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
     for variable in environment:
         if variable.startswith(sections) and variable not in _VARIABLES and not _SERVICE_LINK.fullmatch(variable):

@@ -41,7 +41,6 @@ class LakeFile:
 
     @property
     def key(self) -> str:
-        """The path below the lake's root."""
         host = f"host={quote(self.host, safe='')}/" if self.host != ALL_HOSTS else ""
         return f"{self.table}/date={self.date}/{host}{self.first_seq}-{self.last_seq}.parquet"
 
@@ -55,8 +54,6 @@ class LakeFile:
 
 
 class Lake:
-    """A lake at one location."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
 
@@ -67,7 +64,6 @@ class Lake:
 
     @property
     def root(self) -> str:
-        """Where the lake lies, for messages."""
         return self.store.root
 
     def require(self) -> Lake:
@@ -107,7 +103,7 @@ class Lake:
         return sorted(found)
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
-        """Lists as little as the question allows: a publisher looks at its own folders only."""
+        """Lists no more than is asked for: a publisher lists its own folders only."""
         if dates is None:
             yield from self.store.list(table)
         elif hosts is None:
@@ -142,14 +138,13 @@ class Lake:
         self.store.confirm(file.key, data)
 
     def delete(self, file: LakeFile) -> None:
-        """Removes one file."""
         self.store.delete(file.key)
 
 
 def visible(files: list[LakeFile]) -> list[LakeFile]:
     """The files that no other one covers, in order; of two equal ranges there is only ever one name."""
     kept: list[LakeFile] = []
-    # widest first within a partition, so that whatever hides a file has been kept before it is reached
+    # widest first within a partition, so that a file that hides another comes before it
     for file in sorted(files, key=lambda each: (each.table, each.date, each.host, each.first_seq, -each.last_seq)):
         if not (kept and kept[-1].covers(file)):
             kept.append(file)

@@ -65,7 +65,6 @@ _ARROW = {
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type of a column."""
     return _ARROW[column.type]
 
 

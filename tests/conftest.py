@@ -22,7 +22,6 @@ settings.register_profile("fallow", deadline=None, derandomize=True, max_example
 settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("fallow")
 
-pytest_plugins = ("tests.real_time",)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -6,13 +6,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent.collectors import Collector, Interval
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
+    from agent.rows import ClaimRow
 
 _START_SLACK_MS = 1000  # a start is known from a boot time in whole seconds
 
@@ -92,13 +94,17 @@ def _only_candidate(seen: Sequence[Sighting], allocation: Allocation) -> PodName
 SILENT_MS = DAY_MS
 """After so long without an answer from the kubelet its claims end with the last one: a node may have left its cluster."""
 
-Row = dict[str, Any]
 _Key = tuple[str, str]
 """GPU, and the pod as NAMESPACE/POD."""
 
 
-class PodClaims:
+class PodClaims(Collector):
     """The open claims of this host's pods."""
+
+    name = "claims"
+    table = "claim"
+    allocation: Callable[[int], Allocation | None]
+    """What Kubernetes gave to whom, at a moment in ms."""
 
     def __init__(self, noted: Iterable[Any] = ()) -> None:
         """`noted` is what the run before left with `as_text`, decoded; entries that are damaged are left aside."""
@@ -110,7 +116,10 @@ class PodClaims:
         self._told_ms: int | None = None  # the newest answer
         self._began_ms: int | None = None
 
-    def rows(self, allocation: Allocation | None, now_ms: int) -> list[Row]:
+    def collect(self, interval: Interval) -> list[ClaimRow]:
+        return self.rows(self.allocation(interval.end_ms), interval.end_ms)
+
+    def rows(self, allocation: Allocation | None, now_ms: int) -> list[ClaimRow]:
         """Claims that began or ended since the last call; none where the kubelet said nothing new.
 
         Args:
@@ -133,17 +142,19 @@ class PodClaims:
         """The open claims as JSON, for the next run."""
         return json.dumps([[gpu, pod, since_ms] for (gpu, pod), since_ms in sorted(self._since_ms.items())])
 
-    def _follow(self, present: set[_Key], at_ms: int) -> list[Row]:
+    def _follow(self, present: set[_Key], at_ms: int) -> list[ClaimRow]:
         known = self._since_ms
         gone, new = sorted(known.keys() - present), sorted(present - known.keys())
-        ended = [_claim_row(key, known[key], list(known)) | {"end": max(at_ms, known[key])} for key in gone]
+        ended: list[ClaimRow] = [
+            {**_claim_row(key, known[key], list(known)), "end": max(at_ms, known[key])} for key in gone
+        ]
         for key in gone:
             del known[key]
         known.update(dict.fromkeys(new, at_ms))
         return ended + [_claim_row(key, at_ms, list(known)) for key in new]
 
 
-def _claim_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> Row:
+def _claim_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> ClaimRow:
     gpu, pod = key
     namespace, _, name = pod.partition("/")
     return {

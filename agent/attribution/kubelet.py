@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.attribution.allocations import Allocation, PodName, Sighting, match_by_gpu
-from agent.attribution.background import Background
+from agent.attribution.lookups import Background
 from agent.attribution.proc import printable, printable_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.attribution.background import Answer, Failures
+    from agent.attribution.lookups import Answer, Failures
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
@@ -184,14 +184,13 @@ def _due(asked_ms: int | None, now_ms: int, after_ms: int) -> bool:
 
 def _allocation(path: str, proc: str, now_ms: int) -> Allocation:
     # on hosts without Kubernetes, h2 stays out of memory
-    from agent.attribution import grpc_unary, pod_resources
+    from agent.attribution import pod_resources
 
-    message = grpc_unary.call(path, pod_resources.METHOD, _SOCKET_TIMEOUT_S)
+    message = pod_resources.call(path, pod_resources.METHOD, _SOCKET_TIMEOUT_S)
     return Allocation(pod_resources.parse_list(message, pod_resources.read_minors(proc)), now_ms)
 
 
 def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
-    """The pods; raises PodsFailedError."""
     places = (settings.kubelet_url, settings.kubelet_token_file, settings.kubelet_ca_file)
     try:
         done = subprocess.run(

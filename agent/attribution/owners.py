@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from agent.attribution.allocations import PodName, Sighting
-from agent.attribution.background import Failures
 from agent.attribution.kubelet import Kubelet
-from agent.attribution.names import LoginNames
+from agent.attribution.lookups import Failures, LoginNames, SlurmAccounts
 from agent.attribution.proc import own_proc, sees_all_processes
 from agent.attribution.processes import Process, Processes
-from agent.attribution.slurm import SlurmAccounts
+from agent.collectors import Collector, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,15 +19,17 @@ if TYPE_CHECKING:
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
+    from agent.rows import EventRow, ProcessRow
 
-Row = dict[str, Any]
 
-
-class Owners:
+class Owners(Collector):
     """Looks processes up; what cannot be seen (another PID namespace, already gone) stays null.
 
     Answers that take time (user directory, kubelet, Slurm) are asked in the background: they are there at a later look.
     """
+
+    name = "attribution"
+    table = "process"
 
     def __init__(self, settings: AttributionSettings) -> None:
         self._proc = own_proc(settings.proc)
@@ -46,7 +47,13 @@ class Owners:
         """Whether the driver's lists hold every process on the GPUs, so that their length is a count."""
         return self._sees_all
 
-    def describe(self, rows: Sequence[Row], now_ms: int) -> list[Row]:
+    def collect(self, interval: Interval) -> Sequence[ProcessRow]:
+        return self.describe(interval.processes, interval.end_ms)
+
+    def unknown(self, interval: Interval) -> Sequence[ProcessRow]:
+        return interval.processes
+
+    def describe(self, rows: Sequence[ProcessRow], now_ms: int) -> list[ProcessRow]:
         """The rows of the `process` table with the columns that say whose the process is.
 
         A column that is unknown is left out. `attribution` is always there: `hidden` where /proc does not show the
@@ -64,9 +71,10 @@ class Owners:
         self._accounts.look_up([slurm.job_id for slurm in charged if slurm.job_id is not None], now_ms)
         pods = self._pods(present, now_ms) if self._kubelet.on else {}
         columns = {pid: self._columns(process, pods.get(process.placement)) for pid, process in found.items()}
-        return [row | columns.get(row["pid"], {"attribution": "hidden"}) for row in rows]
+        hidden: ProcessRow = {"attribution": "hidden"}
+        return [row | columns.get(row["pid"], hidden) for row in rows]
 
-    def take_incidents(self) -> list[dict[str, str]]:
+    def take_incidents(self) -> list[EventRow]:
         """What has failed since the last call, each with `kind` and `detail`; once per cause until it works again."""
         return self._failures.take()
 
@@ -92,7 +100,7 @@ class Owners:
             [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
         )
 
-    def _columns(self, process: Process, pod: PodName | None) -> Row:
+    def _columns(self, process: Process, pod: PodName | None) -> ProcessRow:
         placement, slurm = process.placement, process.slurm
         asked = self._accounts.account(slurm.job_id) if slurm.job_id is not None and slurm.account is None else None
         sources = (
@@ -102,7 +110,7 @@ class Owners:
             (pod.source if pod else "", pod is not None),
             ("scontrol", asked is not None),
         )
-        columns: Row = {
+        columns: ProcessRow = {
             "started": process.started_ms,
             "parent_pid": process.parent_pid,
             "user": None if process.user_id is None else self._names.name(process.user_id),
@@ -125,4 +133,4 @@ class Owners:
                 "namespace": pod.namespace,
                 "pod_labels": pod.labels,
             }
-        return {name: value for name, value in columns.items() if value is not None}
+        return cast("ProcessRow", {name: value for name, value in columns.items() if value is not None})

@@ -1,16 +1,188 @@
 """Which container of which pod was given which GPUs: the kubelet's pod-resources socket, API v1.
 
-Field numbers from k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
+Field numbers are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The whole of gRPC would cost the agent more
+memory than it is allowed: h2 speaks HTTP/2, this adds the five bytes that gRPC puts before a message (grpc.io, "gRPC over
+HTTP2") and the wire format of the answer (protobuf.dev, Encoding).
 """
 
 from __future__ import annotations
 
 import re
+import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from agent.attribution.grpc_unary import submessages, text, texts
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.exceptions import ProtocolError
+
 from agent.attribution.proc import printable_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_READ_BYTES = 65_536
+_MOST_BYTES = 16 * 2**20
+_EMPTY_MESSAGE = bytes(5)  # not compressed, length 0
+
+
+class CallError(Exception):
+    """The call failed; the message says how."""
+
+
+def call(socket_path: str, method: str, timeout_s: float) -> bytes:
+    """The answer's message of a method that takes an empty request.
+
+    Raises OSError where the socket cannot be used, TimeoutError where the answer takes longer than the timeout, CallError
+    where the server refuses or breaks the protocol.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(socket_path)
+        try:
+            return _Call(connection, deadline_s).run(method)
+        except ProtocolError as error:
+            raise CallError(f"it does not speak HTTP/2: {error}") from error
+
+
+class _Call:
+    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+        self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+        self._ended = False
+
+    def run(self, method: str) -> bytes:
+        self._http.initiate_connection()
+        stream = self._http.get_next_available_stream_id()
+        self._http.send_headers(stream, [
+            (":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "localhost"),
+            ("te", "trailers"), ("content-type", "application/grpc"), ("user-agent", "fallow"),
+        ])  # fmt: skip
+        self._http.send_data(stream, _EMPTY_MESSAGE, end_stream=True)
+        while not self._ended:
+            self._send()
+            self._receive()
+        return self._message()
+
+    def _send(self) -> None:
+        if waiting := self._http.data_to_send():
+            self._wait_at_most()
+            self._connection.sendall(waiting)
+
+    def _receive(self) -> None:
+        self._wait_at_most()
+        received = self._connection.recv(_READ_BYTES)
+        if not received:
+            raise CallError("it closed the connection before the answer was whole")
+        for event in self._http.receive_data(received):
+            if isinstance(event, ResponseReceived | TrailersReceived):
+                self._headers.update((str(name), str(value)) for name, value in event.headers or ())
+            elif isinstance(event, DataReceived):
+                self._take(event)
+            elif isinstance(event, StreamReset | ConnectionTerminated):
+                raise CallError(f"it broke off with HTTP/2 error {event.error_code}")
+            elif isinstance(event, StreamEnded):
+                self._ended = True
+
+    def _take(self, event: DataReceived) -> None:
+        self._body += event.data or b""
+        if len(self._body) > _MOST_BYTES:
+            raise CallError(f"its answer is longer than {_MOST_BYTES} bytes")
+        if event.stream_id is not None and event.flow_controlled_length:
+            self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+
+    def _wait_at_most(self) -> None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left_s)
+
+    def _message(self) -> bytes:
+        status = self._headers.get(":status")
+        if status != "200":
+            raise CallError(f"it answered with HTTP status {status}")
+        code = self._headers.get("grpc-status")
+        if code != "0":
+            raise CallError(
+                f"it answered with gRPC status {code}: {unquote(self._headers.get('grpc-message', ''))[:200]}"
+            )
+        if len(self._body) < 5 or self._body[0] or len(self._body) != 5 + int.from_bytes(self._body[1:5], "big"):
+            raise CallError("its answer is not one plain message")
+        return bytes(self._body[5:])
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message."""
+
+
+def submessages(message: bytes, number: int) -> Iterator[bytes]:
+    """The contents of every length-delimited field of this number, in order: messages, strings or bytes."""
+    for field, content in _fields(message):
+        if field == number and content is not None:
+            yield content
+
+
+def text(message: bytes, number: int) -> str:
+    """The string field of this number, the last one counts; empty where it is not there. Raises WireError."""
+    found = b""
+    for found in submessages(message, number):  # noqa: B007  # the last one is wanted
+        pass
+    return _decoded(found)
+
+
+def texts(message: bytes, number: int) -> list[str]:
+    """The repeated string field of this number. Raises WireError."""
+    return [_decoded(content) for content in submessages(message, number)]
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise WireError("a string is not UTF-8") from None
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
+    """Number and content of each field; the content is None for types that are skipped."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind, content = key & 7, None
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+        elif kind == _BYTES:
+            length, at = _varint(message, at)
+            content, at = message[at : at + length], at + length
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise WireError(f"there is no field type {kind}")
+        if at > len(message):
+            raise WireError("it ends in the middle of a field")
+        yield key >> 3, content
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70 and at < len(message):
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise WireError("a number does not end")
+
 
 METHOD = "/v1.PodResourcesLister/List"
 
@@ -22,8 +194,6 @@ _DRA_MINOR = re.compile(r"gpu-(\d+)")
 
 @dataclass(frozen=True, order=True)
 class PodContainer:
-    """One container of one pod."""
-
     namespace: str
     pod: str
     container: str

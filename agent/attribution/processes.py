@@ -6,20 +6,19 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent.attribution.lookups import SlurmJob, slurm_job
 from agent.attribution.placement import Placement, parse_cgroup, parse_environ
 from agent.attribution.proc import (
     PAGE_BYTES,
     TICKS_PER_S,
-    BootTime,
     Stat,
     printable,
     read_arguments,
     read_cgroup,
     read_environ,
+    read_identity,
     read_stat,
-    read_user_id,
 )
-from agent.attribution.slurm import SlurmJob, slurm_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +34,7 @@ class Process:
     """One process, named for ever by its id and its start."""
 
     start_ticks: int
-    started_ms: int | None
+    started_ms: int | None = None
     command_bytes: bytes = b""
     texts: tuple[bytes, ...] = ()
     command: str = ""
@@ -60,7 +59,6 @@ class Processes:
     def __init__(self, proc: str, *, with_arguments: bool) -> None:
         self._proc = proc
         self._with_arguments = with_arguments
-        self._boot = BootTime(proc)
         self._known: dict[int, Process] = {}
         self._looks_left = 0
 
@@ -88,15 +86,13 @@ class Processes:
             return None
         process = self._known.get(pid)
         if process is None or process.start_ticks != stat.start_ticks:  # the id may have gone to another process
-            boot_ms = self._boot.ms()
-            started_ms = None if boot_ms is None else boot_ms + stat.start_ticks * 1000 // TICKS_PER_S
-            process = self._known[pid] = Process(stat.start_ticks, started_ms)
+            process = self._known[pid] = Process(stat.start_ticks)
         process.seen_ms = now_ms
-        self._read_once(process, stat, folder, now_ms)
+        self._read_once(process, stat, pid, now_ms)
         _measure(process, stat)
         return process
 
-    def _read_once(self, process: Process, stat: Stat, folder: str, now_ms: int) -> None:
+    def _read_once(self, process: Process, stat: Stat, pid: int, now_ms: int) -> None:
         """What costs more than a look: read at first, with every new program, and now and then."""
         # the kernel names a new program before its arguments and environment are in place: read then, they are empty,
         # and are read again as soon as they lie elsewhere
@@ -110,7 +106,10 @@ class Processes:
         process.command_bytes, process.command = stat.command, printable(stat.command)
         process.texts = stat.texts or process.texts
         process.read_ms = now_ms
-        process.user_id = read_user_id(folder)
+        folder, identity = f"{self._proc}/{pid}", read_identity(self._proc, pid)
+        if process.started_ms is None:
+            process.started_ms = identity.started_ms
+        process.user_id = identity.user_id
         process.placement = parse_cgroup(read_cgroup(folder) or "")
         job = parse_environ(read_environ(folder) or b"")
         process.slurm, process.ray_job_id = slurm_job(process.placement, job), job.ray_job_id

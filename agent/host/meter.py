@@ -1,28 +1,50 @@
-"""One row of the `host` table per interval."""
+"""One row of the `host` table per interval: CPU, memory, pressure, disks and network.
+
+psutil reads; by hand are read pressure, which it does not know, and network cards, of which it sees its own network
+namespace only (docs/agent-cost.md has the figures).
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from agent.host import levels, transfers
+import psutil
+
+from agent.collectors import Collector, Interval
+from agent.host.transfers import disk_transfers, interface_transfers, physical_disks, physical_interfaces, read, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent.host.transfers import Transfers
+    from agent.rows import HostRow
 
 Value = int | float | None
+Result = TypeVar("Result")
 
-_LOOK_AGAIN_S = 60.0
+_RATES = ("cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
+          "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")  # fmt: skip
+_RESOURCES = ("cpu", "memory", "io")
+"""What the kernel measures pressure of, as its files are called."""
+_SOME = re.compile(rb"^some .*\btotal=(\d+)$", re.MULTILINE)
+_TIMES = 8  # user nice system idle iowait irq softirq steal; the guests' times after them lie in user and nice already
+_FIND_DEVICES_S = 60.0
 _LONGEST = 1.75
 """Intervals between two looks; beyond it the machine was suspended or intervals were missed, and the mean is not this one's."""
+_LARGEST = 2**63
 
 
-def _since_boot_s() -> float:
-    """Never stepped like the wall clock, and goes on while the machine is suspended, unlike `time.monotonic`."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+@dataclass(frozen=True)
+class CpuTimes:
+    """Seconds of all CPUs since boot."""
+
+    total: float
+    idle: float
+    """Of the total, without work, also while waiting for I/O; time that a hypervisor took is not idle."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +52,24 @@ class _Look:
     """All counters at one moment."""
 
     at_s: float
-    cpu: levels.CpuTimes | None
+    cpu: CpuTimes | None
     pressure_us: Mapping[str, int | None]
     disks: Transfers | None
     interfaces: Transfers | None
 
 
-class HostMeter:
+def _since_boot_s() -> float:
+    """Never stepped like the wall clock, and goes on while the machine is suspended, unlike `time.monotonic`."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class HostMeter(Collector):
     """Reads the host's counters and differences them from one call to the next.
 
     Whatever is missing, denied or garbled is null in the row; no call raises.
     """
+
+    name = table = "host"
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = _since_boot_s) -> None:
         """`proc` and `sys` are where the host's are mounted; the clock may never be put back."""
@@ -50,46 +79,78 @@ class HostMeter:
         self._interfaces: frozenset[str] | None = None
         self._found_s = float("-inf")
 
-    def row(self, start_ms: int, interval_ms: int) -> dict[str, Value]:
+    def collect(self, interval: Interval) -> list[HostRow]:
+        return [self.row(interval.start_ms, interval.length_ms)]
+
+    def unknown(self, interval: Interval) -> list[HostRow]:
+        return [{"time": interval.start_ms, "interval_ms": interval.length_ms}]
+
+    def row(self, start_ms: int, interval_ms: int) -> HostRow:
         """Columns of the `host` table: levels of this moment, rates and shares as means since the call before.
 
         Rates are null in the first row, where a counter went back or a device came or went, and where much more or no time
         has passed since the call before.
         """
+        psutil.PROCFS_PATH = self._proc
         look = self._look()
         before, self._before = self._before, look
-        memory = levels.memory(self._proc)
+        memory, swap = _known(psutil.virtual_memory), _known(psutil.swap_memory)
         return {
             "time": start_ms,
             "interval_ms": interval_ms,
-            "cpu_count": levels.cpu_count(self._sys),
-            "mem_used_bytes": memory.used,
-            "mem_total_bytes": memory.total,
-            "swap_used_bytes": memory.swap_used,
-            **_means(before, look, _LONGEST * interval_ms / 1000),
+            "cpu_count": _known(psutil.cpu_count),
+            "mem_used_bytes": None if memory is None else _bytes(memory.total - memory.available),
+            "mem_total_bytes": None if memory is None else _bytes(memory.total),
+            "swap_used_bytes": None if swap is None else _bytes(swap.used),
+            **cast("HostRow", _means(before, look, _LONGEST * interval_ms / 1000)),
         }
 
     def _look(self) -> _Look:
         at_s = self._clock_s()
-        if at_s - self._found_s >= _LOOK_AGAIN_S:
+        if at_s - self._found_s >= _FIND_DEVICES_S:
             self._found_s = at_s
-            self._disks = transfers.physical_disks(self._sys)
-            self._interfaces = transfers.physical_interfaces(self._sys)
+            self._disks = physical_disks(self._sys)
+            self._interfaces = physical_interfaces(self._sys)
+        disks, interfaces = self._disks, self._interfaces
         return _Look(
             at_s,
-            levels.cpu_times(self._proc),
-            levels.pressure_us(self._proc),
-            None if self._disks is None else transfers.disk_transfers(self._proc, self._disks),
-            None if self._interfaces is None else transfers.interface_transfers(self._sys, self._interfaces),
+            _known(_cpu_times),
+            {resource: _pressure_us(self._proc, resource) for resource in _RESOURCES},
+            None if disks is None else _known(lambda: disk_transfers(disks)),
+            None if interfaces is None else interface_transfers(self._sys, interfaces),
         )
+
+
+def _known(reading: Callable[[], Result]) -> Result | None:
+    """What psutil reads; None where it cannot: it raises whatever its parsing comes upon."""
+    try:
+        return reading()
+    except Exception:  # noqa: BLE001  # as said
+        return None
+
+
+def _bytes(size: int) -> int | None:
+    return size if 0 <= size < _LARGEST else None
+
+
+def _cpu_times() -> CpuTimes:
+    times: Any = psutil.cpu_times()
+    return CpuTimes(sum(times[:_TIMES]), times.idle + getattr(times, "iowait", 0.0))
+
+
+def _pressure_us(proc: str, resource: str) -> int | None:
+    """The time since boot in which some task waited for the resource; None where the kernel does not say.
+
+    Kernels before 4.20 have no such files, and `psi=0` (or distributions that need `psi=1`) leave them empty.
+    """
+    found = _SOME.search(read(f"{proc}/pressure/{resource}") or b"")
+    return None if found is None else whole(found[1])
 
 
 def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Value]:
     elapsed_s = 0.0 if before is None else now.at_s - before.at_s
     if before is None or not 0 < elapsed_s <= longest_s:
-        names = ("cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
-                 "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")  # fmt: skip
-        return dict.fromkeys(names)
+        return dict.fromkeys(_RATES)
     read, written = _per_s(before.disks, now.disks, elapsed_s)
     received, sent = _per_s(before.interfaces, now.interfaces, elapsed_s)
     return {
@@ -104,12 +165,12 @@ def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Valu
     }
 
 
-def _busy_pct(before: levels.CpuTimes | None, now: levels.CpuTimes | None) -> float | None:
+def _busy_pct(before: CpuTimes | None, now: CpuTimes | None) -> float | None:
     """Share of the CPUs' time that was not idle; waiting for I/O is idle, for the CPU could have done something else."""
     if before is None or now is None:
         return None
     total, idle = now.total - before.total, now.idle - before.idle
-    if not 0 <= idle <= total or total == 0:
+    if not 0 <= idle <= total < math.inf or total == 0:
         return None
     return round(100 * (total - idle) / total, 1)
 

@@ -13,7 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from agent.host.files import read, whole
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 Transfers = dict[str, tuple[int, int]]
 """Per device the bytes read (or received) and written (or sent)."""
 
-_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own
 _NVME_PATH = re.compile(r"nvme(\d+)c\d+n(\d+)")
 _REPRESENTOR = re.compile(rb"(c\d+)?pf\d+(vf|sf)\d+")
+_LARGEST_BYTES = 2**20
+_LARGEST_NUMBER = 2**63 - 1
 
 
 def physical_disks(sys: str) -> frozenset[str] | None:
@@ -57,20 +58,10 @@ def _with_device(folder: str) -> frozenset[str] | None:
     return frozenset(name for name in names if os.path.exists(f"{folder}/{name}/device"))  # noqa: PTH110  # as above
 
 
-def disk_transfers(proc: str, disks: Collection[str]) -> Transfers | None:
-    """What these disks read and wrote; None where a line is not as expected."""
-    text = read(f"{proc}/diskstats")
-    if text is None:
-        return None
-    moved: Transfers = {}
-    for line in text.decode("ascii", "replace").splitlines():
-        fields = line.split(None, 10)
-        if len(fields) < 10 or fields[2] not in disks:
-            continue
-        sectors_read, sectors_written = whole(fields[5].encode()), whole(fields[9].encode())
-        if sectors_read is None or sectors_written is None:
-            return None
-        moved[fields[2]] = (sectors_read * _SECTOR_BYTES, sectors_written * _SECTOR_BYTES)
+def disk_transfers(disks: Collection[str]) -> Transfers:
+    """What these disks read and wrote; raises as psutil does."""
+    found = psutil.disk_io_counters(perdisk=True, nowrap=False)
+    moved = {name: (each.read_bytes, each.write_bytes) for name, each in found.items() if name in disks}
     return _without_paths(moved)
 
 
@@ -91,8 +82,8 @@ def _without_paths(moved: Transfers) -> Transfers:
 def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | None:
     """What these interfaces received and sent; None where one does not say.
 
-    Read from sysfs, not /proc/net/dev: the latter is the network namespace of whoever reads it, and formats the lines of
-    every container's interface too.
+    Read from sysfs and not by psutil, which reads /proc/net/dev: that is the network namespace of whoever reads it, with a
+    line for every container's interface.
     """
     moved: Transfers = {}
     for name in interfaces:
@@ -102,3 +93,33 @@ def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | No
             return None
         moved[name] = (received, sent)
     return moved
+
+
+def read(path: str, first_bytes: int | None = None) -> bytes | None:
+    """The whole file, or its first bytes; None where it is missing, denied or switched off (pressure gives EOPNOTSUPP)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if first_bytes is not None:
+            return os.read(descriptor, first_bytes)
+        text = b""
+        # the kernel hands these files out a page at a time, so only an empty answer is the end
+        while len(text) < _LARGEST_BYTES and (more := os.read(descriptor, 2**16)):
+            text += more
+    except OSError:
+        return None
+    else:
+        return text
+    finally:
+        os.close(descriptor)
+
+
+def whole(text: bytes | None) -> int | None:
+    """The number in a text of digits; None for anything else, and for one that no 64-bit column holds."""
+    digits = b"" if text is None else text.strip()
+    if not digits.isdigit() or len(digits) > len(str(_LARGEST_NUMBER)):
+        return None
+    value = int(digits)
+    return value if value <= _LARGEST_NUMBER else None

@@ -1,4 +1,4 @@
-"""The bearer token and the TLS certificate, each read again when its file changes."""
+"""The bearer token and the TLS certificate, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Stamp = tuple[int, int, int]
 
 
 class Token:
-    """What a scraper has to show. A file that cannot be read any more leaves the former token in force."""
+    """The token that a scraper must send. If its file becomes unreadable, the former token stays in force."""
 
     def __init__(self, path: str) -> None:
         """Raises ConfigError where the file holds no token."""
@@ -44,7 +44,7 @@ class Token:
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
-        self._stamp = stamp  # also of a broken file: it is told of once, not at every scrape
+        self._stamp = stamp  # an invalid file is reported once, not at every scrape
         try:
             self._token = self._read()
             log.info("read the token in %s again", self._path)
@@ -64,8 +64,6 @@ class Token:
 
 
 class Certificate:
-    """The server's end of TLS 1.2 or newer."""
-
     def __init__(self, settings: MetricsSettings) -> None:
         """Raises ConfigError where certificate and key cannot be used."""
         self._paths = Path(settings.tls_certificate), Path(settings.tls_key)
@@ -85,7 +83,7 @@ class Certificate:
         try:
             self._context = self._load()
             log.info("read the certificate %s again", self._paths[0])
-        except ConfigError as error:  # half written, perhaps, or its key is still to come: that is another change
+        except ConfigError as error:  # it may be half written, or its key may follow: that is another change
             log.warning("%s; the former certificate stays in force", error)
 
     def _load(self) -> ssl.SSLContext:
@@ -104,7 +102,7 @@ class Certificate:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Changes when the file does, also when it is replaced by a rename; None where there is none to see."""
+    """Changes with the file, also when a rename replaces it; None if it cannot be read."""
     try:
         found = path.stat()
     except OSError:

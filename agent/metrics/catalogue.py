@@ -32,7 +32,6 @@ class Family:
 
     @property
     def column(self) -> str:
-        """The column's name without its table."""
         return self.source.partition(".")[2]
 
 

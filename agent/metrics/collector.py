@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from agent.metrics import catalogue
 from agent.metrics.exposition import Samples, label_text
@@ -10,6 +11,7 @@ from agent.snapshot import WATCHED
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
+
 
 FRESH_INTERVALS = 3
 """An interval that ended longer ago than so many intervals says nothing about now."""
@@ -27,7 +29,6 @@ def fresh_for_s(snapshot: Snapshot) -> float:
 
 
 def fresh(snapshot: Snapshot, age_s: float) -> bool:
-    """Whether the newest interval is young enough to stand for now."""
     return age_s <= fresh_for_s(snapshot)
 
 
@@ -73,7 +74,7 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     parent_gpu = device.get("parent_gpu")
     board = device if parent_gpu is None else snapshot.devices.get(parent_gpu, {})
     minor = board.get("minor_number")
-    labels = {
+    labels: dict[str, object] = {
         "gpu": board.get("gpu_index"),
         "UUID": parent_gpu or gpu,
         "pci_bus_id": board.get("pci_bus_id"),
@@ -155,8 +156,8 @@ def _serving(samples: Samples, snapshot: Snapshot) -> None:
         samples.add(catalogue.SERVING_UP, row.get("health") == "ok", labels)
         for family in catalogue.SERVING:
             samples.add_column(family, row, labels)
-        if row.get("gpu") is not None:
-            known = _gpu_labels(snapshot, row["gpu"])
+        if (gpu := row.get("gpu")) is not None:
+            known = _gpu_labels(snapshot, gpu)
             where = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
             samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
 
@@ -182,3 +183,25 @@ def _publishing(samples: Samples, snapshot: Snapshot) -> None:
 
 def _joined(labels: str, more: dict[str, object]) -> str:
     return ",".join(part for part in (labels, label_text(more)) if part)
+
+
+def judge(newest: tuple[Snapshot, float] | None) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the answer: 200 while the agent observes or was told to let go, else 503 with the reason."""
+    if newest is None:
+        return 503, {"status": "starting", "reason": "no interval has been closed yet"}
+    snapshot, age_s = newest
+    health = Counter(row["health"] for row in snapshot.gpus)
+    answer = {"status": "ok", "mode": snapshot.mode, "age_seconds": round(age_s, 1), "gpus": dict(health)}
+    if not fresh(snapshot, age_s):
+        return 503, answer | {
+            "status": "stale",
+            "reason": f"the newest interval ended {age_s:.0f} s ago, more than {fresh_for_s(snapshot):g} s",
+        }
+    if snapshot.mode == "released":
+        return 200, answer | {"status": "released"}
+    if health["driver_down"]:
+        return 503, answer | {"status": "driver_down", "reason": "the NVIDIA driver cannot be used"}
+    watched = sum(health[state] for state in WATCHED) + health["asleep"]
+    if not watched:
+        return 503, answer | {"status": "gpus_gone", "reason": f"none of {len(snapshot.gpus)} GPUs can be watched"}
+    return 200, answer

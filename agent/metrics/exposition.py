@@ -1,12 +1,12 @@
-"""The Prometheus text format and OpenMetrics, written by hand: two dozen lines instead of nine MiB in the resident agent.
+"""The Prometheus text format and OpenMetrics. prometheus_client would add 9 MiB to the agent and rename DCGM's counters.
 
-Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. The one difference that matters here: OpenMetrics has
-no counter whose name lacks `_total`, so that DCGM's counters are of unknown type there.
+Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. The one difference that matters here: counters
+of OpenMetrics end in `_total`, so that DCGM's counters have the type `unknown` there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ class Samples:
         if value is not None:
             self._families.setdefault(family.name, (family, {}))[1][labels] = value
 
-    def add_column(self, family: Family, row: Mapping[str, Value | None], labels: str = "") -> None:
+    def add_column(self, family: Family, row: Mapping[str, Any], labels: str = "") -> None:
         """Adds the row's value in the family's column, in the family's unit, with the family's own label."""
         value = row.get(family.column)
         if value is None:
@@ -46,7 +46,6 @@ class Samples:
         self.add(family, value, labels)
 
     def render(self, content_type: str) -> bytes:
-        """The page in one of the two formats."""
         lines = [line for family, values in self._families.values() for line in _lines(family, values, content_type)]
         if content_type == OPEN_METRICS:
             lines.append("# EOF")
@@ -54,14 +53,14 @@ class Samples:
 
 
 def label_text(labels: Mapping[str, object]) -> str:
-    """`a="x",b="y"`; labels without a value are left out, and every other text is allowed."""
+    """`a="x",b="y"`; labels without a value are left out."""
     return ",".join(
         f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in labels.items() if value not in (None, "")
     )
 
 
 def negotiate(accept: str) -> str:
-    """The content type for an Accept header: OpenMetrics for who asks for it, else the text that everybody reads."""
+    """The content type for an Accept header: OpenMetrics if it is asked for, else the Prometheus text format."""
     return OPEN_METRICS if "application/openmetrics-text" in accept.lower() else TEXT
 
 

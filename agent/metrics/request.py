@@ -19,7 +19,7 @@ _MOST_LEFT_OVER = 1 << 16
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be answered; carries the status to answer with."""
+    """An invalid request, with the status to answer."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -38,8 +38,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What to send back."""
-
     status: int
     content_type: str
     body: bytes
@@ -77,7 +75,7 @@ def parse_head(head: bytes) -> Request:
 
 
 def send_response(connection: socket.socket, response: Response, deadline_s: float, *, head_only: bool) -> None:
-    """Sends the answer and hears the client out; raises OSError at the deadline, however slowly it reads."""
+    """Sends the answer and reads what the client still sends; raises OSError at the deadline, however slowly it reads."""
     headers = {
         "Content-Type": response.content_type,
         "Content-Length": str(len(response.body)),
@@ -98,7 +96,7 @@ def send_response(connection: socket.socket, response: Response, deadline_s: flo
 
 
 def _drain(connection: socket.socket, deadline_s: float) -> None:
-    """Reads what the client still sends, such as a body: closing before would take the answer away from it."""
+    """Reads what the client still sends, such as a body: closing earlier could discard the answer."""
     connection.shutdown(1)  # SHUT_WR
     received = 0
     while received < _MOST_LEFT_OVER:

@@ -16,9 +16,8 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from agent.metrics.collector import collect
+from agent.metrics.collector import collect, judge
 from agent.metrics.exposition import negotiate
-from agent.metrics.health import judge
 from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
 from fallow.errors import FallowError
 
@@ -53,7 +52,6 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
         return int(self._listening.getsockname()[1])
 
     def start(self) -> None:
@@ -97,7 +95,7 @@ class MetricsServer:
         return self._socket
 
     def _close_pipe(self) -> None:
-        """Closes it once: the numbers may by now be those of somebody else's files."""
+        """Closes it once: the descriptor numbers may be reused by then."""
         descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
         for descriptor in descriptors:
             if descriptor >= 0:
@@ -131,7 +129,7 @@ class MetricsServer:
             self._take(connection)
 
     def _take(self, connection: socket.socket) -> None:
-        """Serves the connection in a thread of its own; one too many is closed at once."""
+        """Serves the connection in a thread of its own; above the limit it is closed at once."""
         if not self._slots.acquire(blocking=False):
             connection.close()
             return
@@ -143,7 +141,10 @@ class MetricsServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with contextlib.suppress(OSError), contextlib.closing(connection):  # whoever goes away or dawdles is let go
+            with (
+                contextlib.suppress(OSError),
+                contextlib.closing(connection),
+            ):  # a client that disconnects or is too slow is dropped
                 self._converse(connection)
         except Exception:
             log.exception("a request to /metrics failed")
@@ -182,10 +183,10 @@ class MetricsServer:
 
 
 def _guards(settings: MetricsSettings) -> tuple[Token | None, Certificate | None]:
-    """What stands at the door; loaded only where it is asked for: OpenSSL takes 4 MiB."""
+    """Token and certificate; loaded only if they are configured, since OpenSSL takes 4 MiB."""
     if not settings.token_file and not settings.tls_certificate:
         return None, None
-    from agent.metrics import access  # as said
+    from agent.metrics import access
 
     token = access.Token(settings.token_file) if settings.token_file else None
     return token, access.Certificate(settings) if settings.tls_certificate else None

@@ -19,8 +19,6 @@ _LISTEN = re.compile(r"(?:(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:\s]*)
 
 @dataclass(frozen=True)
 class MetricsSettings:
-    """What the section [metrics] of the config says."""
-
     host: str
     port: int
     """0 lets the system choose."""
@@ -40,7 +38,6 @@ class MetricsSettings:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can connect."""
         if self.host == "localhost":
             return True
         try:
@@ -50,7 +47,6 @@ class MetricsSettings:
 
     @property
     def url(self) -> str:
-        """The address as one types it into a browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
 
@@ -60,7 +56,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
-            f"metrics.listen is '{text}', which is no address",
+            f"metrics.listen is '{text}', which is not an address",
             "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
         )
     return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agent.collectors import CollectorRuns
 from agent.nvml.collector import GpuCollector, Span
-from agent.nvml.error_counters import ErrorCollector, incidents_between
 from agent.nvml.gpm import GpmMeter
 from agent.nvml.gpu import DriverGoneError, Gpu, GpuGoneError, Incident
 from agent.nvml.inventory import InventoryCollector
-from agent.nvml.process_list import ProcessCollector
-from agent.nvml.readings import ClockCollector, MemoryCollector, PowerCollector, TemperatureCollector
+from agent.nvml.readings import (
+    ClockCollector,
+    ErrorCollector,
+    MemoryCollector,
+    PowerCollector,
+    ProcessCollector,
+    TemperatureCollector,
+    incidents_between,
+)
 from agent.nvml.utilization import UtilizationMeter
 from agent.nvml.watched_gpu import Watched, find_instances, is_split
 
@@ -194,7 +200,6 @@ class Sampler:
         return row, processes
 
     def _collect(self, each: Watched, span: Span) -> GpuRow:
-        """The row as far as the collectors know it."""
         row = _bare_row(each.gpu, span)
         row["read_delay_ms"] = (self._clocks()[0] - span.end_us) // 1000
         nothing: GpuRow = {}

@@ -9,7 +9,7 @@ import pynvml
 
 from agent.nvml.gpu import Gpu
 from agent.nvml.inventory import read_text, sys_folder
-from agent.nvml.process_list import LIST_AGAIN_BYTES
+from agent.nvml.readings import LIST_AGAIN_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watched:
-    """Remembers; the sampler asks."""
-
     gpu: Gpu
     collectors: tuple[GpuCollector, ...]
     health: str = "ok"

@@ -19,12 +19,14 @@ import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
 from agent.nvml.driver import Driver
 from agent.nvml.gpu import Costs, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
-from agent.nvml.status_page import PAGE_BYTES, StatusPage
+from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
 from agent.own_memory import resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agent.rows import EventRow
 
 
 class Worker:
@@ -55,13 +57,16 @@ class Worker:
         self._drained_s = time.monotonic()
         return answer | {"incidents": self._incidents()}
 
-    def _incidents(self) -> list[dict[str, Any]]:
+    def _incidents(self) -> list[EventRow]:
         incidents, self._driver.incidents = self._driver.incidents, []
         if self._sampler is not None:
             incidents += [Incident("part_failed", detail) for detail in self._sampler.runs.take_details()]
         if self._xids is not None:
             incidents += self._xids.take()
-        return [vars(incident) for incident in incidents]
+        return [
+            {"kind": each.kind, "detail": each.detail, "gpu": each.gpu, "code": each.code, "time": each.time_ms}
+            for each in incidents
+        ]
 
     @property
     def rest_s(self) -> float | None:
@@ -140,10 +145,10 @@ def serve(worker: Worker) -> None:
         if not requests.poll(None if rest_s is None else rest_s * 1000):
             worker.drain()
             continue
-        piece = os.read(sys.stdin.fileno(), 1 << 16)
-        if not piece:
+        part = os.read(sys.stdin.fileno(), 1 << 16)
+        if not part:
             return
-        *lines, pending = (pending + piece).split(b"\n")
+        *lines, pending = (pending + part).split(b"\n")
         for line in lines:
             request = json.loads(line)
             sys.stdout.buffer.write(json.dumps(worker.answer(request)).encode() + b"\n")

@@ -37,8 +37,6 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Engine:
-    """One kind of server."""
-
     name: str
     prefix: str
     """What the names of its metrics begin with: one such name and the server is recognised."""
@@ -53,7 +51,6 @@ class Engine:
     """Labels that are empty in the whole and filled in its parts: the parts are left out."""
 
     def quantities(self) -> tuple[Quantity, ...]:
-        """All of them, levels first."""
         return self.levels + self.counters
 
 

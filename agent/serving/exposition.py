@@ -28,8 +28,6 @@ _TOTAL = "_total"
 
 @dataclass(frozen=True)
 class Sample:
-    """One value of one series."""
-
     name: str
     """Without `_total`, which some clients append to the name of a counter and others do not."""
     labels: tuple[tuple[str, str], ...]
@@ -60,7 +58,6 @@ class Exposition:
         """Prefixes of which some metric had a name."""
 
     def feed(self, piece: bytes) -> None:
-        """Takes the next bytes."""
         text = self._rest + piece
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
@@ -69,7 +66,6 @@ class Exposition:
         self._read(text[:end])
 
     def finish(self) -> None:
-        """Takes what came after the last line's end."""
         rest, self._rest = self._rest, b""
         self._read(rest)
 

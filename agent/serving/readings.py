@@ -1,4 +1,4 @@
-"""What one answer of a server says of each of its models, and how fast counters moved from one answer to the next."""
+"""What one answer of a server says about each of its models, and rates from two answers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _NAME = "__name__"  # as Prometheus itself files it among the labels
 
 @dataclass(frozen=True)
 class Reading:
-    """One model in one answer."""
-
     model: str | None
     levels: Mapping[str, float | None]
     """By column."""
@@ -31,12 +29,10 @@ class Reading:
 
 
 def recognise(prefixes: Collection[str]) -> Engine | None:
-    """The engine whose metrics were seen."""
     return next((engine for engine in ENGINES if engine.prefix in prefixes), None)
 
 
 def wanted_names() -> frozenset[str]:
-    """Names of all metrics that some engine's description asks for."""
     sources = [source for engine in ENGINES for quantity in engine.quantities() for source in quantity.sources]
     return frozenset(metric.name for source in sources for metric in (source.metric, source.over) if metric is not None)
 

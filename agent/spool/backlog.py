@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.spool.spool import EncodedRow, Spool, encoded
 from agent.spool.spool_file import BALLAST_BYTES, Ballast, is_damaged, is_full
@@ -19,7 +19,9 @@ from fallow.clock import format_ms
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
+
+    from agent.rows import EventRow, Rows
 
 MEMORY_BYTES = 2 << 20
 """What rows in memory may take: half an hour of eight GPUs, and some five hours as sampling thins meanwhile."""
@@ -95,7 +97,7 @@ class Backlog:
         self._dropped = _Dropped()
         self._full = self._at_limit = self._failing = False
         self._calm_since_s = monotonic_s()
-        self._incidents: list[dict[str, Any]] = []
+        self._incidents: list[EventRow] = []
         self._ballast = Ballast(spool.folder, ballast_bytes)
         self._ballast_held = self._ballast.take()
         if spool.mended:
@@ -106,12 +108,12 @@ class Backlog:
         """Rows that wait in memory for the spool."""
         return sum(len(entry.rows) for entry in self._queue)
 
-    def take_incidents(self) -> list[dict[str, Any]]:
+    def take_incidents(self) -> list[EventRow]:
         """What happened since the last call: kind (disk_full, spool_failed, rows_dropped) and detail."""
         taken, self._incidents = self._incidents, []
         return taken
 
-    def append(self, rows: Mapping[str, Iterable[Mapping[str, Any]]], facts: Mapping[str, str] | None = None) -> None:
+    def append(self, rows: Rows, facts: Mapping[str, str] | None = None) -> None:
         """Spools rows and facts in one commit, now or as soon as it can be; never raises SpoolError."""
         self._queue.append(entry := _Entry(encoded(rows), dict(facts or {})))
         self._queue_bytes += entry.size_bytes
@@ -193,7 +195,7 @@ class Backlog:
             return True
         if is_damaged(error) and not again:
             with contextlib.suppress(SpoolError):
-                self._tell("spool_failed", self._spool.set_aside())
+                self._tell("spool_failed", self._spool.quarantine())
                 return True
         if not self._failing:
             self._failing = True

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.snapshot import PublishingStatus
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
+    from agent.rows import EventRow
     from agent.settings import AgentSettings
     from agent.spool.spool import Spool
 
@@ -56,7 +57,7 @@ class Publishing:
         self._started_s = 0.0
         self._failures = 0
         self._store_down = False
-        self._incidents: list[dict[str, Any]] = []
+        self._incidents: list[EventRow] = []
 
     def configure(self, settings: AgentSettings) -> None:
         """Goes on with other settings; a publisher that runs finishes under the old ones, and the next starts at once."""
@@ -65,7 +66,7 @@ class Publishing:
         self._settings = settings
         self._next_s = 0.0
 
-    def take_incidents(self) -> list[dict[str, Any]]:
+    def take_incidents(self) -> list[EventRow]:
         """What happened since the last call: kind (store_down, store_up, spool_failed) and detail."""
         taken, self._incidents = self._incidents, []
         return taken
@@ -180,7 +181,7 @@ class Publishing:
     def _replace_spool(self) -> None:
         """Sampling goes on into a new spool; the damaged one is kept for whoever can read it."""
         try:
-            self._tell("spool_failed", self._spool.set_aside())
+            self._tell("spool_failed", self._spool.quarantine())
         except SpoolError as error:
             log.error("%s", error)  # noqa: TRY400  # one line, no traceback
 

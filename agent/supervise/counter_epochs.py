@@ -14,6 +14,8 @@ from fallow import schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent.rows import EventRow, GpuRow
+
 COUNTERS = tuple(
     column.name for column in schema.GPU.columns if column.name == "energy_mj" or column.name.startswith("throttled_")
 )
@@ -22,7 +24,8 @@ _BREAKS = ("lost", "reset_required", "driver_down", "released")
 _MOST_W = 5_000  # three times the hungriest card: mJ per ms are watts
 _SLACK = 10_000  # mJ or ms: the moments of reading differ from the grid
 
-Row = dict[str, Any]
+Known = dict[str, Any]
+"""What is remembered of a GPU: since_ms, read_ms and its counters."""
 
 
 class Epochs:
@@ -38,17 +41,17 @@ class Epochs:
         self._boot_id = boot_id or before_id
         self._broken: dict[str, str] = {} if same_boot else dict.fromkeys(self._known, "the machine was started anew")
 
-    def mark(self, rows: Sequence[Row]) -> list[Row]:
+    def mark(self, rows: Sequence[GpuRow]) -> list[EventRow]:
         """Sets `counters_since` of the rows that have a counter; returns the epochs that began, as events."""
-        events = []
+        events: list[EventRow] = []
         for row in rows:
             if row["health"] in _BREAKS:
                 self._broken.setdefault(row["gpu"], f"the GPU was {row['health'].replace('_', ' ')}")
-            counters = {name: row[name] for name in COUNTERS if row.get(name) is not None}
+            counters = {name: value for name in COUNTERS if isinstance(value := row.get(name), int)}
             if counters:
                 reason = self._mark_one(row, counters)
                 if reason:
-                    detail = f"energy and throttle counters count anew: {reason}"
+                    detail = f"energy and throttle counters restarted: {reason}"
                     events.append({"kind": "counters_restarted", "gpu": row["gpu"], "detail": detail})
         return events
 
@@ -56,7 +59,7 @@ class Epochs:
         """What has to be remembered over a restart."""
         return json.dumps({"boot_id": self._boot_id, "gpus": self._known})
 
-    def _mark_one(self, row: Row, counters: dict[str, int]) -> str | None:
+    def _mark_one(self, row: GpuRow, counters: dict[str, int]) -> str | None:
         gpu = row["gpu"]
         known = self._known.get(gpu)
         read_ms = row["time"] + row["interval_ms"] + (row.get("read_delay_ms") or 0)
@@ -69,7 +72,7 @@ class Epochs:
         return None if known is None else reason
 
 
-def _understood(remembered: str | None) -> tuple[str, dict[str, Row]]:
+def _understood(remembered: str | None) -> tuple[str, dict[str, Known]]:
     """The boot id and each GPU's newest counters in what was remembered; empty where it cannot be read."""
     try:
         known = json.loads(remembered or "{}")
@@ -81,14 +84,13 @@ def _understood(remembered: str | None) -> tuple[str, dict[str, Row]]:
 
 
 def _is_whole(known: object) -> bool:
-    """Whether this is what is remembered of a GPU."""
     if not isinstance(known, dict) or not isinstance(known.get("counters"), dict):
         return False
     numbers = [known.get("since_ms"), known.get("read_ms"), *known["counters"].values()]
     return all(isinstance(number, int) for number in numbers)
 
 
-def _contradiction(known: Row, counters: dict[str, int], read_ms: int) -> str | None:
+def _contradiction(known: Known, counters: dict[str, int], read_ms: int) -> str | None:
     """Why the counters cannot have climbed from where they were; None where they can."""
     elapsed_ms = read_ms - known["read_ms"]
     for name, value in counters.items():

@@ -8,30 +8,27 @@ the others; so is one whose calls crash the driver's library again and again. A 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent.nvml.installation import REVOKED, driver_error, in_container
-from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.quarantine import Crashes, Stuck
-from agent.supervise.worker_client import StoppedError, WorkerClient, WorkerGoneError, WorkerHungError
+from agent.supervise.known_gpus import KnownGpus, LostGpus
+from agent.supervise.workers import Crashes, StoppedError, Stuck, WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from agent.nvml.worker_protocol import IntervalAnswer, OpenAnswer
+    from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
     from fallow.clock import Clock
 
 log = logging.getLogger("fallow.agent")
 
-Row = dict[str, Any]
-
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
 _END_PATIENCE_S = 1.0
-_TABLES = ("device", "health")
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
 _TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
-_RELOADS = (30, 180, 1080)  # intervals after which a lost GPU is worth a reload; then every so many
 
 
 class DriverDownError(Exception):
@@ -60,15 +57,18 @@ class Fleet:
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
-        self._incidents: list[Row] = []
-        self._found: dict[str, list[Row]] = {table: [] for table in _TABLES}
+        self._incidents: list[EventRow] = []
+        self._devices: list[DeviceRow] = []
+        self._health: list[HealthRow] = []
+        self.worker_cpu_ms = 0.0
+        """What the worker has used for the newest interval."""
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
         self._driver_down = False
         self._refusals = 0
         self._count = 0
-        self._lost_for: dict[str, int] = {}
+        self._lost = LostGpus()
         self.released = False
         self.known = KnownGpus(dict(known or {}))
 
@@ -108,7 +108,7 @@ class Fleet:
                 if not hung.uuid:
                     self._give_up(worker)
                     raise driver_error(0, f"{hung} within {self.timeout_s:g} s") from hung
-                self._set_aside(worker, hung)
+                self._quarantine(worker, hung)
                 continue
             except WorkerGoneError as gone:
                 if not self._crashed(worker, gone):
@@ -119,13 +119,13 @@ class Fleet:
                 self._give_up(worker)
                 raise driver_error(lost["code"], lost["message"])
             self._worker = worker
-            self._take_opened(answer)
+            self._take_opened(cast("OpenAnswer", answer))
         if not self.known.uuids and not self._stuck.targets:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> Row:
-        """The worker's answer for an interval, with `worker_cpu_ms` added; raises DriverDownError where there is none.
+    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> IntervalAnswer:
+        """The worker's answer for an interval; raises DriverDownError where there is none.
 
         `devices` and `errors` say which entries of the `device` and `health` tables to look at: all, changed or none.
         """
@@ -135,7 +135,7 @@ class Fleet:
         request = {
             "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes, "devices": devices, "errors": errors,
         }  # fmt: skip
-        answer = None
+        answer: IntervalAnswer | None = None
         # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
         for _ in range(_TRIES):
             if self._worker is None and not self._try_again():
@@ -149,11 +149,12 @@ class Fleet:
         self._take(answer)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
-        return answer | {"worker_cpu_ms": round((answer["cpu_s"] - before_s) * 1000, 1)}
+        self.worker_cpu_ms = round((answer["cpu_s"] - before_s) * 1000, 1)
+        return answer
 
-    def complete(self, answer: Row | None, start_ms: int, interval_ms: int) -> list[Row]:
+    def complete(self, answer: IntervalAnswer | None, start_ms: int, interval_ms: int) -> list[GpuRow]:
         """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
-        rows: list[Row] = [] if answer is None else list(answer["gpu"])
+        rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
         rows.extend(
             {
                 "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
@@ -163,14 +164,17 @@ class Fleet:
         )  # fmt: skip
         return rows
 
-    def take_incidents(self) -> list[Row]:
+    def take_incidents(self) -> list[EventRow]:
         """What happened since the last call, as columns of the `event` table."""
         incidents, self._incidents = self._incidents, []
         return incidents
 
-    def take(self, table: str) -> list[Row]:
-        """Entries of the `device` or `health` table since the last call, without a time."""
-        found, self._found[table] = self._found[table], []
+    def take_devices(self) -> list[DeviceRow]:
+        found, self._devices = self._devices, []
+        return found
+
+    def take_health(self) -> list[HealthRow]:
+        found, self._health = self._health, []
         return found
 
     def release(self) -> list[tuple[int, str | None, str]]:
@@ -194,14 +198,12 @@ class Fleet:
         self.known.down = dict.fromkeys(self.known.uuids, "driver_down")
 
     def restart(self, why: str) -> None:
-        """Loads the driver afresh at the next interval."""
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
             self._note("worker_restart", why)
 
     def close(self) -> None:
-        """Ends every worker."""
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
@@ -215,12 +217,12 @@ class Fleet:
         worker.end(_END_PATIENCE_S)
         self.close()
 
-    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Row | None:
+    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Any:
         """The answer, or None after putting things in order for the next try."""
         try:
             answer = worker.request(operation, self.timeout_s, **arguments)
         except WorkerHungError as hung:
-            self._set_aside(worker, hung)
+            self._quarantine(worker, hung)
             return None
         except WorkerGoneError as gone:
             self._crashed(worker, gone)
@@ -232,7 +234,7 @@ class Fleet:
         self._incidents += answer.pop("incidents")
         return answer
 
-    def _set_aside(self, worker: WorkerClient, hung: WorkerHungError) -> None:
+    def _quarantine(self, worker: WorkerClient, hung: WorkerHungError) -> None:
         """Leaves a blocked worker alone and marks what it blocks on; the next try watches the rest."""
         self._worker = None
         if not hung.call:
@@ -245,7 +247,7 @@ class Fleet:
         if hung.uuid:
             self._wedge(hung.uuid, why)
             return
-        self._note("driver_down", f"{why}: nothing is asked until it does")
+        self._note("driver_down", f"{why}: nothing is read until it does")
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
@@ -255,7 +257,7 @@ class Fleet:
         self._worker = None
         target = self.known.target(gone.uuid)
         if self._crashes.count(target):
-            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library again and again")
+            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library repeatedly")
             return True
         self._note("worker_restart", f"{gone}; a new one is started")
         self._retry_in = self._crashes.pause
@@ -271,13 +273,7 @@ class Fleet:
 
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
-        targets = self._stuck.targets | self._crashes.avoided()
-        positions = {self.known.indexes[uuid] for uuid in targets if uuid in self.known.indexes}
-        positions |= {int(target[1:]) for target in targets if target.startswith("#")}
-        named = {target for target in targets if not target.startswith("#")}
-        # a position names a GPU only together with how many there were; before the first answer nobody knows that
-        suffix = f"/{self._count}" if self._count else ""
-        return frozenset(named | {f"#{position}{suffix}" for position in positions})
+        return self.known.named_with_positions(self._stuck.targets | self._crashes.avoided(), self._count)
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)
@@ -292,11 +288,8 @@ class Fleet:
             self._note("driver_down", message)
         self._driver_down = True
 
-    def _reload_for_lost(self, rows: list[Row]) -> None:
-        """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
-        lost = {row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")}
-        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in lost}
-        if any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values()):
+    def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
+        if self._lost.reload_is_due(row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")):
             self.restart("a GPU is still lost: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
@@ -309,7 +302,7 @@ class Fleet:
             uuid = self.known.uuid(target)
             if uuid is not None and self.known.down.get(uuid) == "wedged":
                 self.known.set(uuid, "driver_down" if self._driver_down else None)
-            self._note("gpu_ok", "it is tried again after a call that had not come back", uuid)
+            self._note("gpu_ok", "it is tried again after a call that had not returned", uuid)
         if freed and self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
@@ -346,15 +339,15 @@ class Fleet:
         self._take_opened(answer)
         return True
 
-    def _take_opened(self, answer: Row) -> None:
-        self._incidents += answer.pop("incidents", [])
+    def _take_opened(self, answer: OpenAnswer) -> None:
+        self._incidents += answer.get("incidents", [])
         for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
             self._note(kind, detail, uuid)
         self._take(answer)
 
-    def _take(self, answer: Row) -> None:
-        for table in _TABLES:
-            self._found[table] += answer[table]
+    def _take(self, answer: OpenAnswer) -> None:
+        self._devices += answer["device"]
+        self._health += answer["health"]
         self._count = answer["count"]
         self.known.place(answer["device"])
         self.known.watch(answer["gpus"], answer["missing"], answer["instances"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
 
+from agent.collectors import CollectorRuns, Interval
 from agent.own_memory import resident_bytes
 from agent.snapshot import WATCHED, IdleClock, Snapshot, Xid
 from agent.supervise.fleet import DriverDownError
@@ -13,8 +15,10 @@ from fallow import __version__
 from fallow.clock import SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from agent.nvml.worker_protocol import IntervalAnswer
+    from agent.rows import AgentRow, DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import Board
     from agent.spool.backlog import Backlog
@@ -27,22 +31,12 @@ log = logging.getLogger("fallow.agent")
 
 _SERVING_LASTS_MS = 120_000  # the newest answers of inference servers stand that long in the snapshot
 
-Value = TypeVar("Value")
-Row = dict[str, Any]
-Rows = dict[str, list[Row]]
 
-
-class TellsIncidents(Protocol):
-    """A source that has something to say from time to time."""
-
-    def take_incidents(self) -> Sequence[Row]:
-        """What happened since the last call: kind, detail and perhaps gpu, code and time_ms."""
-        ...
+class TakesIncidents(Protocol):
+    def take_incidents(self) -> Sequence[EventRow]: ...
 
 
 class Recorder:
-    """The rows of one host, interval after interval."""
-
     def __init__(self, settings: AgentSettings, fleet: Fleet, parts: Parts, board: Board, clock: Clock) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -50,26 +44,26 @@ class Recorder:
         self._backlog: Backlog = parts.backlog
         self._board = board
         self._clock = clock
+        self._runs = CollectorRuns()
         self._started_ms = clock.now_ms()
         self._missed = 0
         self._cpu_s = time.process_time()
-        self._incidents: list[Row] = []
+        self._incidents: list[EventRow] = []
         self._idle = IdleClock()
-        self._devices: dict[str, Row] = {}
-        self._health: dict[str, Row] = {}
-        self._processes: dict[str, list[Row]] = {}
+        self._devices: dict[str, DeviceRow] = {}
+        self._health: dict[str, HealthRow] = {}
+        self._pids: dict[str, list[int]] = {}
+        self._processes: dict[str, list[ProcessRow]] = {}
         self._xids: dict[str, Xid] = {}
-        self._serving: tuple[Row, ...] = ()
+        self._serving: tuple[ServingRow, ...] = ()
         self._served_ms = 0
-        self._failing: set[str] = set()
 
     def configure(self, settings: AgentSettings, parts: Parts) -> None:
-        """Goes on with other settings."""
         self._settings, self._parts = settings, parts
 
     def note(self, kind: str, detail: str) -> None:
         """Remembers something of the agent itself, to be written with the next rows."""
-        self._incidents.append({"kind": kind, "detail": detail, "time_ms": self._clock.now_ms()})
+        self._incidents.append({"kind": kind, "detail": detail, "time": self._clock.now_ms()})
 
     def miss(self, count: int) -> None:
         """Counts intervals that ended without a row."""
@@ -77,91 +71,99 @@ class Recorder:
 
     def write_now(self, facts: dict[str, str]) -> None:
         """Spools inventory and events without an interval: at the start and at the end of a run."""
-        self._backlog.append(self._entries() | {"event": self._events()}, facts)
+        self._backlog.append({**self._entries(), "event": self._events()}, facts)
+
+    def log_costs(self) -> None:
+        """Says what each collector has cost in this run."""
+        for name, costs in self._runs.costs.items():
+            mean_ms = costs.wall_s / costs.runs * SECOND_MS
+            log.debug("collector %s: %d runs, %d failures, %.2f ms each", name, costs.runs, costs.failures, mean_ms)
 
     def close_interval(self, start_ms: int, end_ms: int, due: Due) -> None:
         """Writes the rows of the interval [start_ms, end_ms), which has just ended."""
-        settings, parts = self._settings, self._parts
-        length_ms = end_ms - start_ms
+        answer = self._ask_worker(start_ms, end_ms, due)
+        rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, end_ms - start_ms)}
+        self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
+        self._incidents += self._parts.epochs.mark(rows["gpu"])
+        if answer is None:
+            self._missed += 0 if rows["gpu"] else 1
+        rows |= self._entries()
+        rows |= self._collect(rows["gpu"], [] if answer is None else answer["process"], start_ms, end_ms)
+        self._remember(rows, end_ms)
+        rows["agent"] = [self._agent_row(start_ms, end_ms - start_ms, answer)]
+        rows["event"] = self._events()
+        facts = {"last_row_ms": str(end_ms - self._settings.interval_ms), "epochs": self._parts.epochs.as_text()}
+        if rows["claim"]:
+            facts["pod_claims"] = self._parts.claims.as_text()
+        self._backlog.append(rows, facts)
+        self._publish_snapshot(rows, end_ms)
+
+    def _ask_worker(self, start_ms: int, end_ms: int, due: Due) -> IntervalAnswer | None:
         try:
-            answer: Row | None = self._fleet.rows(
+            return self._fleet.rows(
                 start_ms, end_ms, list_processes=due.list_processes, devices=due.devices, errors=due.errors
             )
         except DriverDownError as down:
             log.debug("%s", down)
-            answer = None
-        rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, length_ms)}
-        processes = [] if answer is None else answer["process"]
-        self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
-        self._incidents += parts.epochs.mark(rows["gpu"])
-        if answer is None:
-            self._missed += 0 if rows["gpu"] else 1
-        else:
-            lasting = {"interval_ms": max(settings.process_interval_ms, length_ms)}
-            described = self._guarded(lambda: parts.owners.describe(processes, end_ms), processes)
-            rows["process"] = [row | lasting for row in described]
-        rows |= self._entries()
-        bare_host = {"time": start_ms, "interval_ms": length_ms}
-        rows["host"] = [self._guarded(lambda: parts.host.row(start_ms, length_ms), bare_host)]
-        self._remember(rows)
-        self._hide_counts(rows["gpu"])
-        serving = parts.serving
-        if serving is not None:
-            rows["serving"] = self._guarded(lambda: serving.rows(start_ms, length_ms, self._pids()), [])
-            if rows["serving"] or end_ms - self._served_ms > _SERVING_LASTS_MS:
-                self._serving, self._served_ms = tuple(rows["serving"]), end_ms
-        rows["claim"] = self._guarded(lambda: parts.claims.rows(parts.owners.allocation(end_ms), end_ms), [])
-        rows["agent"] = [self._agent_row(start_ms, length_ms, answer)]
-        rows["event"] = self._events()
-        facts = {"last_row_ms": str(end_ms - settings.interval_ms), "epochs": parts.epochs.as_text()}
-        if rows["claim"]:
-            facts["pod_claims"] = parts.claims.as_text()
-        self._backlog.append(rows, facts)
-        self._publish_snapshot(rows, end_ms)
+            return None
 
-    def _guarded(self, call: Callable[[], Value], otherwise: Value) -> Value:
-        """What a part beside the driver says; whatever goes wrong in it costs its own columns and nothing else."""
-        try:
-            return call()
-        except Exception as error:  # noqa: BLE001  # the sampling goes on; the event says what to mend
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            if reason not in self._failing:
-                self._failing.add(reason)
-                self.note("part_failed", f"a part of the agent failed, and its columns are unknown: {reason}")
-            return otherwise
+    def _collect(self, gpus: list[GpuRow], processes: list[ProcessRow], start_ms: int, end_ms: int) -> Rows:
+        """The rows of every source beside the driver; one that fails costs its own columns and nothing else."""
+        watched = {row["gpu"] for row in gpus if row["health"] in WATCHED and row.get("process_count")}
+        self._pids = {gpu: pids for gpu, pids in self._pids.items() if gpu in watched}
+        self._pids |= _by_gpu(processes)
+        self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
+        interval = Interval(start_ms, end_ms, processes, self._pids)
+        found = {
+            each.table: list(self._runs.run(each.name, partial(each.collect, interval), each.unknown(interval)))
+            for each in self._parts.collectors
+        }
+        rows = cast("Rows", found)
+        listed_for_ms = max(self._settings.process_interval_ms, interval.length_ms)
+        for row in rows["process"]:
+            row["interval_ms"] = listed_for_ms
+        return rows
 
-    def _hide_counts(self, rows: list[Row]) -> None:
-        """In a PID namespace of its own the agent sees some processes at most: their number is unknown."""
-        if not self._parts.owners.sees_all_processes:
-            for row in rows:
-                row.pop("process_count", None)
+    def _remember(self, rows: Rows, end_ms: int) -> None:
+        """Keeps what the snapshot shows for longer than an interval, and leaves out counts that nobody knows."""
+        listed: dict[str, list[ProcessRow]] = {}
+        for row in rows["process"]:
+            listed.setdefault(row["gpu"], []).append(row)
+        self._processes |= listed
+        serving = rows.get("serving", [])
+        if serving or end_ms - self._served_ms > _SERVING_LASTS_MS:
+            self._serving, self._served_ms = tuple(serving), end_ms
+        if (
+            not self._parts.owners.sees_all_processes
+        ):  # in a PID namespace of its own the agent sees some of them at most
+            for gpu in rows["gpu"]:
+                gpu.pop("process_count", None)
 
     def _entries(self) -> Rows:
-        """New inventory and error counters."""
         now_ms, pool = self._clock.now_ms(), self._settings.pool or None
-        devices: list[Row] = [{"time": now_ms, "pool": pool} | entry for entry in self._fleet.take("device")]
-        health: list[Row] = [{"time": now_ms} | entry for entry in self._fleet.take("health")]
+        devices: list[DeviceRow] = [{"time": now_ms, "pool": pool, **entry} for entry in self._fleet.take_devices()]
+        health: list[HealthRow] = [{"time": now_ms, **entry} for entry in self._fleet.take_health()]
         self._devices.update({row["gpu"]: row for row in devices})
         self._health.update({row["gpu"]: row for row in health})
         return {"device": devices, "health": health}
 
-    def _events(self) -> list[Row]:
+    def _events(self) -> list[EventRow]:
         parts, now_ms = self._parts, self._clock.now_ms()
-        sources: tuple[TellsIncidents | None, ...] = (
-            self._fleet, parts.owners, parts.serving, parts.publishing, self._backlog,
-        )  # fmt: skip
+        sources: tuple[TakesIncidents, ...] = (self._fleet, *parts.collectors, parts.publishing, self._backlog)
         for source in sources:
-            self._incidents += [] if source is None else source.take_incidents()
-        events = []
+            self._incidents += source.take_incidents()
+        self._incidents += [{"kind": "part_failed", "detail": detail} for detail in self._runs.take_details()]
+        events: list[EventRow] = []
         for incident in self._incidents:
-            event = {name: value for name, value in incident.items() if name != "time_ms" and value is not None}
-            events.append(event | {"time": incident.get("time_ms") or now_ms})
+            event = cast("EventRow", {name: value for name, value in incident.items() if value is not None})
+            event["time"] = incident.get("time") or now_ms
+            events.append(event)
             level = logging.INFO if incident["kind"] in _GOOD_NEWS else logging.WARNING
-            log.log(level, "%s", self._told(incident), extra={"kind": incident["kind"], "gpu": incident.get("gpu")})
+            log.log(level, "%s", self._text(incident), extra={"kind": incident["kind"], "gpu": incident.get("gpu")})
         self._incidents.clear()
         return events
 
-    def _told(self, incident: Row) -> str:
+    def _text(self, incident: EventRow) -> str:
         """The detail for people, with the GPU's position where it does not name it."""
         detail, gpu = str(incident["detail"]), incident.get("gpu")
         index = self._fleet.known.indexes.get(gpu) if gpu is not None else None
@@ -169,24 +171,12 @@ class Recorder:
             return detail
         return f"GPU {gpu if index is None else index}: {detail}"
 
-    def _remember(self, rows: Rows) -> None:
-        """Keeps the newest process lists for the snapshot."""
-        watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count")}
-        self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
-        listed: dict[str, list[Row]] = {}
-        for row in rows.get("process", ()):
-            listed.setdefault(row["gpu"], []).append(row)
-        self._processes.update(listed)
-
-    def _pids(self) -> dict[str, list[int]]:
-        return {gpu: [row["pid"] for row in processes] for gpu, processes in self._processes.items()}
-
-    def _agent_row(self, start_ms: int, length_ms: int, answer: Row | None) -> Row:
+    def _agent_row(self, start_ms: int, length_ms: int, answer: IntervalAnswer | None) -> AgentRow:
         cpu_s, before_s = time.process_time(), self._cpu_s
         self._cpu_s = cpu_s
         missed, self._missed = self._missed, 0
         status = self._parts.publishing.status
-        row: Row = {
+        row: AgentRow = {
             "time": start_ms,
             "interval_ms": length_ms,
             "version": __version__,
@@ -201,7 +191,7 @@ class Recorder:
         if answer is not None:
             costs = answer["costs"]
             row |= {
-                "worker_cpu_ms": answer["worker_cpu_ms"],
+                "worker_cpu_ms": self._fleet.worker_cpu_ms,
                 "worker_rss_bytes": answer["rss_bytes"],
                 "nvml_calls": costs["calls"],
                 "nvml_busy_ms": round(costs["busy_s"] * SECOND_MS, 2),
@@ -212,8 +202,9 @@ class Recorder:
 
     def _publish_snapshot(self, rows: Rows, end_ms: int) -> None:
         for event in rows["event"]:
-            if event["kind"] == "xid" and event.get("gpu"):
-                self._xids[event["gpu"]] = Xid(event["code"], event["time"])
+            gpu, code, time_ms = event.get("gpu"), event.get("code"), event["time"]
+            if event["kind"] == "xid" and gpu and code is not None and time_ms is not None:
+                self._xids[gpu] = Xid(code, time_ms)
         self._board.publish(
             Snapshot(
                 host=self._settings.host,
@@ -241,3 +232,10 @@ _GOOD_NEWS = (
     "agent_start", "agent_stop", "gpu_ok", "gpu_added", "driver_up", "released", "resumed", "config_reloaded", "store_up",
     "sampling_restored", "lake_repaired", "call_unsupported", "counters_restarted",
 )  # fmt: skip
+
+
+def _by_gpu(processes: list[ProcessRow]) -> dict[str, list[int]]:
+    pids: dict[str, list[int]] = {}
+    for row in processes:
+        pids.setdefault(row["gpu"], []).append(row["pid"])
+    return pids

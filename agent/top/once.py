@@ -14,6 +14,9 @@ from fallow.clock import format_ms
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
+    from agent.nvml.worker_protocol import IntervalAnswer
+    from agent.rows import DeviceRow, GpuRow, ProcessRow
+    from agent.snapshot import Row
     from fallow.config import Config
 
 SPAN_MS = 1000
@@ -29,9 +32,9 @@ class Look:
 
     host: str
     time_ms: int
-    gpus: list[dict[str, Any]]
-    processes: list[dict[str, Any]]
-    devices: list[dict[str, Any]]
+    gpus: list[GpuRow]
+    processes: list[ProcessRow]
+    devices: list[DeviceRow]
 
     def as_json(self) -> dict[str, object]:
         """The look as JSON values with the lake's column names."""
@@ -56,7 +59,7 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
         start_ms = time.time_ns() // 1_000_000
         time.sleep(SPAN_MS / 1000 + _LAG_S)
         answer = _rows(fleet, start_ms)
-        gpus, devices = fleet.complete(answer, start_ms, SPAN_MS), fleet.take("device")
+        gpus, devices = fleet.complete(answer, start_ms, SPAN_MS), fleet.take_devices()
         unnamed = UnnamedGpus()
         unnamed.hear(fleet.take_incidents())
     finally:
@@ -68,7 +71,7 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
     return Look(host, start_ms, gpus, owners.describe(answer["process"], start_ms + SPAN_MS), newest)
 
 
-def _rows(fleet: Fleet, start_ms: int) -> dict[str, Any]:
+def _rows(fleet: Fleet, start_ms: int) -> IntervalAnswer:
     try:
         return fleet.rows(start_ms, start_ms + SPAN_MS, list_processes=True, devices="none", errors="none")
     except DriverDownError as error:
@@ -76,7 +79,7 @@ def _rows(fleet: Fleet, start_ms: int) -> dict[str, Any]:
         raise driver_error(0, told[-1] if told else str(error)) from error
 
 
-def _without_time(row: dict[str, Any]) -> dict[str, Any]:
+def _without_time(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("time", "offset_ms", "read_delay_ms")}
 
 
@@ -84,7 +87,7 @@ def table_text(look: Look) -> str:
     """One line per GPU and one per process; unknown values are `-`."""
     devices = {device["gpu"]: device for device in look.devices}
     health_width = max([_HEALTH_WIDTH, *(len(row["health"]) for row in look.gpus)])
-    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  holders"
+    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  users"
     lines = [f"{look.host}, {format_ms(look.time_ms)}, the second before", header]
     lines += [_gpu_text(row, devices.get(row["gpu"], {}), look.processes, health_width) for row in look.gpus]
     for each in look.processes:
@@ -94,7 +97,7 @@ def table_text(look: Look) -> str:
     return "\n".join(lines)
 
 
-def _gpu_text(row: dict[str, Any], device: dict[str, Any], processes: list[dict[str, Any]], health_width: int) -> str:
+def _gpu_text(row: GpuRow, device: DeviceRow, processes: list[ProcessRow], health_width: int) -> str:
     memory = (
         f"{_shown(row.get('mem_used_bytes'), format_bytes)} of {_shown(device.get('mem_total_bytes'), format_bytes)}"
     )
@@ -107,7 +110,7 @@ def _gpu_text(row: dict[str, Any], device: dict[str, Any], processes: list[dict[
     )
 
 
-def _holders(row: dict[str, Any], processes: list[dict[str, Any]]) -> str:
+def _holders(row: GpuRow, processes: list[ProcessRow]) -> str:
     """The first few by name, and how many more there are."""
     users = sorted({str(each.get("user") or f"pid {each['pid']}") for each in processes if each["gpu"] == row["gpu"]})
     if not users:
@@ -116,7 +119,7 @@ def _holders(row: dict[str, Any], processes: list[dict[str, Any]]) -> str:
     return ", ".join(users[:_MOST_HOLDERS]) + (f" +{more}" if more > 0 else "")
 
 
-def _nobody(row: dict[str, Any]) -> str:
+def _nobody(row: GpuRow) -> str:
     return "nobody" if row.get("process_count") == 0 else "not known"
 
 

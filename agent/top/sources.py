@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.attribution import AttributionSettings, Owners
-from agent.snapshot import IdleClock, Row, Snapshot
+from agent.snapshot import IdleClock, Snapshot
 from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, Fleet
 from fallow import __version__
@@ -19,6 +19,7 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from agent.rows import DeviceRow, GpuRow, ProcessRow
     from fallow.config import Config
 
 _HEALTH = {"gpu_wedged": "wedged", "gpu_lost": "lost"}
@@ -32,13 +33,12 @@ class UnnamedGpus:
         self._health: dict[int, str] = {}
 
     def hear(self, incidents: Iterable[Mapping[str, Any]]) -> None:
-        """Takes up incidents, oldest first."""
         for incident in incidents:
             position = _POSITION.match(incident["detail"] or "")
             if incident["gpu"] is None and incident["kind"] in _HEALTH and position is not None:
                 self._health[int(position[1])] = _HEALTH[incident["kind"]]
 
-    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[dict[str, Any]]:
+    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[GpuRow]:
         """One gpu row each, `#position` in place of the UUID; a position that has its name by now is left out."""
         for position in named:
             if position is not None:
@@ -81,8 +81,8 @@ class DriverSource:
         self._fleet.start()
         self._idle = IdleClock()
         self._unnamed = UnnamedGpus()
-        self._devices: dict[str, Row] = {}
-        self._processes: dict[str, list[Row]] = {}
+        self._devices: dict[str, DeviceRow] = {}
+        self._processes: dict[str, list[ProcessRow]] = {}
         self._lists, self._listed_ms = 0, 0
         self._started_ms = self._from_ms = _now_ms()
         self._stopping = threading.Event()
@@ -94,11 +94,9 @@ class DriverSource:
         return self._look(self._interval_ms)
 
     def stop(self) -> None:
-        """Lets `look` return early."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Ends the worker."""
         self._fleet.close()
 
     def _look(self, length_ms: int) -> Snapshot:
@@ -113,10 +111,10 @@ class DriverSource:
             self._lists, self._listed_ms = self._lists + 1, end_ms
         if answer is not None:
             self._take_lists(answer["process"], rows, end_ms, listed=listed)
-        self._devices.update({row["gpu"]: row for row in self._fleet.take("device")})
+        self._devices.update({row["gpu"]: row for row in self._fleet.take_devices()})
         self._unnamed.hear(self._fleet.take_incidents())
         self._owners.take_incidents()
-        self._fleet.take("health")
+        self._fleet.take_health()
         rows += self._unnamed.rows(
             [device.get("gpu_index") for device in self._devices.values()], start_ms, end_ms - start_ms
         )
@@ -131,7 +129,7 @@ class DriverSource:
         self._from_ms = end_ms
         return start_ms, end_ms
 
-    def _take_lists(self, processes: list[Row], rows: list[Row], end_ms: int, *, listed: bool) -> None:
+    def _take_lists(self, processes: list[ProcessRow], rows: list[GpuRow], end_ms: int, *, listed: bool) -> None:
         """Keeps the newest list of each GPU; one that was asked for and is empty is an empty list."""
         described = self._owners.describe(processes, end_ms)
         if self._lists == 1:
@@ -145,7 +143,7 @@ class DriverSource:
         for gpu in {row["gpu"] for row in described}:
             self._processes[gpu] = [row for row in described if row["gpu"] == gpu]
 
-    def _snapshot(self, rows: list[Row], end_ms: int) -> Snapshot:
+    def _snapshot(self, rows: list[GpuRow], end_ms: int) -> Snapshot:
         return Snapshot(
             host=self._host,
             version=__version__,
@@ -179,13 +177,9 @@ class Source(Protocol):
         """The next interval, once it is over; raises FallowError where nothing can be seen any more."""
         ...
 
-    def stop(self) -> None:
-        """Lets `look` return early; safe from another thread."""
-        ...
+    def stop(self) -> None: ...
 
-    def close(self) -> None:
-        """Lets go of everything, after the last `look`."""
-        ...
+    def close(self) -> None: ...
 
 
 class AgentSource:
@@ -208,7 +202,6 @@ class AgentSource:
         return snapshot
 
     def stop(self) -> None:
-        """Lets `look` return early."""
         self._stopping.set()
 
     def close(self) -> None:
@@ -216,16 +209,16 @@ class AgentSource:
 
 
 def find_source(config: Config, interval_ms: int) -> tuple[Source, str]:
-    """The agent where one answers, else the driver; and a remark on why it is not the agent, empty where that is plain.
+    """The agent where one answers, else the driver; and a notice on why it is not the agent, empty where that is plain.
 
     Raises DriverError where neither can be looked at.
     """
-    remark = ""
+    notice = ""
     if folder := config.text("agent.spool"):
         try:
             ask(folder, "snapshot", _ANSWER_S)
         except FallowError as error:
-            remark = error.message
+            notice = error.message
         else:
             return AgentSource(folder), ""
-    return DriverSource(config, interval_ms), remark
+    return DriverSource(config, interval_ms), notice

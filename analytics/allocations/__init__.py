@@ -1,1 +1,1 @@
-"""Claims: who was given which GPU for which time, from schedulers and from files."""
+"""Allocations: who was given which GPU for which time, from schedulers and from files."""

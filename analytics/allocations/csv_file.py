@@ -1,4 +1,4 @@
-"""`fallow claims import csv`: claims that a site keeps in a table of its own, one row per claim and GPU or host."""
+"""`fallow allocations import csv`: a site's own table, one row per allocation and GPU or host."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ReadClaims
-from analytics.allocations.rows import conform
+from analytics.allocations.model import ReadAllocations, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
+from analytics.importers.kinds import with_progress
 from analytics.importers.model import Tally
 from analytics.importers.source import open_source
 from analytics.importers.times import LATEST_MS, check_zone
@@ -22,19 +22,18 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from analytics.allocations.hosts import Hosts
-    from analytics.allocations.model import Surroundings
+    from analytics.allocations.model import Hosts, Surroundings
     from analytics.importers.model import FileReport
 
 COLUMNS = {
-    "start": "start of the claim",
+    "start": "start of the allocation",
     "end": "its end; empty while it runs",
     "gpu": "UUID of the GPU or MIG instance",
     "host": "its host; where `gpu` is given, it counts only for GPUs that the lake does not know",
-    "gpu_count": "GPUs of the claim on the host, where `gpu` is empty",
+    "gpu_count": "GPUs of the allocation on the host, where `gpu` is empty",
     "user": "who asked for it",
     "account": "account or project that it is charged to",
-    "claim_id": "what the claim is called; empty: user (or account) and start",
+    "claim_id": "id of the allocation; empty: user (or account) and start",
     "name": "in words",
     "partition": "pool or queue",
     "qos": "quality of service or priority",
@@ -51,30 +50,27 @@ _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
 class CsvFile:
-    """A site's own table."""
-
     name = "csv"
-    summary = "a table of claims with the columns " + ", ".join(COLUMNS)
-    example = "fallow claims import csv reservations.csv --time-zone Europe/Paris --lake /srv/lake"
+    summary = "a table of allocations with the columns " + ", ".join(COLUMNS)
+    example = "fallow allocations import csv reservations.csv --time-zone Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV with a header line, plain or gzipped")
         parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
                             help="time zone of times without an offset (default: UTC)")  # fmt: skip
 
-    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads the files; raises InputError naming the lines, or UsageError."""
         zone = check_zone(args.zone or "UTC", "--time-zone")
-        read = [read_file(path, zone, around.hosts) for path in around.progress.each(args.files, "reading")]
+        read = [read_file(path, zone, around.hosts) for path in with_progress(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
-        return ReadClaims(
+        return ReadAllocations(
             pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None
         )
 
 
 def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileReport]:
-    """One file's claims and its account; raises InputError that names the lines that cannot be used."""
+    """One file's allocations and its account; raises InputError that names the lines that cannot be used."""
     lines = _lines(path)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
@@ -108,7 +104,9 @@ def _lines(path: str) -> pl.DataFrame:
     """The file's lines as text columns COLUMNS (null where empty) with `line`; raises InputError."""
     source = open_source(path)
     if source.text is None or source.cut_off:
-        raise InputError(f"{path} is {'cut off' if source.cut_off else 'no CSV file'}", "give a CSV with a header line")
+        raise InputError(
+            f"{path} is {'cut off' if source.cut_off else 'not a CSV file'}", "give a CSV with a header line"
+        )
     filled = _records(path, source.text.decode())
     names = [name.strip().lower() for name in next(filled)[1]]
     _check_header(path, names)
@@ -146,29 +144,28 @@ def _check_header(path: str, names: list[str]) -> None:
             near = get_close_matches(name, COLUMNS, n=1)
             guess = f"did you mean '{near[0]}'? " if near else ""
             raise InputError(
-                f"{path} has a column '{name}', which no claim has", f"{guess}there are: {', '.join(COLUMNS)}"
+                f"{path} has a column '{name}', which no allocation has", f"{guess}there are: {', '.join(COLUMNS)}"
             )
     if len(set(names)) != len(names):
         raise InputError(f"{path} names a column twice in its header line", "name each column once")
     if "start" not in names or not ("gpu" in names or {"host", "gpu_count"} <= set(names)):
-        raise InputError(f"{path} lacks the columns of a claim", "it needs start, and gpu, or host and gpu_count")
+        raise InputError(f"{path} lacks the columns of an allocation", "it needs start, and gpu, or host and gpu_count")
 
 
 def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
-    """InputError that names every line that cannot be used and why."""
     count_wrong = pl.col("gpu_count").is_not_null() & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(
         value=False
     )
     reasons = {
         "no start": moments["start"].absent,
-        **{f"{name} is no time, or one that the zone skips": moments[name].wrong for name in _TIMES},
+        **{f"{name} is not a time, or one that the zone skips": moments[name].wrong for name in _TIMES},
         **{f"{name} is not in the years 2000 to 9999": moments[name].outside for name in _TIMES},
         "start is after the year 5137": (rows["time"] >= LATEST_MS).fill_null(value=False),
         "it ends before it starts": (rows["end"] <= rows["time"]).fill_null(value=False),
         "neither gpu, nor host and gpu_count": rows.select(
             pl.col("gpu").is_null() & (pl.col("host").is_null() | pl.col("gpu_count").is_null())
         ).to_series(),
-        f"gpu_count is no whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
+        f"gpu_count is not a whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
         "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": rows.select(
             pl.col("gpu").is_not_null() & pl.col("gpu_count").is_not_null()
         ).to_series(),
@@ -180,7 +177,7 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     if wrong:
         named = "; ".join(f"line {line}: {reason}" for line, reason in sorted(wrong)[:_SHOWN])
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise InputError(f"{path}: {named}{more}", "mend them: nothing was imported")
+        raise InputError(f"{path}: {named}{more}", "correct them: nothing was imported")
 
 
 def _remark_hosts(rows: pl.DataFrame, hosts: Hosts, tally: Tally) -> None:
@@ -197,9 +194,9 @@ def _remark_hosts(rows: pl.DataFrame, hosts: Hosts, tally: Tally) -> None:
 
 
 def _once(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Each claim once per host and GPU. Where a claim_id is given the last line counts and the others are noted.
+    """Each allocation once per host and GPU. Where a claim_id is given the last line counts and the others are noted.
 
-    Raises InputError for lines without one that would be one claim: they may well be two.
+    Raises InputError for lines without one that would be one allocation: they may well be two.
     """
     key = ["claim_id", "host", "time", "gpu"]
     again = rows.filter(pl.len().over(key) > 1)
@@ -211,5 +208,5 @@ def _once(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
             "give each a claim_id, or leave one of them: nothing was imported",
         )
     last = rows.unique(key, keep="last", maintain_order=True)
-    tally.drop("the same claim as a later line, which counts", rows.height - last.height)
+    tally.drop("the same allocation as a later line, which counts", rows.height - last.height)
     return last

@@ -1,4 +1,4 @@
-"""The claims of a window as a list: one line per claim, over all its hosts and GPUs."""
+"""`fallow allocations list`: one line per allocation, over all its hosts and GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.allocations.spans import FOREVER_MS, known_claims
+from analytics.allocations.spans import FOREVER_MS, known_allocations
 from analytics.language.plain_text import PAGE_COLUMNS, count, folded, moment, plain
 from fallow.clock import HOUR_MS, format_ms
 
@@ -20,18 +20,18 @@ COLUMNS = (
     "claim_id", "scheduler", "state", "user", "account", "name", "partition", "qos", "submitted", "start", "end",
     "planned_end", "hosts", "gpus", "gpu_hours", "unplaced_gpus",
 )  # fmt: skip
-"""Fields of a listed claim, in the order of the CSV form."""
+"""Fields of a listed allocation, in the order of the CSV form."""
 
-_SHRINKING = (("claim", 10), ("user", 8), ("hosts", 9))
-"""Columns that give way on a narrow terminal, in this order, and to how many characters."""
+_SHRINKING = (("allocation", 10), ("user", 8), ("hosts", 9))
+"""Columns that shrink on a narrow terminal, in this order, and their least width."""
 
 _TEXTS = ("state", "user", "account", "name", "partition", "qos")
 _TIMES = ("submitted", "start", "end", "planned_end")
 
 
 @dataclass(frozen=True)
-class ListedClaim:
-    """One claim; times in milliseconds. None is unknown, and an `end` of None runs on."""
+class ListedAllocation:
+    """One allocation; times in milliseconds. None is unknown, and an `end` of None runs on."""
 
     claim_id: str
     scheduler: str | None
@@ -53,11 +53,11 @@ class ListedClaim:
     """GPUs of which only the host is known."""
 
 
-def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedClaim]:
-    """The claims that touch the window, by start, counted up to the moment of the newest sample at the latest."""
+def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedAllocation]:
+    """The allocations that overlap the window, by start, counted up to the newest sample at the latest."""
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
-    rows = known_claims(claims).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     now_ms = min(until_ms, measured_ms)
     counted = pl.col("gpu").is_null()
     grouped = rows.group_by("scheduler", "claim_id", "start").agg(
@@ -70,7 +70,7 @@ def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[Li
         any_counted=counted.any(),
     )
     run = ["scheduler", "claim_id", "start"]
-    ended = claims.rename({"time": "start"}).group_by(run).agg(ended=pl.col("end").is_not_null().any())
+    ended = allocations.rename({"time": "start"}).group_by(run).agg(ended=pl.col("end").is_not_null().any())
     grouped = grouped.join(ended, on=run, how="left", nulls_equal=True)
     gpus = pl.when("uncounted").then("gpu_count").otherwise(pl.col("named") + pl.col("counted"))
     runs = ~pl.col("ended") & (pl.col("end") > measured_ms)
@@ -86,40 +86,39 @@ def claims_in(claims: pl.DataFrame, window: Window, measured_ms: int) -> list[Li
     return [_listed(row) for row in ordered.iter_rows(named=True)]
 
 
-def _listed(row: dict[str, Any]) -> ListedClaim:
+def _listed(row: dict[str, Any]) -> ListedAllocation:
     spent_ms = row["gpu_ms"]
     known = {"hosts": tuple(row["host"]), "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS}
     fields: dict[str, Any] = {name: row.get(name) for name in COLUMNS} | known
-    return ListedClaim(**fields)
+    return ListedAllocation(**fields)
 
 
-def values(claim: ListedClaim) -> list[Any]:
-    """The claim's fields in the order of COLUMNS, times as RFC 3339, hosts joined by `+`, unknown ones empty."""
-    return [_written(name, getattr(claim, name)) for name in COLUMNS]
+def values(allocation: ListedAllocation) -> list[Any]:
+    """The fields in the order of COLUMNS, times as RFC 3339, hosts joined by `+`, unknown ones empty."""
+    return [_written(name, getattr(allocation, name)) for name in COLUMNS]
 
 
-def as_json(table: Sequence[ListedClaim]) -> dict[str, Any]:
-    """The list as JSON values; unknown ones are null."""
+def as_json(table: Sequence[ListedAllocation]) -> dict[str, Any]:
     return {
         "claims": [
             {
                 name: format_ms(value) if name in _TIMES and value is not None else value
-                for name, value in vars(claim).items()
+                for name, value in vars(allocation).items()
             }
-            for claim in table
+            for allocation in table
         ]
     }
 
 
-def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
-    """The list for people; claims that run on, or whose end is to come, are marked with `+`."""
-    hours = sum(claim.gpu_hours or 0.0 for claim in table)
-    unknown = sum(claim.gpu_hours is None for claim in table)
-    running = sum(claim.end is None for claim in table)
+def as_text(table: Sequence[ListedAllocation], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
+    hours = sum(allocation.gpu_hours or 0.0 for allocation in table)
+    unknown = sum(allocation.gpu_hours is None for allocation in table)
+    running = sum(allocation.end is None for allocation in table)
     lines = [
-        f"{count(len(table), 'claim')}, {hours:,.1f} GPU-hours" + (f" and {unknown} of unknown size" if unknown else "")
+        f"{count(len(table), 'allocation')}, {hours:,.1f} GPU-hours"
+        + (f" and {unknown} of unknown size" if unknown else "")
     ]
-    to_come = sum(_is_to_come(claim, measured_ms) for claim in table)
+    to_come = sum(_is_to_come(allocation, measured_ms) for allocation in table)
     until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
     if running:
         verb = "runs" if running == 1 else "run"
@@ -130,19 +129,27 @@ def as_text(table: Sequence[ListedClaim], window: Window, measured_ms: int, widt
     return "\n".join([folded("\n".join(lines), width), "", *_table(table, measured_ms, width)])
 
 
-def _is_to_come(claim: ListedClaim, measured_ms: int) -> bool:
-    """Whether a claim has an end that nothing was measured up to."""
-    return claim.end is not None and claim.end > measured_ms
+def _is_to_come(allocation: ListedAllocation, measured_ms: int) -> bool:
+    return allocation.end is not None and allocation.end > measured_ms
 
 
-def _table(table: Sequence[ListedClaim], measured_ms: int, width: int) -> list[str]:
-    """One line per claim; on a narrow terminal without state and year, and with names cut to what is left."""
+def _table(table: Sequence[ListedAllocation], measured_ms: int, width: int) -> list[str]:
+    """One line per allocation; a narrow terminal drops state and year and shortens names."""
     narrow = width < PAGE_COLUMNS
-    years = {_minute(ms)[:4] for claim in table for ms in (claim.start, claim.end) if ms is not None}
+    years = {_minute(ms)[:4] for allocation in table for ms in (allocation.start, allocation.end) if ms is not None}
     part = slice(None) if not narrow else slice(5, None) if len(years) == 1 else slice(10)
-    states = not narrow and any(claim.state for claim in table)
-    names = ["start (UTC)", "end (UTC)", "GPUs", "GPU-hours ", *(["state"] if states else []), "user", "claim", "hosts"]
-    cells = [names, *(_cells(claim, part, measured_ms, states=states) for claim in table)]
+    states = not narrow and any(allocation.state for allocation in table)
+    names = [
+        "start (UTC)",
+        "end (UTC)",
+        "GPUs",
+        "GPU-hours ",
+        *(["state"] if states else []),
+        "user",
+        "allocation",
+        "hosts",
+    ]
+    cells = [names, *(_cells(allocation, part, measured_ms, states=states) for allocation in table)]
     widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
     room = width - sum(widths.values()) - 2 * len(widths)
     for name, least in _SHRINKING if narrow else (("hosts", 12),):
@@ -154,22 +161,22 @@ def _table(table: Sequence[ListedClaim], measured_ms: int, width: int) -> list[s
     return [f"  times of {min(years)}", *lines] if narrow and len(years) == 1 else lines
 
 
-def _cells(claim: ListedClaim, part: slice, measured_ms: int, *, states: bool) -> list[str]:
-    end = "runs" if claim.end is None else _minute(claim.end)[part]
-    size = "?" if claim.gpus is None else str(claim.gpus)
-    spent = "?" if claim.gpu_hours is None else f"{claim.gpu_hours:,.1f}"
-    who = plain(claim.user or claim.account or "-", 12)
-    state = [plain(claim.state or "-", 10)] if states else []
-    mark = "+" if claim.end is None or _is_to_come(claim, measured_ms) else " "
+def _cells(allocation: ListedAllocation, part: slice, measured_ms: int, *, states: bool) -> list[str]:
+    end = "runs" if allocation.end is None else _minute(allocation.end)[part]
+    size = "?" if allocation.gpus is None else str(allocation.gpus)
+    spent = "?" if allocation.gpu_hours is None else f"{allocation.gpu_hours:,.1f}"
+    who = plain(allocation.user or allocation.account or "-", 12)
+    state = [plain(allocation.state or "-", 10)] if states else []
+    mark = "+" if allocation.end is None or _is_to_come(allocation, measured_ms) else " "
     return [
-        _minute(claim.start)[part],
+        _minute(allocation.start)[part],
         end,
         size,
         spent + mark,
         *state,
         who,
-        plain(claim.claim_id, 20),
-        "+".join(claim.hosts),
+        plain(allocation.claim_id, 20),
+        "+".join(allocation.hosts),
     ]
 
 

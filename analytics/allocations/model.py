@@ -1,22 +1,28 @@
-"""What every source of claims hands over, and how one is asked."""
+"""What an import of allocations works with: its rows, its sources, and the hosts and GPUs that the lake knows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from analytics.frames import read_frame
+from fallow import schema
+from fallow.schema import CLAIM, Type
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
 
-    import polars as pl
-
-    from analytics.allocations.hosts import Hosts
-    from analytics.importers.model import FileReport, Progress
+    from analytics.importers.model import FileReport
     from fallow.config import Config
+    from fallow.lake import Lake, LakeFile
 
 
 @dataclass(frozen=True)
-class ReadClaims:
+class ReadAllocations:
     """Everything that one import read, ready to be written.
 
     `rows` has the columns of the `claim` table and `host`, times as integer milliseconds.
@@ -26,35 +32,101 @@ class ReadClaims:
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None
-    """When the source knew what it says; claims without an end ran at that moment. None where nothing tells."""
+    """The moment that the source describes: allocations without an end ran then. None if unknown."""
     notes: tuple[str, ...] = ()
 
     @property
     def zone(self) -> str:
-        """The zone's name alone, without how it became known."""
         return self.time_zone.partition(" ")[0]
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a source may look at beside its own flags."""
-
     hosts: Hosts
     settings: Config
-    progress: Progress
 
 
-class ClaimSource(Protocol):
-    """One kind of place where claims are known."""
-
+class AllocationSource(Protocol):
     name: str
     summary: str
     example: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads everything and writes nothing; raises InputError or UsageError with the remedy."""
         ...
+
+
+_TYPES = {Type.TIMESTAMP: pl.Int64(), Type.INT32: pl.Int32(), Type.STRING: pl.String()}
+
+ROW_SCHEMA: dict[str, pl.DataType] = {
+    "host": pl.String(),
+    **{column.name: _TYPES[column.type] for column in CLAIM.columns},
+}
+"""Names and types of an allocation in memory."""
+
+
+def conform(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with exactly those columns; what they lack is null."""
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in ROW_SCHEMA.items()
+    )
+
+
+_DAYS = 2  # the newest day may have begun a moment ago, and not every GPU been written yet
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts of the lake by name, and which GPU lies where."""
+
+    names: frozenset[str] = frozenset()
+    host_of_gpu: Mapping[str, str] = field(default_factory=dict)
+    in_order: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Whole GPUs of each host by the number of their device node; hosts where some GPU has none are left out."""
+
+    @staticmethod
+    def of(lake: Lake) -> Hosts:
+        """What the newest inventory says; nothing for a lake that does not exist yet."""
+        if not lake.store.exists():
+            return Hosts()
+        frame = read_frame(
+            _newest(lake.files("device")), schema.DEVICE, ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
+        )
+        newest = frame.sort("time", "host").unique("gpu", keep="last", maintain_order=True)
+        whole = newest.filter(pl.col("parent_gpu").is_null()).sort("host", "minor_number", "gpu_index")
+        in_order = {}
+        for (host,), gpus in whole.group_by("host", maintain_order=True):
+            numbers = next((gpus[name] for name in ("minor_number", "gpu_index") if not gpus[name].null_count()), None)
+            if numbers is not None and numbers.n_unique() == len(numbers):
+                in_order[str(host)] = gpus.sort(numbers.name)["gpu"].to_list()
+        return Hosts(frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order)
+
+    def named(self, node: str, suffix: str = "") -> str:
+        """The lake's name for a node: itself with the suffix, else the only host that differs by its domain alone."""
+        name = node + suffix
+        if name in self.names or suffix:
+            return name
+        alike = [host for host in self.names if _short(host) == _short(node)]
+        return alike[0] if len(alike) == 1 else name
+
+    def at(self, host: str, positions: Sequence[int]) -> list[str] | None:
+        """UUIDs of the GPUs at these positions (0 is the first device node); None where one of them is not known."""
+        gpus = self.in_order.get(host, ())
+        if not all(position < len(gpus) for position in positions):
+            return None
+        return [gpus[position] for position in positions]
+
+
+def _newest(files: Sequence[LakeFile]) -> list[LakeFile]:
+    dates: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        dates[file.host].add(file.date)
+    wanted = {host: sorted(days)[-_DAYS:] for host, days in dates.items()}
+    return [file for file in files if file.date in wanted[file.host]]
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0].lower()

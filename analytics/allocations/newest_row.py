@@ -1,4 +1,4 @@
-"""When a lake was last measured: the moment up to which a claim that runs on is counted."""
+"""The time of a lake's newest sample: running allocations are counted up to it."""
 
 from __future__ import annotations
 

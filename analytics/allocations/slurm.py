@@ -1,34 +1,137 @@
-"""`fallow claims import slurm`: jobs of Slurm's accounting, from files that sacct wrote or from sacct itself."""
+"""`fallow allocations import slurm`: jobs from files that sacct wrote, or from sacct and scontrol themselves."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ReadClaims
-from analytics.allocations.slurm_jobs import claim_rows
-from analytics.allocations.slurm_live import Live
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations
+from analytics.allocations.sacct import EXPORT
+from analytics.allocations.slurm_jobs import allocation_rows
+from analytics.allocations.slurm_text import job_gpus
+from analytics.importers.kinds import with_progress
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
+from fallow.clock import SystemClock, from_ms, parse_window
 from fallow.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from analytics.allocations.model import Surroundings
 
 
-class Slurm:
-    """Jobs of one cluster."""
+_TIMEOUT_S = 600
+_SINCE = "7d"
+_POSITIONS = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String)})
 
+
+class CommandError(Exception):
+    """A command of Slurm failed; the message says why."""
+
+
+class Live:
+    def __init__(self, args: argparse.Namespace, around: Surroundings) -> None:
+        self._around = around
+        self._suffix: str = args.host_suffix
+        self._since_ms = parse_window(args.since or _SINCE, None).since_ms or 0
+        self._scontrol = around.settings.text("slurm.scontrol")
+        self._sacct: str = args.sacct or _beside(self._scontrol, "sacct")
+
+    def read(self) -> ReadAllocations:
+        """The jobs since then; raises InputError where sacct cannot be asked."""
+        since = from_ms(self._since_ms).strftime("%Y-%m-%dT%H:%M:%S")
+        as_of_ms = SystemClock().now_ms()
+        try:
+            text = _output([self._sacct, *EXPORT.split()[1:], f"--starttime={since}"])
+        except CommandError as error:
+            raise InputError(
+                f"cannot run sacct: {error}",
+                "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
+            ) from error
+        jobs = allocation_rows(self._sacct, text, "UTC", self._host)
+        rows, notes = self._on_gpus(jobs.rows)
+        return ReadAllocations(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
+
+    def _host(self, node: str) -> str:
+        return self._around.hosts.named(node, self._suffix)
+
+    def _on_gpus(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """The rows, with one row per GPU for running jobs where scontrol and the inventory name the GPUs; and notes."""
+        if not self._scontrol or not rows["end"].null_count():
+            return rows, ()
+        try:
+            text = _output([self._scontrol, "show", "job", "--details"])
+        except CommandError as error:
+            return rows, (f"cannot run scontrol, so the GPUs of running jobs are not known: {error}",)
+        found, unknown = [], set()
+        for each in job_gpus(text):
+            host = self._host(each.node)
+            gpus = self._around.hosts.at(host, each.positions)
+            if gpus is None:
+                unknown.add(host)
+            else:
+                found.append((each.job_id, host, gpus))
+        notes = [
+            f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
+            + ", ".join(sorted(unknown)[:3])
+        ] if unknown else []  # fmt: skip
+        known = rows.join(pl.DataFrame(found, schema=_POSITIONS, orient="row"), on=["claim_id", "host"], how="left")
+        # a job that is over by now, or was resized meanwhile, is not on what scontrol says
+        fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col(
+            "end"
+        ).is_null()
+        fits = fits.fill_null(value=False)
+        placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
+        placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(*ROW_SCHEMA)
+        return pl.concat([known.filter(~fits).select(*ROW_SCHEMA), placed]), tuple(notes)
+
+
+def _beside(scontrol: str, name: str) -> str:
+    """The command in the folder of scontrol where that is given with one, else from PATH."""
+    return str(Path(scontrol).with_name(name)) if "/" in scontrol else name
+
+
+def _output(command: Sequence[str]) -> str:
+    """What the command prints, with every time as epoch seconds; raises CommandError."""
+    environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise CommandError(f"there is no command {command[0]} here") from None
+    except OSError as error:
+        raise CommandError(f"{command[0]} could not be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{command[0]} did not answer within {_TIMEOUT_S} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise CommandError(
+            f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}"
+        )
+    return done.stdout.decode(errors="replace")
+
+
+class Slurm:
     name = "slurm"
-    summary = "jobs that Slurm's accounting knows: text of sacct --parsable2, or --live from sacct itself"
-    example = "fallow claims import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
+    summary = "jobs of Slurm accounting: output of sacct --parsable2 or --json, or --live from sacct itself"
+    example = "fallow allocations import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the source's own flags."""
-        parser.add_argument("files", nargs="*", metavar="FILE", help="what sacct --parsable2 printed, plain or gzipped")
+        parser.add_argument(
+            "files", nargs="*", metavar="FILE", help="output of sacct --parsable2 or sacct --json, plain or gzipped"
+        )
         parser.add_argument(
             "--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have"
         )
@@ -40,11 +143,12 @@ class Slurm:
         parser.add_argument("--host-suffix", default="", metavar="TEXT",
                             help="what the lake's host names have behind the node's, such as .cluster.example")  # fmt: skip
 
-    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads files or runs the commands; raises InputError or UsageError."""
         if args.live == bool(args.files):
             raise UsageError(
-                "claims import slurm: " + ("give either files or --live" if args.live else "there is nothing to read"),
+                "allocations import slurm: "
+                + ("give either files or --live" if args.live else "there is nothing to read"),
                 "name files that sacct wrote, or add --live where Slurm's commands are",
             )
         if args.live:
@@ -55,21 +159,23 @@ class Slurm:
             raise UsageError("--since and --sacct are for --live", "leave them out, or give --live and no files")
         return self._files(args, around)
 
-    def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadClaims:
+    def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         read = []
-        for path in around.progress.each(args.files, "reading"):
+        for path in with_progress(args.files, "reading"):
             source = open_source(path)
             if source.text is None:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             read.append(
-                claim_rows(path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix))
+                allocation_rows(
+                    path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix)
+                )
             )
         frames = [jobs.rows for jobs in read]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
-        return ReadClaims(
+        return ReadAllocations(
             pl.concat(frames), tuple(jobs.report for jobs in read), zone + assumed, max(known, default=None)
         )

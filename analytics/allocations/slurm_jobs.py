@@ -1,4 +1,4 @@
-"""From lines of sacct to claims: one row per job and node."""
+"""Turns jobs of sacct into allocations: one row per job and node."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.hostlist import expand
-from analytics.allocations.rows import conform
-from analytics.allocations.sacct_text import read_jobs
-from analytics.allocations.slurm_tres import duration_ms, gpu_count, has_share
+from analytics.allocations.model import conform
+from analytics.allocations.sacct import read_jobs
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, has_share
 from analytics.allocations.times import read_moments, start_and_end
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS
@@ -29,21 +28,21 @@ _OVER = (
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 )  # fmt: skip
-"""States in which a job has nothing any more."""
+"""States of jobs that have ended."""
 _NO_VALUE = ("", "Unknown", "None", "N/A", "(null)")
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The claims of one export, its account, and the latest moment that it tells of."""
+    """The allocations of one export, its report, and the latest moment in it."""
 
     rows: pl.DataFrame
     report: FileReport
     as_of_ms: int | None
 
 
-def claim_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -> Jobs:
-    """The claims in what sacct printed; raises InputError naming file and lines.
+def allocation_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -> Jobs:
+    """The allocations in what sacct printed; raises InputError naming file and lines.
 
     Args:
         path: what to call it in messages.
@@ -66,7 +65,7 @@ def claim_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -
     jobs = _drop(jobs, no_node, "never had a node", tally)
     jobs = _drop(jobs, pl.col("end") == pl.col("start"), "over as it began", tally)
     backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
-    jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_lines(backwards)})", tally)
+    jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_listed(backwards)})", tally)
     rows = _by_node(path, jobs, host_of)
     if lines["JobIDRaw"].null_count() and rows["claim_id"].str.contains(r"[_+]").any():
         tally.notes.append(
@@ -78,12 +77,9 @@ def claim_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -
     )
 
 
-def _lines(numbers: Sequence[int]) -> str:
-    """`lines 2, 5 and 7 more`."""
-    listed = ", ".join(map(str, numbers[:_SHOWN])) + (
-        f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
-    )
-    return f"line{'' if len(numbers) == 1 else 's'} {listed}"
+def _listed(lines: Sequence[str]) -> str:
+    """`line 2, line 5, line 9 and 7 more`."""
+    return ", ".join(lines[:_SHOWN]) + (f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else "")
 
 
 def _drop(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> pl.DataFrame:
@@ -96,7 +92,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     """Adds start, end, submitted and planned_end in milliseconds."""
     moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit")}
     for name, found in moments.items():
-        _refuse(path, jobs, found.wrong, (f"{name} is no time, or one that {zone} skips", _OTHER_FORM), name)
+        _refuse(path, jobs, found.wrong, (f"{name} is not a time, or one that {zone} skips", _OTHER_FORM), name)
         _refuse(path, jobs, found.outside, (f"{name} is not in the years 2000 to 9999", _LEAVE_OUT), name)
     _refuse(path, jobs, moments["Start"].first >= LATEST_MS, ("Start is after the year 5137", _LEAVE_OUT), "Start")
     start, end = start_and_end(moments["Start"], moments["End"], _elapsed_ms(jobs))
@@ -114,7 +110,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
 
 
 def _with_ends_of_what_is_over(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
-    """The ends, and for jobs that are over without one, which accounting that lost a message shows, start and elapsed time."""
+    """The ends; for ended jobs without one (the accounting lost a message), start plus elapsed time."""
     over = jobs["State"].str.extract(r"^\s*([A-Z_]+)", 1).is_in(_OVER).fill_null(value=False)
     lacking = over & end.is_null() & start.is_not_null()
     if lacking.any():
@@ -142,7 +138,7 @@ def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         try:
             counts.append(gpu_count(tres))
         except ValueError as error:
-            raise InputError(f"{path}, line {line}: {error}", "export it again") from error
+            raise InputError(f"{path}, {line}: {error}", "export it again") from error
     counted = jobs.with_columns(pl.Series("gpu_count", counts, dtype=pl.Int64))
     shared = pl.col("gpu_count").is_null() & pl.Series(shares, dtype=pl.Boolean)
     counted = _drop(counted, shared, "shares of a GPU (gres/shard, gres/mps) and no whole one", tally)
@@ -161,12 +157,12 @@ def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str]) -> pl
         try:
             nodes.append(expand(listed) if (listed or "").strip() else ())
         except ValueError as error:
-            raise InputError(f"{path}, line {line}: {error}", "export NodeList with sacct --parsable2") from error
+            raise InputError(f"{path}, {line}: {error}", "export NodeList with sacct --parsable2") from error
     listed = jobs.with_columns(host=pl.Series(nodes, dtype=pl.List(pl.String)))
     unplaced = listed.filter(pl.col("host").list.len() == 0)
     if unplaced.height:
         raise InputError(
-            f"{path}, line {unplaced['line'][0]}: the job has GPUs and no node in NodeList",
+            f"{path}, {unplaced['line'][0]}: the job has GPUs and no node in NodeList",
             "export NodeList with sacct --parsable2, which does not cut it off",
         )
     count = pl.col("host").list.len().cast(pl.Int64)
@@ -191,7 +187,7 @@ def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, 
     said, hint = reason
     bad = jobs.filter(wrong.fill_null(value=False)).head(_SHOWN).select("line", column).rows()
     if bad:
-        named = ", ".join(f"line {line} ('{value}')" for line, value in bad)
+        named = ", ".join(f"{line} ('{value}')" for line, value in bad)
         raise InputError(
             f"{path}: {said}: {named}",
             hint,

@@ -1,7 +1,7 @@
-"""Claims as the ledger needs them: what is known of each claim once, and spans that do not overlap on a GPU.
+"""Allocations as the ledger needs them: what is known of each allocation once, and spans that do not overlap on a GPU.
 
-Frames hold times as integer milliseconds. Rows of the `claim` table say one claim on one GPU (or, with `gpu` null, on so many
-GPUs of one host); the same claim may be there several times, as it began and as it ended.
+Frames hold times as integer milliseconds. Rows of the `claim` table say one allocation on one GPU (or, with `gpu` null, on so many
+GPUs of one host); the same allocation may be there several times, as it began and as it ended.
 """
 
 from __future__ import annotations
@@ -11,14 +11,89 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.placing import place
 from analytics.intervals import clip
 from analytics.names import single_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-CLAIM_COLUMNS = (
+
+PROCESS_JOBS_SCHEMA = {"gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "job": pl.String}
+
+_WORDS = {"slurm": "slurm:", "kubernetes": "pod:"}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """`placed`: the allocations once per GPU that they were put on, with `gpu`; `unplaced`: what is left, with its own count."""
+
+    placed: pl.DataFrame
+    unplaced: pl.DataFrame
+
+    @property
+    def unplaced_gpus(self) -> int:
+        """GPUs that are allocated and could not be told, over all allocations; an allocation of unknown size counts as one."""
+        return int(self.unplaced["gpu_count_on_host"].fill_null(1).sum())
+
+
+def place(
+    unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
+) -> Placed:
+    """Places allocations on all GPUs of their host, or on those that their processes were seen on.
+
+    Args:
+        unplaced: allocations with the columns of `spans.UNPLACED_SCHEMA`.
+        gpus_of_host: what a scheduler can give away of each host: whole GPUs that are not split, and MIG instances.
+        process_jobs: times at which processes of a job were on a GPU, with PROCESS_JOBS_SCHEMA; `job` as in the ledger
+            (`slurm:ID`, several joined by `+`). An allocation is never put on more GPUs than it counts: those with the most
+            process time come first.
+    """
+    allocations = unplaced.with_row_index("row")
+    found = pl.concat([_whole_hosts(allocations, gpus_of_host), _seen(allocations, process_jobs)]).unique(
+        ("row", "gpu")
+    )
+    counts = found.group_by("row").agg(_placed=pl.len().cast(pl.Int64))
+    rest = allocations.join(counts, on="row", how="left").with_columns(
+        gpu_count_on_host=pl.col("gpu_count_on_host") - pl.col("_placed").fill_null(0)
+    )
+    # of an allocation of unknown size that was seen somewhere, nobody knows whether there is a rest
+    left = pl.col("_placed").is_null() | (pl.col("gpu_count_on_host") > 0).fill_null(value=False)
+    placed = allocations.join(found, on="row").sort("row", "gpu")
+    return Placed(placed.drop("row", "gpu_count_on_host"), rest.filter(left).sort("row").select(unplaced.columns))
+
+
+def _whole_hosts(allocations: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """(row, gpu) of allocations that have every GPU of their host."""
+    known = pl.DataFrame(
+        {"host": list(gpus_of_host), "gpu": [sorted(set(gpus)) for gpus in gpus_of_host.values()]},
+        schema={"host": pl.String, "gpu": pl.List(pl.String)},
+    )
+    fitting = allocations.join(known, on="host").filter(pl.col("gpu").list.len() == pl.col("gpu_count_on_host"))
+    return fitting.select("row", "gpu").explode("gpu")
+
+
+def _seen(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None) -> pl.DataFrame:
+    """(row, gpu) of allocations whose processes were seen, at most as many as they count."""
+    if process_jobs is None or process_jobs.is_empty():
+        return pl.DataFrame(schema={"row": allocations["row"].dtype, "gpu": pl.String})
+    word = pl.col("scheduler").replace_strict(_WORDS, default="claim:", return_dtype=pl.String).fill_null("claim:")
+    work = process_jobs.drop_nulls("job").with_columns(pl.col("job").str.split("+")).explode("job")
+    work = work.select("host", "gpu", "job", work_start="time", work_end="end")
+    met = allocations.with_columns(job=word + pl.col("claim_id")).join(work, on=["host", "job"])
+    shared = pl.min_horizontal("end", "work_end") - pl.max_horizontal("start", "work_start")
+    by_gpu = (
+        met.with_columns(shared=shared)
+        .filter(pl.col("shared") > 0)
+        .group_by("row", "gpu")
+        .agg(pl.col("shared").sum(), count=pl.col("gpu_count_on_host").first())
+    )
+    ranked = by_gpu.sort("row", "shared", "gpu", descending=[False, True, False]).with_columns(
+        rank=pl.int_range(pl.len()).over("row")
+    )
+    return ranked.filter((pl.col("rank") < pl.col("count")).fill_null(value=True)).select("row", "gpu")
+
+
+ALLOCATION_COLUMNS = (
     "time", "gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end",
 )  # fmt: skip
 """Columns of the `claim` table that spans are made of; `host` comes with them from the files' path."""
@@ -33,11 +108,11 @@ UNPLACED_SCHEMA = {
 }  # fmt: skip
 
 FOREVER_MS = 2**62
-"""The end of a claim that nothing ends."""
+"""The end of an allocation that nothing ends."""
 
 _JOB_WORDS = {"slurm": "slurm", "kubernetes": "pod"}
 _ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")
-"""Schedulers under which a claim that begins again on a host has ended there before, whatever GPU it had."""
+"""Schedulers under which an allocation that begins again on a host has ended there before, whatever GPU it had."""
 
 _RUN = ("scheduler", "claim_id", "host", "start")
 _NAMES = {"holder": "user", "account": "account", "claim_id": "claim_id", "job": "job"}
@@ -45,64 +120,64 @@ _SPAN = [pl.col("gpu", "start", "end"), *(pl.col(old).alias(new) for new, old in
 
 
 @dataclass(frozen=True)
-class ClaimSpans:
-    """What claims say of GPUs: `placed` has SPAN_SCHEMA, `unplaced` what could be put on no GPU, with UNPLACED_SCHEMA."""
+class AllocationSpans:
+    """What allocations say of GPUs: `placed` has SPAN_SCHEMA, `unplaced` what could be put on no GPU, with UNPLACED_SCHEMA."""
 
     placed: pl.DataFrame
     unplaced: pl.DataFrame
 
 
-def claim_spans(
-    claims: pl.DataFrame,
+def allocation_spans(
+    allocations: pl.DataFrame,
     gpus_of_host: Mapping[str, Sequence[str]],
     process_jobs: pl.DataFrame | None = None,
     *,
     since_ms: int = 0,
     until_ms: int = FOREVER_MS,
-) -> ClaimSpans:
-    """All claims of a time as spans per GPU, cut to [since_ms, until_ms), with those that only a count is known of placed.
+) -> AllocationSpans:
+    """All allocations of a time as spans per GPU, cut to [since_ms, until_ms), with those that only a count is known of placed.
 
     Args:
-        claims: rows of the `claim` table with CLAIM_COLUMNS and `host`, of any hosts; also those that began long before.
+        allocations: rows of the `claim` table with ALLOCATION_COLUMNS and `host`, of any hosts; also those that began long before.
         gpus_of_host: what a scheduler can give away of each host: whole GPUs that are not split, and MIG instances.
         process_jobs: where work of named jobs was seen, see `place`.
         since_ms: start of the time.
         until_ms: its end.
     """
-    rows = clip(known_claims(claims), since_ms, until_ms, start="start")
+    rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     found = place(_unplaced(rows), gpus_of_host, process_jobs)
     named = rows.filter(pl.col("gpu").is_not_null())
-    return ClaimSpans(_spans(pl.concat([named, _with_job(found.placed)], how="diagonal_relaxed")), found.unplaced)
+    return AllocationSpans(_spans(pl.concat([named, _with_job(found.placed)], how="diagonal_relaxed")), found.unplaced)
 
 
-def flatten(claims: pl.DataFrame) -> pl.DataFrame:
+def flatten(allocations: pl.DataFrame) -> pl.DataFrame:
     """Spans with SPAN_SCHEMA, sorted, in which each moment of a GPU lies at most once.
 
-    Where claims overlap, holder, account, claim_id and job name all of them, sorted and joined by `+`. Claims without a
-    GPU are left out: see `unplaced_claims`.
+    Where allocations overlap, holder, account, claim_id and job name all of them, sorted and joined by `+`. Allocations without a
+    GPU are left out: see `unplaced_allocations`.
 
     Args:
-        claims: rows of the `claim` table with CLAIM_COLUMNS and `host`.
+        allocations: rows of the `claim` table with ALLOCATION_COLUMNS and `host`.
     """
-    return _spans(known_claims(claims).filter(pl.col("gpu").is_not_null()))
+    return _spans(known_allocations(allocations).filter(pl.col("gpu").is_not_null()))
 
 
-def unplaced_claims(claims: pl.DataFrame) -> pl.DataFrame:
-    """Claims whose GPUs the scheduler only counted, with UNPLACED_SCHEMA; an unknown count is null."""
-    return _unplaced(known_claims(claims))
+def unplaced_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
+    """Allocations whose GPUs the scheduler only counted, with UNPLACED_SCHEMA; an unknown count is null."""
+    return _unplaced(known_allocations(allocations))
 
 
 def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Spans with SPAN_SCHEMA together with claims that `place` has put on a GPU since."""
+    """Spans with SPAN_SCHEMA together with allocations that `place` has put on a GPU since."""
     if placed.is_empty():
         return spans
     known = spans.rename({"holder": "user"})
     return _spans(pl.concat([known, _with_job(placed).select(known.columns)]))
 
 
-def overlapping_claims(claims: pl.DataFrame) -> pl.DataFrame:
-    """Times (gpu, host, time, end, claims) at which several claims name one GPU: it is shared, or a record is wrong."""
-    pieces = _pieces(_overlapping(known_claims(claims).filter(pl.col("gpu").is_not_null())))
+def overlapping_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
+    """Times (gpu, host, time, end, allocations) at which several allocations name one GPU: it is shared, or a record is wrong."""
+    pieces = _pieces(_overlapping(known_allocations(allocations).filter(pl.col("gpu").is_not_null())))
     found = pieces.group_by("gpu", "start", "end").agg(
         _joined("host"), claims=_joined("job"), count=pl.col("job").n_unique()
     )
@@ -113,14 +188,14 @@ def overlapping_claims(claims: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def known_claims(claims: pl.DataFrame) -> pl.DataFrame:
-    """What all rows together say: one row per claim, host, GPU and start, with `start`, `end` and `job`.
+def known_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
+    """What all rows together say: one row per allocation, host, GPU and start, with `start`, `end` and `job`.
 
-    A row with an end beats one without. A claim without any ends where the same claim begins again on that host, and at
-    `planned_end` at the latest; else it runs on. Claims that end before they begin are left out.
+    A row with an end beats one without. An allocation without any ends where the same allocation begins again on that host, and at
+    `planned_end` at the latest; else it runs on. Allocations that end before they begin are left out.
     """
     rows = (
-        claims.with_columns(single_names("user", "account"))
+        allocations.with_columns(single_names("user", "account"))
         .rename({"time": "start"})
         .group_by(*_RUN, "gpu")
         .agg(pl.all().max())
@@ -130,7 +205,6 @@ def known_claims(claims: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ended(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with an end each."""
     whatever_gpu = pl.col("scheduler").is_in(_ONE_RUN_AT_A_TIME).fill_null(value=False)
     keyed = rows.with_columns(_gpu=pl.when(~whatever_gpu).then("gpu"))
     if rows["end"].null_count():

@@ -1,4 +1,4 @@
-"""Says what an import of claims read, dropped and wrote: as text and as JSON."""
+"""What an import of allocations read, left out and wrote, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 from fallow.clock import format_ms
 
 if TYPE_CHECKING:
-    from analytics.allocations.model import ReadClaims
+    from analytics.allocations.model import ReadAllocations
     from analytics.importers.model import FileReport
     from analytics.importers.publish import Published
 
 
-def as_json(read: ReadClaims, published: Published, lake: str) -> dict[str, object]:
-    """The summary as JSON values."""
+def as_json(read: ReadAllocations, published: Published, lake: str) -> dict[str, object]:
     return {
         "lake": lake,
-        "claims": _claims(read),
+        "claims": _allocation_count(read),
         "hosts": read.rows["host"].n_unique(),
         "running": _running(read),
         "as_of": None if read.as_of_ms is None else format_ms(read.as_of_ms),
@@ -28,12 +27,11 @@ def as_json(read: ReadClaims, published: Published, lake: str) -> dict[str, obje
     }
 
 
-def as_text(read: ReadClaims, published: Published, lake: str) -> str:
-    """The summary for people."""
+def as_text(read: ReadAllocations, published: Published, lake: str) -> str:
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
     lines = [line for report in read.files for line in _file(report)]
     lines += [
-        f"claims    {_claims(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}",
+        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}",
         f"time zone {read.time_zone}",
         *(f"note      {note}" for note in read.notes),
         f"lake      {lake}",
@@ -50,15 +48,15 @@ def as_text(read: ReadClaims, published: Published, lake: str) -> str:
 
 def _file(report: FileReport) -> list[str]:
     return [
-        f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} claims kept",
+        f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} allocations kept",
         *(f"  {each.count:,} left out: {each.reason}" for each in report.dropped),
         *(f"  {note}" for note in report.notes),
     ]
 
 
-def _claims(read: ReadClaims) -> int:
+def _allocation_count(read: ReadAllocations) -> int:
     return read.rows.select("claim_id", "time").unique().height
 
 
-def _running(read: ReadClaims) -> int:
+def _running(read: ReadAllocations) -> int:
     return read.rows.filter(read.rows["end"].is_null()).select("claim_id", "time").unique().height

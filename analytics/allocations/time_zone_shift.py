@@ -1,6 +1,6 @@
-"""Claims that the lake has already, a whole number of quarter hours apart: their times were read in another time zone.
+"""Allocations that the lake has already, a whole number of quarter hours apart: their times were read in another time zone.
 
-A claim's start is part of what it is, so the same export read in two zones would stand in the lake twice. Zones differ by
+An allocation's start is part of what it is, so the same export read in two zones would stand in the lake twice. Zones differ by
 quarters of an hour and by at most 26 hours; a job that began again moves by any time, and rarely lasts as long as before.
 """
 
@@ -20,7 +20,7 @@ from fallow.lake import visible
 from fallow.schema import CLAIM
 
 if TYPE_CHECKING:
-    from analytics.allocations.model import ReadClaims
+    from analytics.allocations.model import ReadAllocations
     from fallow.lake import Lake
 
 _STEP_MS = 15 * MINUTE_MS
@@ -51,14 +51,14 @@ class Shifted:
     def said(self) -> str:
         """`5 jobs are in the lake already, 1 h apart`."""
         slurm = (self.pairs["scheduler"] == "slurm").all()
-        claims = self.pairs.select("claim_id", "time").unique().height
+        allocations = self.pairs.select("claim_id", "time").unique().height
         apart = sorted(set(self.pairs["shift"].abs()))
         hours = " or ".join(f"{each / HOUR_MS:g} h" for each in apart)
-        verb = "is" if claims == 1 else "are"
-        return f"{count(claims, 'job' if slurm else 'claim')} {verb} in the lake already, {hours} apart"
+        verb = "is" if allocations == 1 else "are"
+        return f"{count(allocations, 'job' if slurm else 'allocation')} {verb} in the lake already, {hours} apart"
 
-    def error(self, read: ReadClaims) -> InputError:
-        """What to say where nobody said which times are right."""
+    def error(self, read: ReadAllocations) -> InputError:
+        """The error if neither import was said to be the right one."""
         source = read.files[0].path if len(read.files) == 1 else f"{len(read.files)} files"
         was = "it was" if self.pairs.select("claim_id", "time").unique().height == 1 else "they were"
         return InputError(
@@ -67,7 +67,7 @@ class Shifted:
         )
 
 
-def find_shifted(lake: Lake, read: ReadClaims, *, replace: bool) -> Shifted:
+def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted:
     """The imported runs that the lake has at other times.
 
     A pair has both ends, or both times of submission, as far apart as the starts, and nothing that says otherwise. Where no
@@ -101,7 +101,7 @@ def find_shifted(lake: Lake, read: ReadClaims, *, replace: bool) -> Shifted:
 
 
 def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame:
-    """The imported rows with what the lake's own rows of them know beside their times, such as which GPUs they had."""
+    """The imported rows, completed with what the lake knows of them apart from times, such as their GPUs."""
     hosts = set(shifted.pairs["host"])
     old = read_frame(visible(imported_files(lake, hosts)), CLAIM).rename(
         {"time": "time_old", "claim_id": "claim_id_old"}
@@ -121,7 +121,7 @@ def _runs(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
-    """Every run of the one with every run of the other that could be it, with the `shift` of each time."""
+    """Every new run with every old run that may be the same one, with the `shift` of each time."""
     near = pl.concat([old.with_columns(part=pl.col("part") + step) for step in (-1, 0, 1)])
     pairs = new.join(near, on=["scheduler", "name", "host", "part"], suffix="_old", nulls_equal=True)
     shifts = {name: pl.col(name) - pl.col(f"{name}_old") for name in ("time", "end", "submitted")}

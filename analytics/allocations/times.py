@@ -1,4 +1,4 @@
-"""Times of claims: epoch seconds, or ISO 8601 with or without an offset, and the hour that summer time repeats."""
+"""Times of allocations: epoch seconds, or ISO 8601 with or without an offset, and the hour that summer time repeats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from analytics.importers.times import parse_local
 
 EARLIEST_MS = 946_684_800_000
-"""2000: no claim of a GPU is older, so what says so is a mistake."""
+"""2000: an older allocation of a GPU is a mistake."""
 END_OF_YEAR_9999_MS = 253_402_300_800_000
 
 UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
@@ -34,12 +34,10 @@ class Moments:
 
     @property
     def wrong(self) -> pl.Series:
-        """Rows whose text is no time."""
         return self.first.is_null() & ~self.absent & ~self.outside
 
     @property
     def ambiguous(self) -> pl.Series:
-        """Rows that lie in an hour that the zone repeats."""
         return (self.first != self.second).fill_null(value=False)
 
 
@@ -75,7 +73,7 @@ def _offset_ms(offset: pl.Series) -> pl.Series:
 
 
 def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:
-    """Both ends of claims: the passes through a repeated hour that fit the elapsed time, where it is known.
+    """Both ends of allocations: the passes through a repeated hour that fit the elapsed time, where it is known.
 
     Else the first pass, and for an end that would lie before its start the second.
     """

@@ -1,7 +1,7 @@
-"""Puts claims into the lake so that reading the same or an overlapping export again doubles and loses nothing.
+"""Writes allocations to the lake; importing the same or an overlapping export again neither doubles nor loses rows.
 
-One file per host and UTC date of the claims' starts holds all that was imported. Its range is the epoch milliseconds of its
-first and last row; agents number from 10^15 on, so the two never cover each other, and claims that an agent wrote
+One file per host and UTC date of the allocations' starts holds all that was imported. Its range is the epoch milliseconds of its
+first and last row; agents number from 10^15 on, so the two never cover each other, and allocations that an agent wrote
 stay seen. The merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
 only then the old one goes: a reader of visible files sees the old rows or all rows at every moment.
 """
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.rows import ROW_SCHEMA, conform
+from analytics.allocations.model import ROW_SCHEMA, conform
 from analytics.frames import arrow, read_frame
+from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
 from analytics.importers.times import LATEST_MS
 from fallow import parquet
@@ -24,11 +25,10 @@ from fallow.schema import CLAIM
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from analytics.allocations.model import ReadClaims
-    from analytics.importers.model import Progress
+    from analytics.allocations.model import ReadAllocations
 
 AS_OF = "claims_as_of_ms"
-"""Key of the files' metadata: when the source knew what it says."""
+"""Key of the files' metadata: the moment that the source describes."""
 
 TIME_ZONES = "claims_time_zones"
 """Key of the files' metadata: the zones, joined by commas, in which times without an offset were read; `?` is unknown."""
@@ -41,18 +41,16 @@ _NOTHING = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in ("scheduler",
 
 def write(
     lake: Lake,
-    read: ReadClaims,
-    progress: Progress,
+    read: ReadAllocations,
     removed: pl.DataFrame | None = None,
     *,
     newest_first: bool = False,
 ) -> Published:
-    """Merges the claims into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
+    """Merges the allocations into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
 
     Args:
         lake: where to.
         read: what was imported.
-        progress: hears of every file.
         removed: runs (scheduler, claim_id, host, time) that the imported ones stand for: they go.
         newest_first: order of the days; what goes must not be written before what stands for it.
     """
@@ -68,19 +66,16 @@ def write(
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     total = Published("claim", 0, 0, 0, 0)
-    for key in progress.each(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing claims"):
+    for key in with_progress(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing allocations"):
         place = LakeFile("claim", utc_day(int(key[1]) * DAY_MS), str(key[0]), 0, 0)
         facts = _facts(read, visible(due[key]))
         done = _write_day(lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts)
-        total = Published(
-            "claim", total.new + done.new, total.already_there + done.already_there, total.replaced + done.replaced,
-            total.files_written + done.files_written,
-        )  # fmt: skip
+        total = total.plus(done)
     return total
 
 
 def imported_files(lake: Lake, hosts: set[str]) -> list[LakeFile]:
-    """Files that imports wrote, also hidden ones; also a compacted file that took such a file in."""
+    """Files that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files("claim", hosts=hosts) if file.first_seq < LATEST_MS]
 
 
@@ -96,7 +91,7 @@ def _present(lake: Lake, hosts: set[str]) -> dict[tuple[str, str], list[LakeFile
     return found
 
 
-def _facts(read: ReadClaims, seen: Sequence[LakeFile]) -> dict[str, str]:
+def _facts(read: ReadAllocations, seen: Sequence[LakeFile]) -> dict[str, str]:
     zones = ",".join(sorted(time_zones(seen) | {read.zone}))
     known = {} if read.as_of_ms is None else {AS_OF: str(read.as_of_ms)}
     return {"fallow_source": "claims", TIME_ZONES: zones} | known
@@ -111,7 +106,6 @@ def _write_day(
     gone: pl.DataFrame,
     facts: Mapping[str, str],
 ) -> Published:
-    """One host and date."""
     seen = visible(list(there))
     everything = conform(read_frame(seen, CLAIM))
     old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)
@@ -138,10 +132,10 @@ def _write_day(
 
 
 def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """The claims of both, one row per scheduler, claim, start and GPU; both with ROW_SCHEMA.
+    """The allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
-    Where both know a claim, new values win unless they are null; but once a claim has an end, a source that still saw it
-    running is the older one, and adds only what was unknown. A claim that one of them has by its GPUs and the other by their
+    Where both know an allocation, new values win unless they are null; but once an allocation has an end, a source that still saw it
+    running is the older one, and adds only what was unknown. An allocation that one of them has by its GPUs and the other by their
     number alone keeps the GPUs, and takes the rest from the newer.
     """
     told = _on_known_gpus(old, new)
@@ -158,7 +152,7 @@ def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def _on_known_gpus(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """The new rows; what they say of a claim whose GPUs only the old rows name is said of these GPUs too."""
+    """The new rows; what they say of an allocation whose GPUs only the old rows name is said of these GPUs too."""
     named = old.filter(pl.col("gpu").is_not_null()).select(_KEY)
     without = named.join(new.filter(pl.col("gpu").is_not_null()), on=_RUN, how="anti", nulls_equal=True)
     counted = new.filter(pl.col("gpu").is_null()).with_columns(host_gpu_count=pl.lit(None, pl.Int32)).drop("gpu")
@@ -167,7 +161,7 @@ def _on_known_gpus(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_counts_of_named(rows: pl.DataFrame) -> pl.DataFrame:
-    """Leaves out a claim's count on the host where as many GPUs, or an unknown number, are named."""
+    """Leaves out an allocation's count on the host where as many GPUs, or an unknown number, are named."""
     named = rows.filter(pl.col("gpu").is_not_null()).group_by(_RUN).agg(_named=pl.len().cast(pl.Int64))
     known = rows.join(named, on=_RUN, how="left", nulls_equal=True)
     rest = (pl.col("host_gpu_count") > pl.col("_named")).fill_null(value=False)

@@ -1,4 +1,4 @@
-"""`fallow claims import KIND ...` brings claims into the lake, `fallow claims list` shows them and checks them."""
+"""`fallow allocations import KIND ...` brings allocations into the lake, `fallow allocations list` shows them and checks them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.allocations import check, listing, summary
-from analytics.allocations.hosts import Hosts
-from analytics.allocations.model import Surroundings
+from analytics.allocations.csv_file import CsvFile
+from analytics.allocations.model import Hosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
-from analytics.allocations.sources import SOURCES
+from analytics.allocations.slurm import Slurm
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
 from analytics.allocations.write import write
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
-from analytics.importers.progress import progress
 from analytics.language.plain_text import folded, page_columns
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
@@ -29,20 +28,24 @@ from fallow.errors import EmptyLakeError
 if TYPE_CHECKING:
     import argparse
 
+    from analytics.allocations.model import AllocationSource
     from analytics.window import Inputs
 
 
+SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
+"""Every source, in the order in which `fallow allocations import --help` lists them."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verbs, and one kind of import per source."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
-    importing = verbs.add_parser("import", help="bring claims into the lake", allow_abbrev=False)
-    for source, kind in add_kinds(importing, "kinds of claims", SOURCES):
+    importing = verbs.add_parser("import", help="bring allocations into the lake", allow_abbrev=False)
+    for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
         kind.add_argument("--replace", action="store_true",
-                          help="put these in the place of claims that were imported with another time zone")  # fmt: skip
+                          help="put these in the place of allocations that were imported with another time zone")  # fmt: skip
         kind.set_defaults(source=source, verb=_import)
     shown = verbs.add_parser(
-        "list", help="show the claims of a window", allow_abbrev=False,
-        epilog="example: fallow claims list --lake /srv/lake --since 7d --check",
+        "list", help="show the allocations of a window", allow_abbrev=False,
+        epilog="example: fallow allocations list --lake /srv/lake --since 7d --check",
     )  # fmt: skip
     add_common_arguments(shown)
     form = shown.add_mutually_exclusive_group()
@@ -53,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the verb says."""
     code: int = args.verb(args)
     return code
 
@@ -61,15 +63,14 @@ def run(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
     settings, lake = open_lake(args)
-    bar = progress()
-    read = args.source.read(args, Surroundings(Hosts.of(lake), settings, bar))
+    read = args.source.read(args, Surroundings(Hosts.of(lake), settings))
     shifted = find_shifted(lake, read, replace=args.replace)
     if shifted.pairs.height:
         if not args.replace:
             raise shifted.error(read)
         rows = moved_rows(lake, read.rows, shifted)
         read = replace(read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now"))
-    published = write(lake, read, bar, shifted.removed, newest_first=shifted.forward)
+    published = write(lake, read, shifted.removed, newest_first=shifted.forward)
     if args.json:
         print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:
@@ -78,20 +79,25 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Shows the claims of the window; with --check also where they and the measurements do not meet."""
+    """Shows the allocations of the window; with --check also where they and the measurements do not meet."""
     inputs = open_inputs(args)
     files = inputs.lake.require().files("claim")
     if not files:
         raise EmptyLakeError(
-            f"the lake at {inputs.lake.root} holds no claims yet",
-            "bring them in with `fallow claims import`; agents on Kubernetes nodes write theirs by themselves",
+            f"the lake at {inputs.lake.root} holds no allocations yet",
+            "bring them in with `fallow allocations import`; agents on Kubernetes nodes write theirs by themselves",
         )
-    claims = read_frame(files, schema.CLAIM)
+    allocations = read_frame(files, schema.CLAIM)
     measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
-    table = listing.claims_in(claims, inputs.window, measured_ms)
+    table = listing.allocations_in(allocations, inputs.window, measured_ms)
     if not table:
-        raise _nothing(inputs, claims)
-    checked = check.check(claims, load_window_ledger(inputs), files) if args.check else None
+        raise _nothing(inputs, allocations)
+    checked = None
+    if args.check:
+        ledger = load_window_ledger(inputs)
+        checked = check.check(
+            allocations, ledger.inside.stretches, ledger.whole.stretches, files, ledger.whole.lifetimes
+        )
     if args.json:
         content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
         print(json.dumps(content, indent=2))
@@ -110,15 +116,15 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _nothing(inputs: Inputs, claims: pl.DataFrame) -> EmptyLakeError:
-    """What to say of a window in which nothing was claimed."""
+def _nothing(inputs: Inputs, allocations: pl.DataFrame) -> EmptyLakeError:
+    """What to say of a window in which nothing was allocated."""
     since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
     between = [
         "its beginning" if since_ms is None else format_ms(since_ms),
         "its end" if until_ms is None else format_ms(until_ms),
     ]
-    known = claims.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
+    known = allocations.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
     return EmptyLakeError(
-        f"the lake at {inputs.lake.root} holds no claims between {between[0]} and {between[1]}",
-        f"it has claims from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",
+        f"the lake at {inputs.lake.root} holds no allocations between {between[0]} and {between[1]}",
+        f"it has allocations from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",
     )

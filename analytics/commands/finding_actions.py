@@ -8,8 +8,8 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from analytics.decide.actions import Action, load_actions, record, who
-from analytics.decide.lifecycle import in_words, status_of
+from analytics.decide.actions import Action, actor_name, load_actions, record
+from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
 from analytics.window import load_window_ledger, open_inputs
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from analytics.window import Inputs
 
 VERBS = {
-    "ack": ("take a finding on", "fallow findings ack F-0123456789 --lake /srv/lake"),
+    "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),
     "suppress": ("hide a finding, with a reason",
                  "fallow findings suppress F-0123456789 --reason 'warm standby' --for 30d --lake /srv/lake"),
-    "reopen": ("take back what was said about a finding", "fallow findings reopen F-0123456789 --lake /srv/lake"),
-    "note": ("write something beside a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
-    "history": ("who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
+    "reopen": ("undo an acknowledgement or suppression", "fallow findings reopen F-0123456789 --lake /srv/lake"),
+    "note": ("add a note to a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
+    "history": ("show who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
 }  # fmt: skip
 _ID = re.compile(r"[Ff]-[0-9A-Fa-f]{10}")
 _DECIDING = ("ack", "suppress", "reopen")
@@ -54,9 +54,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
             verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
             continue
         verb.add_argument("--as", dest="actor", metavar="NAME", help="who you are (default: your login name)")
-        verb.add_argument("--force", action="store_true", help="also for an id that is not in this window")
+        verb.add_argument("--force", action="store_true", help="accept an id that is not in this window")
         if name == "suppress":
-            verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is to be hidden")
+            verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is hidden")
             end = verb.add_mutually_exclusive_group()
             end.add_argument(
                 "--until", dest="expires", metavar="TIME", help="end, a day inclusive (default: until reopened)"
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verb == "history":
         return _history(inputs, args)
     now_ms = SystemClock().now_ms()
-    actor, reason, expires_ms = who(args.actor), _reason(args), _expires_ms(args, now_ms)
+    actor, reason, expires_ms = actor_name(args.actor), _reason(args), _expires_ms(args, now_ms)
     before = load_actions(inputs.lake.require())
     if not args.force:
         require_ids(inputs, args.ids, before)
@@ -192,7 +192,7 @@ def _history(inputs: Inputs, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
     elif done:
-        print("\n".join(plain(in_words(each), 1000) for each in done))
+        print("\n".join(plain(action_sentence(each), 1000) for each in done))
     else:
         print(f"nobody has done anything about {finding_id} yet")
     return 0

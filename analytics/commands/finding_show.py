@@ -21,7 +21,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Adds the subcommand."""
     verb = verbs.add_parser(
         "show",
-        help="whole findings, nothing shortened",
+        help="show whole findings, nothing shortened",
         epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
         allow_abbrev=False,
     )

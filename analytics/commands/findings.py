@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
-from analytics.decide.finding_filters import Filters, choose
+from analytics.decide.filters import Filters, Selection, choose
 from analytics.decide.review import Review, review
 from analytics.decide.totals import totals
 from analytics.render.findings_table import COLUMNS, row_of
-from analytics.render.review_text import BLOCKS, Form, Selection, review_text
+from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.model import CATEGORIES
@@ -32,28 +32,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags and verbs."""
     add_common_arguments(parser)
     chosen = parser.add_argument_group("which findings")
-    chosen.add_argument("--rule", action="append", metavar="NAME", help="of this rule only (may be repeated)")
+    chosen.add_argument("--rule", action="append", metavar="NAME", help="only this rule (may be repeated)")
+    chosen.add_argument("--category", action="append", choices=CATEGORIES, help="only this category (may be repeated)")
+    chosen.add_argument("--holder", metavar="NAME", help="only this user")
+    chosen.add_argument("--team", metavar="NAME", help="only this team")
     chosen.add_argument(
-        "--category", action="append", choices=CATEGORIES, help="of this category only (may be repeated)"
+        "--min-cost",
+        type=float,
+        metavar="AMOUNT",
+        help="only findings of at least this cost; those without a price are left out",
     )
-    chosen.add_argument("--holder", metavar="NAME", help="of this holder only")
-    chosen.add_argument("--team", metavar="NAME", help="of this team only")
+    chosen.add_argument("--limit", type=int, metavar="N", help="only the first N")
     chosen.add_argument(
-        "--min-cost", type=float, metavar="AMOUNT", help="that cost at least so much; without a price: left out"
+        "--all", action="store_true", help="include suppressed findings, with reason, author and expiry"
     )
-    chosen.add_argument("--limit", type=int, metavar="N", help="the first N of them")
-    chosen.add_argument("--all", action="store_true", help="suppressed ones as well, with why, by whom and until when")
     chosen.add_argument(
         "--details",
         action="store_true",
-        help=f"every finding in full; else the first {BLOCKS} and a line for each other",
+        help=f"show every finding in full (default: the first {BLOCKS}, and one line for each other)",
     )
-    chosen.add_argument("--gone", action="store_true", help="last week's findings that are gone, one by one")
+    chosen.add_argument("--gone", action="store_true", help="list last week's findings that are gone")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
-    form.add_argument("--csv", action="store_true", help="one line per finding, every column")
+    form.add_argument("--csv", action="store_true", help="one line per finding, with every column")
     verbs = parser.add_subparsers(
-        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="about some of them"
+        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="what to do about single findings"
     )
     show_command.add_verb(verbs)
     action_command.add_verbs(verbs)
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     found = review(inputs, ledger)
-    chosen = choose(found, Filters.of(args), with_suppressed=args.all)
+    chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
     if args.json:
         print(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:

@@ -16,7 +16,7 @@ from analytics.money.prices import COLUMNS, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import newest_basis, open_prices
 from analytics.render.money_json import price_json
-from analytics.render.money_text import price_source
+from analytics.sections.money_basis import price_source
 from fallow import config
 from fallow.lake import Lake
 

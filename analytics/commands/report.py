@@ -6,22 +6,13 @@ import argparse
 import contextlib
 import os
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from analytics.language.languages import CODES, language
-from analytics.render.report import FORMATS, Format
-from analytics.report.model import Asked, build_report
-from analytics.report.weeks import parse_week
-from analytics.scope import Scope, add_scope_arguments
-from analytics.window import REPORT_HISTORY_MS, add_common_arguments, load_window_ledger, open_inputs
+from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
+from analytics.render.report import FORMATS
+from analytics.window import add_common_arguments
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    from analytics.language.languages import Language
-    from analytics.report.model import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,18 +47,6 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
         argument_default=argparse.SUPPRESS,
     )
     nudge_command.add_nudge_arguments(nudge)
-
-
-def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say which edition of the report: its week, its part of the fleet, its language."""
-    parser.add_argument(
-        "--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`, in the time zone of the report"
-    )
-    add_scope_arguments(parser)
-    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
-    parser.add_argument(
-        "--timezone", metavar="ZONE", help="IANA name such as Europe/Paris (or report.timezone; default UTC)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,35 +85,6 @@ def _refuse_unused(args: argparse.Namespace) -> None:
             f"`fallow report {args.verb}` has no use for {' and '.join(given)} before the verb",
             f"leave it out, or see `fallow report {args.verb} --help` for what can be chosen",
         )
-
-
-@dataclass(frozen=True)
-class Edition:
-    """A report and the language that it is read in."""
-
-    report: Report
-    language: Language
-
-
-def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
-    """The edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
-    inputs = open_inputs(args)
-    zone_name = args.timezone or inputs.settings.text("report.timezone")
-    speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
-    week = None
-    if args.week is not None:
-        if args.since is not None or args.until is not None:
-            raise UsageError("--week says the whole window", "leave out --since and --until")
-        week = parse_week(args.week, speaks.zone, now_ms)
-        inputs = replace(inputs, window=week.window)
-    or_empty = week is not None and week.since_ms <= now_ms
-    ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
-    return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
-
-
-def format_named(name: str) -> Format:
-    """The format of that name."""
-    return next(each for each in FORMATS if each.name == name)
 
 
 def write_whole(target: Path, content: bytes) -> None:

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.decide.actions import load_actions, record, who
+from analytics.decide.actions import actor_name, load_actions, record
 from analytics.decide.review import review
 from analytics.delivery.channels import open_channels
-from analytics.delivery.contacts import Contacts
-from analytics.delivery.deliver import deliver, left, to_do
-from analytics.delivery.journal import Delivery, Journal
-from analytics.delivery.model import SENT
-from analytics.delivery.nudge_text import pack_nudge
-from analytics.delivery.nudges import Past, choose, day_of
-from analytics.delivery.progress import tell, would
-from analytics.delivery.quiet import Quiet
+from analytics.delivery.content import pack_nudge
+from analytics.delivery.deliver import deliver, left, tell, to_do, would
+from analytics.delivery.journal import Journal
+from analytics.delivery.model import SENT, Delivery
+from analytics.delivery.nudges import Contacts, Past, Quiet, choose, day_of
 from analytics.delivery.targets import mail_target
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain
@@ -28,7 +25,7 @@ from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError, UsageError
 
 if TYPE_CHECKING:
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.model import Channel, Message
     from analytics.delivery.nudges import Chosen, Nudge
     from analytics.language.languages import Language
     from analytics.window import Inputs
@@ -70,7 +67,7 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     contacts = _contacts(inputs)
     window = Window(now_ms - WEEK_MS, now_ms)
     cool_down_ms = inputs.settings.integer("report.cool_down")
-    journal = Journal(inputs.lake.require(), clock, who(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
+    journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
     if args.send:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)
@@ -102,10 +99,9 @@ class _Work:
     clock: Clock
 
     def delivery(self, nudge: Nudge) -> Delivery:
-        """One a day to each address."""
         return Delivery("nudge", self.day, self.language.code, mail_target(nudge.address).shown)
 
-    def parcel(self, nudge: Nudge) -> Parcel:
+    def message(self, nudge: Nudge) -> Message:
         return pack_nudge(nudge, self.language, self.day, (self.window.since_ms or 0, self.window.until_ms or 0))
 
 
@@ -152,13 +148,13 @@ def _mend(inputs: Inputs, journal: Journal) -> None:
 
 
 def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
-    delivery, parcel = work.delivery(nudge), work.parcel(nudge)
+    delivery, message = work.delivery(nudge), work.message(nudge)
     standing = work.journal.standing(delivery)
     if standing.step == SENT or to_do(standing, again=again, repeatable=False) is None:
         return tell(left(work.journal, standing))
-    result = deliver(work.journal, delivery, parcel, channel, work.clock, again=again)
+    result = deliver(work.journal, delivery, message, channel, work.clock, again=again)
     if result.step == SENT:
-        now_ms, ids = work.clock.now_ms(), parcel.finding_ids
+        now_ms, ids = work.clock.now_ms(), message.finding_ids
         record(work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target)
     return tell(result)
 
@@ -167,7 +163,7 @@ def _dry_run(work: _Work, chosen: Chosen, *, is_quiet: bool) -> int:
     for nudge in chosen.nudges:
         standing = work.journal.standing(work.delivery(nudge))
         sendable = to_do(standing, again=False, repeatable=False) is not None
-        print(would(standing, work.parcel(nudge) if sendable else None))
+        print(would(standing, work.message(nudge) if sendable else None))
         for finding in nudge.findings:
             print(f"  {finding.finding_id} {finding.rule} of {plain(finding.holder or '')}")
     for finding, why in chosen.held_back:

@@ -8,36 +8,31 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.commands.report import add_edition_arguments, format_named, open_edition
-from analytics.decide.actions import who
+from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
 from analytics.delivery import due
-from analytics.delivery.channels import open_channels
-from analytics.delivery.deliver import deliver, left, to_do
-from analytics.delivery.edition_message import edition_name, pack
-from analytics.delivery.journal import Journal
-from analytics.delivery.progress import tell, would
+from analytics.delivery.content import edition_name
+from analytics.delivery.deliver import tell, would
+from analytics.delivery.editions import DOCUMENTS, EditionSender, pack_for
 from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language, time_zone
 from analytics.render.report import FORMATS
 from analytics.scope import Scope
 from fallow import config
-from fallow.clock import WEEK_MS, SystemClock
+from fallow.clock import SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from analytics.delivery.deliver import Result
-    from analytics.delivery.edition_message import MailBody
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.model import Message
     from analytics.delivery.targets import Target
     from analytics.render.report import Format
     from analytics.report.weeks import Week
     from fallow.clock import Clock
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
-_LOOK_BACK_MS = 10 * WEEK_MS
 
 
 def add_send_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +68,7 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
 def run_send(args: argparse.Namespace, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """Sends; 0 where everything arrived or had arrived, 1 with a sentence for each that did not. Raises FallowError."""
     sending = _open(args, clock or SystemClock(), sleep)
-    weeks = {target: _weeks(args, sending, target) for target in sending.channels}
+    weeks = {target: _weeks(args, sending, target) for target in sending.sender.channels}
     worst = 0
     for week in sorted({week for each in weeks.values() for week in each}, key=lambda each: each.since_ms):
         targets = [target for target, wanted in weeks.items() if week in wanted]
@@ -92,17 +87,13 @@ def run_send(args: argparse.Namespace, clock: Clock | None = None, sleep: Callab
 
 @dataclass(frozen=True)
 class _Sending:
-    journal: Journal
-    channels: Mapping[Target, Channel]
+    sender: EditionSender
     formats: Sequence[Format]
-    edition: str
     newest: Week
-    clock: Clock
-    sleep: Callable[[float], None]
 
 
 def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]) -> _Sending:
-    """Everything that can be wrong with flags and settings is found here, before anything is sent."""
+    """Finds every error in flags and settings before anything is sent."""
     settings = config.load({"lake.path": args.lake}, args.config)
     lake = Lake.at(settings.require("lake.path", "--lake")).require()
     targets = parse_targets(args.to or settings.texts("report.to"), settings.text("webhook.kind"))
@@ -111,69 +102,52 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
     zone_name = args.timezone or settings.text("report.timezone")
     speaks = language(args.lang or settings.text("report.language"), zone_name)
     newest = due.asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
-    since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
-    return _Sending(
-        journal=Journal(lake, clock, who(args.actor), since_ms),
-        channels=open_channels(targets, settings, sleep),
-        formats=_formats(args.formats),
-        edition=edition_name(Scope.of(args), speaks.code),
-        newest=newest,
-        clock=clock,
-        sleep=sleep,
-    )
+    edition = edition_name(Scope.of(args), speaks.code)
+    sender = EditionSender.open(lake, settings, targets, edition, args.actor, newest=newest, clock=clock, sleep=sleep)
+    return _Sending(sender, _formats(args.formats), newest)
 
 
 def _formats(given: Sequence[str] | None) -> tuple[Format, ...]:
+    if given is None:
+        return DOCUMENTS
     known = [each.name for each in FORMATS]
-    names = [name for each in given or ("html,pdf",) for name in each.split(",")]
+    names = [name for each in given for name in each.split(",")]
     if wrong := [name for name in names if name not in known]:
         raise UsageError(f"--format: '{wrong[0]}' is not one of {', '.join(known)}", "separate several by commas")
     return tuple(format_named(name) for name in dict.fromkeys(names))
 
 
 def _weeks(args: argparse.Namespace, sending: _Sending, target: Target) -> tuple[Week, ...]:
-    asked = sending.journal, sending.newest, sending.edition, target.shown
+    asked = sending.sender.journal, sending.newest, sending.sender.edition, target.shown
     if args.retry:
         return due.failed(*asked)
     return (*(due.missed(*asked) if args.catch_up else ()), sending.newest)
 
 
 def _send_week(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Iterator[Result]:
-    """One week to its targets; the report is only made where somebody still has to get it."""
-    due_ones = []
+    """One week to its targets; the report is made only if it is due for one of them."""
+    sender = sending.sender
+    due_ones = [target for target in targets if sender.is_due(week, target, again=args.again)]
     for target in targets:
-        standing = sending.journal.standing(due.of(week, sending.edition, target.shown))
-        if to_do(standing, again=args.again, repeatable=sending.channels[target].repeatable) is not None:
-            due_ones.append(target)
-        elif args.dry_run:
-            print(would(standing))
-        else:
-            yield left(sending.journal, standing)
-    parcel = _parcel(args, sending, week, due_ones) if due_ones else None
+        if target not in due_ones and args.dry_run:
+            print(would(sender.standing(week, target)))
+        elif target not in due_ones:
+            yield sender.send(week, target, None)
+    message = _message(args, sending, week, due_ones) if due_ones else None
     for target in due_ones:
-        delivery = due.of(week, sending.edition, target.shown)
-        if parcel is None or args.dry_run:
-            print(would(sending.journal.standing(delivery), parcel))
-            continue
-        channel = sending.channels[target]
-        yield deliver(sending.journal, delivery, parcel, channel, sending.clock, again=args.again, sleep=sending.sleep)
+        if args.dry_run:
+            print(would(sender.standing(week, target), message))
+        else:
+            yield sender.send(week, target, message, again=args.again)
 
 
-def _parcel(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Parcel:
+def _message(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Message:
     flags = argparse.Namespace(**vars(args) | {"week": week.label, "since": None, "until": None})
-    edition = open_edition(flags, sending.clock.now_ms())
-    body = _mail_body() if any(target.kind == "mail" for target in targets) else None
+    edition = open_edition(flags, sending.sender.clock.now_ms())
     try:
-        return pack(edition.report, week, edition.language, sending.formats, body)
+        return pack_for(targets, edition.report, week, edition.language, sending.formats)
     except MissingExtraError as error:
         if args.formats is not None:
             raise
         print(f"fallow: without PDF: {error}", file=sys.stderr)
-        plain = [each for each in sending.formats if each.name != "pdf"]
-        return pack(edition.report, week, edition.language, plain, body)
-
-
-def _mail_body() -> MailBody:
-    from analytics.render.html.mail import mail_body  # only mail pays for its picture
-
-    return mail_body
+        return pack_for(targets, edition.report, week, edition.language, DOCUMENTS[:1])

@@ -10,19 +10,14 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.frames import read_frame
 from fallow import parquet, schema
 from fallow.clock import format_ms, utc_day
 from fallow.errors import UsageError
-from fallow.lake import LakeFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from fallow.lake import Lake
+from fallow.lake import Lake, LakeFile
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 _RANDOM = 10**12
@@ -101,7 +96,7 @@ def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
     return {finding_id: tuple(own) for finding_id, own in order.items()}
 
 
-def who(given: str | None) -> str:
+def actor_name(given: str | None) -> str:
     """The name that an action is recorded under: the given one, else the login name; UsageError where there is none."""
     try:
         name = getpass.getuser() if given is None else given
@@ -109,5 +104,5 @@ def who(given: str | None) -> str:
         name = ""
     name = " ".join(name.split())
     if not name:
-        raise UsageError("it is not known who you are", "give --as NAME")
+        raise UsageError("your user name is not known", "give --as NAME")
     return name

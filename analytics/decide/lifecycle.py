@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,10 @@ from analytics.language.sentences import Sentence, say
 from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
-
     from analytics.decide.actions import Action
     from analytics.decide.reversals import Reversal
     from analytics.workloads.model import Finding
+
 
 STATUSES = {
     "new": "not among last week's findings",
@@ -31,7 +31,7 @@ _DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
 _DID = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "notify": "notified", "note": "note"}
 
 
-def current(
+def with_status(
     findings: Iterable[Finding],
     last_week: Iterable[str],
     actions: Mapping[str, Sequence[Action]],
@@ -52,7 +52,7 @@ def current(
             notes=(
                 *finding.notes,
                 *(_again(each) for each in (reversed_before.get(finding.finding_id),) if each),
-                *map(in_words, actions.get(finding.finding_id, ())),
+                *map(action_sentence, actions.get(finding.finding_id, ())),
             ),
         )
         for finding in findings
@@ -75,7 +75,7 @@ def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
     return decided or ("notified" if notified else otherwise)
 
 
-def gone(
+def ended_findings(
     last_week: Iterable[Finding],
     findings: Iterable[Finding],
     reversed_before: Mapping[str, Reversal],
@@ -91,7 +91,6 @@ def gone(
 
 
 def _ended(finding: Finding, reversal: Reversal | None, seen: Container[str]) -> Finding:
-    """Nothing of it can be taken back, and there is nothing to type."""
     if reversal is not None:
         return reversed_by(reversal)
     unseen = bool(finding.gpus) and not any(gpu in seen for gpu in finding.gpus)
@@ -105,10 +104,10 @@ def reversed_by(reversal: Reversal) -> Finding:
 
 
 def _again(reversal: Reversal) -> Sentence:
-    return say("last week's was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
+    return say("last week's finding was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
 
 
-def in_words(action: Action) -> Sentence:
+def action_sentence(action: Action) -> Sentence:
     """An action as one line: when, who, what, and their own words."""
     what = say(_DID[action.kind]) if action.kind in _DID else action.kind
     if action.expires_ms is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,8 @@ from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from analytics.workloads.model import Context, Finding
+
 
 GRADES = ("high", "medium", "low")
 _OF_A_POOL = ("standing_surplus",)
@@ -33,23 +33,18 @@ class Reversal:
 
 @dataclass(frozen=True)
 class Rate:
-    """How many of some findings were wrong."""
-
     wrong: int
     judged: int
 
     @property
     def share(self) -> float | None:
-        """The share that was wrong; None where nothing could be judged."""
         return self.wrong / self.judged if self.judged else None
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 90 % interval of the share."""
         return wilson(self.share or 0.0, self.judged)
 
     def as_json(self) -> dict[str, object]:
-        """The numbers, with the interval where there is one."""
         return {
             "reversed": self.wrong,
             "judged": self.judged,
@@ -76,16 +71,13 @@ class Reversals:
 
     @property
     def rate(self) -> float | None:
-        """Share of the judged findings that were wrong; None where none could be judged."""
         return self.total.share
 
     @property
     def n(self) -> int:
-        """How many findings could be judged."""
         return self.total.judged
 
     def as_json(self) -> dict[str, object]:
-        """As JSON values."""
         return {
             "until": format_ms(self.until_ms),
             "horizon_hours": self.horizon_ms / HOUR_MS,

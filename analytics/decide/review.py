@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from analytics.workloads.ledger_rows import held_gpu_hours
 from fallow.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from analytics.inventory import Inventory
     from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Context, Finding, Rule
@@ -50,7 +49,6 @@ class Review:
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        """The findings that nobody has suppressed."""
         return tuple(finding for finding in self.findings if finding.status != "suppressed")
 
     def about(self, chosen: Callable[[Finding], bool], stretches: pl.DataFrame) -> Review:
@@ -69,7 +67,6 @@ class Review:
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """The findings that somebody has suppressed."""
         return tuple(finding for finding in self.findings if finding.status == "suppressed")
 
 
@@ -84,7 +81,7 @@ def review(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> Review:
     """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
-    return stand(look(inputs, ledger, inventory, now_ms))
+    return with_actions(find_in_window(inputs, ledger, inventory, now_ms))
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,9 @@ class Found:
     as_of_ms: int
 
 
-def look(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None) -> Found:
+def find_in_window(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> Found:
     """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
@@ -117,19 +116,19 @@ def look(inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = Non
     return Found(context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms)
 
 
-def stand(found: Found) -> Review:
+def with_actions(found: Found) -> Review:
     """How the findings stand after what people did: reads their actions from the lake, and nothing else."""
     actions, outcome = load_actions(found.context.lake), found.reversals
     wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
     known = (each.finding_id for each in found.last_week)
     gone = (
-        lifecycle.gone(found.last_week, found.findings, wrong, _seen_to_the_end(found.context))
+        lifecycle.ended_findings(found.last_week, found.findings, wrong, _seen_to_the_end(found.context))
         if found.last_week
         else ()
     )
     return Review(
         context=found.context,
-        findings=lifecycle.current(found.findings, known, actions, wrong, found.as_of_ms),
+        findings=lifecycle.with_status(found.findings, known, actions, wrong, found.as_of_ms),
         gone=gone,
         reversals=outcome,
         sensitivity=found.sensitivity,
@@ -151,7 +150,7 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
 
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What the rules find: the most GPUs to take back first, then the highest cost, then the most GPU time."""
+    """What the rules find, ranked: the most GPUs to take back first, then the highest cost, then the most GPU time."""
     found = [finding for rule in rules for finding in rule.find(context)]
     return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.names import JOINER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from analytics.workloads.model import Finding
 
 
@@ -31,7 +30,6 @@ class RuleTotals:
     unpriced: int
 
     def as_json(self) -> dict[str, object]:
-        """As JSON values."""
         return {
             "findings": self.findings,
             "gpus": self.gpus,
@@ -59,7 +57,6 @@ class Totals:
     rules: Mapping[str, RuleTotals]
 
     def as_json(self) -> dict[str, object]:
-        """As JSON values."""
         return {
             "findings": self.findings,
             "gpus": self.gpus,
@@ -71,7 +68,6 @@ class Totals:
 
 
 def totals(findings: Sequence[Finding]) -> Totals:
-    """The sums over these findings; the rules with the most to take back first, then those that cost most."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule, []).append(finding)

@@ -1,21 +1,61 @@
-"""The channel of each target; every setting that it needs is looked at before anything is sent."""
+"""The channel of each target, and the channel that writes into folders and object stores."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from typing import TYPE_CHECKING
 
-from analytics.delivery.folder import FolderChannel
+from analytics.delivery.mail import MailChannel
+from analytics.delivery.model import FAILED, SENT, Outcome
 from analytics.delivery.settings import MailSettings, WebhookSettings
-from analytics.delivery.smtp import MailChannel
 from analytics.delivery.webhook import WebhookChannel
+from analytics.language.plain_text import count
+from fallow.errors import FallowError
+from fallow.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from analytics.delivery.model import Channel
+    from analytics.delivery.model import Channel, Delivery, Message
     from analytics.delivery.targets import Target
     from fallow.config import Config
+
+
+_MOST = 100
+_END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")
+"""The end that a shortened name keeps: the language of an edition, and the suffix."""
+
+
+class FolderChannel:
+    repeatable = True
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002  # the content says its time
+        """Writes each document as `<week>/<name>`, completely or not at all."""
+        try:
+            store = open_store(self._target.address)
+            for part in message.attachments:
+                key = f"{safe(message.week)}/{safe(part.name)}"
+                store.put(key, part.data)
+                store.confirm(key, part.data)
+        except FallowError as error:
+            return Outcome(FAILED, error.message)
+        return Outcome(SENT, count(len(message.attachments), "file"))
+
+
+def safe(text: str) -> str:
+    """A name that is valid in every file system and store, and different for every text: teams may have any name."""
+    whole = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")
+    if whole and whole == text and len(whole) <= _MOST:
+        return whole
+    end = _END.search(whole)
+    kept = end[0] if end else ""
+    name = whole.removesuffix(kept)[: _MOST - len(kept)]
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{kept}".lstrip("-")
 
 
 def open_channels(

@@ -1,32 +1,91 @@
-"""One delivery from the look at what is recorded to the record of how it ended."""
+"""One delivery, from its record so far to the record of how it ended, and what is printed about it."""
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.delivery.journal import ABANDONED, CLAIMED, SENDING, Journal, Standing, new_try
+from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
-from analytics.delivery.sender_lock import claim
+from analytics.language.plain_text import moment, plain
 from fallow.errors import FallowError
+from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from analytics.delivery.journal import Delivery
-    from analytics.delivery.model import Channel, Parcel
+    from analytics.delivery.model import Channel, Delivery, Message
     from fallow.clock import Clock
 
-ALREADY, BUSY = "already", "busy"
-"""What needs no sending: it was sent before; somebody else is at it."""
 
-_LOST = "a sender ended in the middle of it"
+WAIT_S = 20.0
+"""How long the sender with the lowest id waits for the others to yield; they do so right after they have read the record."""
+
+_PAUSE_S = 0.25
+
+
+class SendLock:
+    """The right to send one delivery, while it is fresh."""
+
+    def __init__(self, try_id: str, clock: Clock) -> None:
+        self.try_id = try_id
+        self._clock, self._until_s = clock, clock.monotonic_s() + LEASE_MS / 3000
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether enough time is left to send before others take the delivery for abandoned."""
+        return self._clock.monotonic_s() < self._until_s
+
+
+def acquire_send_lock(
+    journal: Journal, delivery: Delivery, message: Message, clock: Clock, sleep: Callable[[float], None]
+) -> SendLock | None:
+    """The right to send, or None where another sender has it; raises LakeError.
+
+    The store knows no conditional write, so senders agree by writing first and reading second: each adds CLAIMED and then
+    reads what others have added. A sender that sees nobody else sends. One that sees a lower id yields and records it. The
+    lowest waits until all others have yielded, and yields itself as soon as one of them is sending. Of two senders at least
+    one sees the other, and a sender that has yielded never sends, so two never send. This holds as long as the store shows
+    what was written (object stores and local file systems do, NFS within the time of its attribute cache) and no sender
+    sleeps through LEASE_MS between reading and sending.
+    """
+    before = journal.steps(delivery)
+    own = SendLock(new_try(clock.now_ms()), clock)
+    journal.add(delivery, own.try_id, CLAIMED, message)
+    until_s = clock.monotonic_s() + WAIT_S
+    while True:
+        journal.look_again()
+        others = _others(journal.steps(delivery), before, own.try_id)
+        if not others:
+            return own
+        decided = any(step != CLAIMED for step in others.values())
+        if decided or min(others) < own.try_id or clock.monotonic_s() >= until_s:
+            journal.add(delivery, own.try_id, YIELDED, message)
+            return None
+        sleep(_PAUSE_S)
+
+
+def _others(steps: Mapping[str, str], before: Mapping[str, str], own: str) -> dict[str, str]:
+    """Tries that prevent sending: those that go on or arrived, and those that may have arrived since the decision to send."""
+    doubt = (UNKNOWN, ABANDONED)
+    return {
+        name: step
+        for name, step in steps.items()
+        if name != own and (step in (CLAIMED, SENDING, SENT) or (step in doubt and before.get(name) not in doubt))
+    }
+
+
+ALREADY, BUSY = "already", "busy"
+"""Nothing to send: it was sent before; somebody else is sending it."""
+
+_LOST = "a sender ended while it was sending"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one delivery in this run: a step, ALREADY or BUSY. `is_news` where nobody was told of it before."""
+    """The outcome of one delivery in this run: a step, ALREADY or BUSY. `is_news` if it was not reported before."""
 
     delivery: Delivery
     step: str
@@ -35,12 +94,12 @@ class Result:
 
     @property
     def is_failure(self) -> bool:
-        """Whether a person should look: it did not arrive, or it only now became unknown whether it did."""
+        """Whether a person should look: it did not arrive, or it has just become unknown whether it did."""
         return self.step == FAILED or (self.step == UNKNOWN and self.is_news)
 
 
 def to_do(standing: Standing, *, again: bool, repeatable: bool) -> Delivery | None:
-    """The round that is to be sent now; None where there is nothing to do without a person's word."""
+    """The round to send now; None if nothing is to be sent without a person's decision."""
     if standing.step == SENT:
         return replace(standing.delivery, round=standing.delivery.round + 1) if again else None
     if standing.step in (UNKNOWN, ABANDONED):
@@ -52,7 +111,7 @@ def to_do(standing: Standing, *, again: bool, repeatable: bool) -> Delivery | No
 def deliver(
     journal: Journal,
     delivery: Delivery,
-    parcel: Parcel,
+    message: Message,
     channel: Channel,
     clock: Clock,
     *,
@@ -61,27 +120,27 @@ def deliver(
 ) -> Result:
     """Sends it unless it was sent, and records every step; raises LakeError where the record cannot be kept.
 
-    What is to happen is in the lake before the first word goes out: a crash leaves a delivery that is named as unknown, and
-    nothing is ever sent twice because its record was lost.
+    The intention is in the lake before anything is sent: after a crash the delivery counts as unknown, and nothing is sent
+    twice because its record was lost.
     """
     standing = journal.standing(delivery)
     chosen = to_do(standing, again=again, repeatable=channel.repeatable)
     if chosen is None:
         return left(journal, standing)
-    own = claim(journal, chosen, parcel, clock, sleep)
+    own = acquire_send_lock(journal, chosen, message, clock, sleep)
     if own is None:
         return Result(chosen, BUSY)
-    journal.add(chosen, own.try_id, SENDING, parcel)
+    journal.add(chosen, own.try_id, SENDING, message)
     if own.is_fresh:
-        outcome = channel.send(parcel, chosen, clock.now_ms())
+        outcome = channel.send(message, chosen, clock.now_ms())
     else:
         outcome = Outcome(FAILED, "the lake took too long to record that it would be sent", tries=0)
     try:
-        journal.add(chosen, own.try_id, outcome.step, parcel, outcome)
+        journal.add(chosen, own.try_id, outcome.step, message, outcome)
     except FallowError as error:
         raise FallowError(
             f"{_ENDED[outcome.step]} {chosen.target}, and that could not be recorded: {error.message}",
-            "mend the lake; until --again this delivery counts as unknown",
+            "repair the lake; until --again this delivery counts as unknown",
         ) from error
     return Result(chosen, outcome.step, outcome.reason)
 
@@ -90,7 +149,7 @@ _ENDED = {SENT: "it was sent to", FAILED: "it could not be sent to", UNKNOWN: "i
 
 
 def left(journal: Journal, standing: Standing) -> Result:
-    """What to say of a delivery that is left alone; one that nobody ended is recorded as unknown, once."""
+    """The result for a delivery that is not sent now; an abandoned one is recorded as unknown, once."""
     reason = standing.entry.reason if standing.entry else ""
     if standing.step == ABANDONED:
         lost = Outcome(UNKNOWN, _LOST, tries=0)
@@ -100,3 +159,38 @@ def left(journal: Journal, standing: Standing) -> Result:
     if standing.step == UNKNOWN:
         return Result(standing.delivery, UNKNOWN, reason, is_news=False)
     return Result(standing.delivery, ALREADY if standing.step == SENT else BUSY, reason)
+
+
+def tell(result: Result) -> int:
+    """Prints one sentence and returns the exit code for the result."""
+    what = _named(result.delivery)
+    if result.step == SENT:
+        print(f"sent {what}")
+    elif result.step == ALREADY and result.delivery.purpose == "nudge":
+        print(f"not sent {what}: nobody is told twice on one day")
+    elif result.step == ALREADY:
+        print(f"not sent {what}: it was sent before; --again sends it once more")
+    elif result.step == BUSY:
+        print(f"not sent {what}: somebody else is sending it")
+    elif result.step == FAILED:
+        print(f"fallow: could not send {what}: {result.reason}; the next run tries again", file=sys.stderr)
+    elif result.step == UNKNOWN:
+        print(
+            f"fallow: it is not known whether {what} arrived: {result.reason}; ask there, and send it with --again if not",
+            file=sys.stderr,
+        )
+    return int(result.is_failure)
+
+
+def would(standing: Standing, message: Message | None = None) -> str:
+    """The line of a dry run; without a message nothing would be sent."""
+    what = _named(standing.delivery)
+    if message is not None:
+        parts = ", ".join(part.name for part in message.attachments) or "no documents"
+        return f"would send {what}: '{plain(message.subject, 200)}', {parts}, {format_bytes(message.size_bytes)}"
+    when = f" on {moment(standing.entry.time_ms)}" if standing.entry else ""
+    return f"would not send {what}: {standing.step}{when}"
+
+
+def _named(delivery: Delivery) -> str:
+    return f"{delivery.purpose} {plain(delivery.week)} ({plain(delivery.edition)}) to {plain(delivery.target, 200)}"

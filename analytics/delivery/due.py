@@ -1,11 +1,10 @@
-"""Which weeks are to go to a target now: the one that was asked for, and those that never arrived."""
+"""Which weeks to send to a target now: the one that was asked for, and those that did not arrive."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.delivery.journal import Delivery
-from analytics.delivery.model import FAILED, SENT
+from analytics.delivery.model import FAILED, SENT, Delivery
 from analytics.report.weeks import parse_week
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
     from analytics.report.weeks import Week
 
 CLOSES_AFTER_MS = 6 * HOUR_MS
-"""A week closes on Monday at 06:00 local time, when what hosts kept back overnight has arrived."""
+"""A week closes on Monday at 06:00 local time, when rows that hosts published late have arrived."""
 
 BACK = 4
-"""Weeks that are made up for, the newest among them."""
+"""Weeks that a run looks back on, including the newest."""
 
 
 def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
@@ -37,7 +36,7 @@ def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
 def missed(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
     """The weeks before `newest` that did not arrive, the oldest first.
 
-    Only those since the first that was ever sent, or tried, to this target: whoever is new is not sent a month at once.
+    Only those since the first that was ever sent to this target, or tried: a new target does not get a month at once.
     """
     known = [
         entry.delivery.week

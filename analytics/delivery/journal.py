@@ -1,19 +1,17 @@
-"""The record of everything sent: rows of the lake's table `delivery`, which are only ever added.
+"""The record of everything sent: rows of the lake's table `delivery`, which are only added.
 
-Each row is a file of its own under a name that no other writer can have, as an action is. What they say of one delivery
-together is its standing.
+Each row is a file with a name that no other writer can choose. All rows about one delivery together give its standing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import socket
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery
 from analytics.frames import read_frame
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
@@ -22,42 +20,23 @@ from fallow.lake import LakeFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.delivery.model import Outcome, Parcel
+    from analytics.delivery.model import Message, Outcome
     from fallow.clock import Clock
     from fallow.lake import Lake
 
 CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
 ABANDONED = "abandoned"
-"""Not a step but a standing: somebody was sending, and never said how it ended."""
+"""A standing, not a step: a sender began and never recorded the outcome."""
 
 LEASE_MS = 15 * MINUTE_MS
-"""How long a claim or a sending without a further word counts as going on. No channel may take half as long."""
+"""How long a step CLAIMED or SENDING without a later one counts as going on. No channel may take half as long."""
 
 _RANDOM = 10**12
 _ENDS = (SENT, UNKNOWN, FAILED)
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """One edition, or one nudge, to one place; `round` counts how often it was sent again on purpose."""
-
-    purpose: str
-    week: str
-    edition: str
-    target: str
-    round: int = 0
-
-    @property
-    def delivery_id(self) -> str:
-        """The same in every try, so that a receiver can tell a duplicate."""
-        identity = "\0".join((self.purpose, self.week, self.edition, self.target, str(self.round)))
-        return "D-" + hashlib.sha256(identity.encode()).hexdigest()[:20]
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One row of the table."""
-
     time_ms: int
     delivery: Delivery
     try_id: str
@@ -68,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a delivery stands: a step, ABANDONED, or "" where nobody ever began; `entry` is what says so."""
+    """The standing of a delivery: a step, ABANDONED, or "" if nobody began; `entry` is the row that decides."""
 
     step: str
     delivery: Delivery
@@ -76,10 +55,10 @@ class Standing:
 
 
 class Journal:
-    """The rows that were read and those that this process adds; a file is read once, for it never changes."""
+    """The rows that were read and those that this process adds. Files never change, so each is read once."""
 
     def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int) -> None:
-        """`since_ms` is the oldest day that is looked at."""
+        """`since_ms` is the oldest day that is read."""
         self._lake, self._clock, self._actor = lake, clock, actor
         self._since_day = utc_day(since_ms)
         self._read: set[str] = set()
@@ -88,16 +67,14 @@ class Journal:
 
     @property
     def actor(self) -> str:
-        """Who sends."""
         return self._actor
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Every row that was read or added."""
         return tuple(entry for entries in self._entries.values() for entry in entries)
 
     def look_again(self) -> None:
-        """Reads what others have added of late; clocks may differ by a day."""
+        """Reads what others have added recently; clocks may differ by a day."""
         now_ms = self._clock.now_ms()
         self._refresh({utc_day(now_ms + days * DAY_MS) for days in (-1, 0, 1)})
 
@@ -114,7 +91,7 @@ class Journal:
         while self._entries.get(replace(newest, round=newest.round + 1).delivery_id):
             newest = replace(newest, round=newest.round + 1)
         found = {step: entry for rows in self.tries(newest).values() for step, entry in [self._step(rows)]}
-        # what arrived decides, then what may have arrived, then who is at it
+        # what arrived decides, then what may have arrived, then who is sending
         for step in (SENT, UNKNOWN, ABANDONED, SENDING, CLAIMED, FAILED):
             if step in found:
                 return Standing(step, newest, found[step])
@@ -125,7 +102,7 @@ class Journal:
         return {name: self._step(rows)[0] for name, rows in self.tries(delivery).items()}
 
     def _step(self, rows: Sequence[Entry]) -> tuple[str, Entry]:
-        """The last word of one try; a claim that was never followed up is none."""
+        """The last word of one try; a CLAIMED that nothing followed counts as YIELDED."""
         steps = {row.step: row for row in rows}
         for step in (*_ENDS, YIELDED):
             if step in steps:
@@ -136,7 +113,7 @@ class Journal:
         return (YIELDED if over else CLAIMED), rows[-1]
 
     def add(
-        self, delivery: Delivery, try_id: str, step: str, parcel: Parcel | None = None, outcome: Outcome | None = None
+        self, delivery: Delivery, try_id: str, step: str, message: Message | None = None, outcome: Outcome | None = None
     ) -> None:
         """Writes one row, known to be in the lake when this returns; raises LakeError."""
         now_ms = self._clock.now_ms()
@@ -151,11 +128,11 @@ class Journal:
             "round": delivery.round,
             "target": delivery.target,
             "actor": self._actor,
-            "content_sha256": parcel.sha256 if parcel else None,
-            "content_bytes": parcel.size_bytes if parcel else None,
+            "content_sha256": message.sha256 if message else None,
+            "content_bytes": message.size_bytes if message else None,
             "tries": outcome.tries if outcome else None,
             "reason": outcome.reason or None if outcome else None,
-            "finding_ids": list(parcel.finding_ids) if parcel else [],
+            "finding_ids": list(message.finding_ids) if message else [],
         }
         number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
         host = socket.gethostname() or "unnamed"
@@ -194,5 +171,5 @@ def _whole(value: object) -> int:
 
 
 def new_try(now_ms: int) -> str:
-    """A name that nobody else has; of two, the one that began first is mostly the lower."""
+    """A unique name; of two, the one that began first is usually the lower."""
     return f"{now_ms:012x}-{secrets.token_hex(8)}"

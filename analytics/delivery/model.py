@@ -1,17 +1,31 @@
-"""What is sent, where to and what became of it."""
+"""What is sent, by which channel, and with which outcome."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from analytics.delivery.journal import Delivery
+from typing import Protocol
 
 SENT, FAILED, UNKNOWN = "sent", "failed", "unknown"
-"""It arrived; it did not, and can be sent again; it may have arrived, and nobody but a person may send it again."""
+"""It arrived; it did not and can be sent again; it may have arrived, and only a person may decide to send it again."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One edition, or one nudge, to one place; `round` counts how often it was sent again on purpose."""
+
+    purpose: str
+    week: str
+    edition: str
+    target: str
+    round: int = 0
+
+    @property
+    def delivery_id(self) -> str:
+        """The same in every try, so that a receiver recognises a duplicate."""
+        identity = "\0".join((self.purpose, self.week, self.edition, self.target, str(self.round)))
+        return "D-" + hashlib.sha256(identity.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Brief:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Message:
     """Everything that any channel may need of one edition, in the reader's language and made once.
 
     `html` is the mail's own body, in which `picture` stands under its content id; both are missing where the text is all.
@@ -76,7 +90,7 @@ class Parcel:
 
     @cached_property
     def sha256(self) -> str:
-        """Of everything in it, so that two deliveries of the same content are known as such."""
+        """Of the whole content, so that two deliveries of the same content can be recognised."""
         digest = hashlib.sha256()
         for name, data in self._pieces():
             digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
@@ -101,8 +115,8 @@ class Channel(Protocol):
     """One way to one place."""
 
     repeatable: bool
-    """Whether sending the same again leaves no second copy, so that a try of which nothing is known may be repeated."""
+    """Whether sending again leaves no second copy, so that a try with unknown outcome may be repeated."""
 
-    def send(self, parcel: Parcel, delivery: Delivery, now_ms: int) -> Outcome:
-        """Sends it and says how that ended; whatever goes wrong on the way is an outcome, not an exception."""
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
+        """Sends it and returns the outcome; every failure on the way is an outcome, not an exception."""
         ...

@@ -1,7 +1,8 @@
-"""Whom to tell of which findings: only their own, each once in a while."""
+"""Nudges: which owners are told of which of their own findings, at which address, and when."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,19 +10,132 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.journal import ABANDONED, SENDING
 from analytics.delivery.model import SENT, UNKNOWN
+from analytics.delivery.targets import mail_address
+from analytics.money.csv_tables import Line, read_lines
+from analytics.names import JOINER, single_name
 from fallow.clock import from_ms
+from fallow.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import tzinfo
 
     from analytics.decide.actions import Action
-    from analytics.delivery.contacts import Contacts
     from analytics.delivery.journal import Journal
     from analytics.workloads.model import Finding
+    from fallow.config import Config
+
+
+COLUMNS = ("kind", "name", "email")
+"""The columns of the contacts file; several lines about one name are several addresses."""
+
+OPT_OUT_COLUMNS = ("kind", "name")
+KINDS = ("user", "account", "namespace", "team")
+_HOLDERS = KINDS[:3]
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Addresses by kind and name; `silent` holds those, by kind and name or by address, who get no nudges."""
+
+    addresses: Mapping[tuple[str, str], tuple[str, ...]]
+    silent: frozenset[tuple[str, str]]
+
+    @classmethod
+    def load(cls, contacts: str, opt_out: str) -> Contacts:
+        """The tables at two paths, empty for none; ConfigError that names the line for one that cannot be used."""
+        found: dict[tuple[str, str], tuple[str, ...]] = {}
+        for line in read_lines(contacts, COLUMNS, COLUMNS) if contacts else ():
+            key = _named(line, KINDS)
+            found[key] = tuple(dict.fromkeys((*found.get(key, ()), _address(line, "email"))))
+        silent = frozenset(
+            _silent(line) for line in (read_lines(opt_out, OPT_OUT_COLUMNS, OPT_OUT_COLUMNS) if opt_out else ())
+        )
+        return cls(found, silent)
+
+    def of(self, finding: Finding) -> dict[str, str]:
+        """The addresses of a finding's owners, each with the name that led to it.
+
+        Several owners are all told. An owner without an address is reached through the team, one who opted out not at all.
+        """
+        found: dict[str, str] = {}
+        for name in (finding.holder or "").split(JOINER):
+            if name and not any((kind, name) in self.silent for kind in _HOLDERS):
+                own = next((self.addresses[kind, name] for kind in _HOLDERS if (kind, name) in self.addresses), ())
+                for address in own or self._team(finding.team):
+                    found.setdefault(address, name)
+        return {address: name for address, name in found.items() if ("email", address.lower()) not in self.silent}
+
+    def _team(self, team: str | None) -> tuple[str, ...]:
+        names = [] if team is None else team.split(JOINER)
+        wanted = [name for name in names if ("team", name) not in self.silent]
+        return tuple(address for name in wanted for address in self.addresses.get(("team", name), ()))
+
+
+def _silent(line: Line) -> tuple[str, str]:
+    if (line.text("kind") or "").lower() == "email":
+        return "email", _address(line, "name").lower()  # whoever opted out gets none, in any spelling
+    return _named(line, (*KINDS, "email"))
+
+
+def _named(line: Line, kinds: tuple[str, ...]) -> tuple[str, str]:
+    kind, name = (line.text("kind") or "").lower(), line.text("name")
+    if kind not in kinds:
+        raise line.error(f"kind '{kind}' is none of {', '.join(kinds)}")
+    if name is None:
+        raise line.error("name is empty", "every line says whom it is about")
+    return kind, name if kind == "team" else single_name(name)
+
+
+def _address(line: Line, column: str) -> str:
+    try:
+        return mail_address(line.text(column) or "")
+    except UsageError as error:
+        raise line.error(f"{column}: {error.message}", error.hint) from error
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]|24):([0-5]\d)")
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Minutes of the day from which and until which it is quiet (past midnight where they fall), and weekdays, Monday 0."""
+
+    from_minute: int
+    until_minute: int
+    days: frozenset[int]
+    zone: tzinfo
+
+    @classmethod
+    def of(cls, config: Config, zone: tzinfo) -> Quiet:
+        """From report.quiet_hours and report.quiet_days; raises ConfigError."""
+        days = [day.lower() for day in config.texts("report.quiet_days")]
+        if wrong := [day for day in days if day not in _DAYS]:
+            raise ConfigError(f"report.quiet_days: '{wrong[0]}' is not a weekday", f"write some of {', '.join(_DAYS)}")
+        from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
+        return cls(from_minute, until_minute, frozenset(_DAYS.index(day) for day in days), zone)
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether it is quiet at that moment, by the clocks of the zone."""
+        local = from_ms(now_ms).astimezone(self.zone)
+        minute = 60 * local.hour + local.minute
+        if self.from_minute <= self.until_minute:
+            return local.weekday() in self.days or self.from_minute <= minute < self.until_minute
+        return local.weekday() in self.days or minute >= self.from_minute or minute < self.until_minute
+
+
+def _minutes(text: str) -> tuple[int, int]:
+    if not text:
+        return 0, 0
+    match = _HOURS.fullmatch(text)
+    if match is None or (match[3] == "24" and match[4] != "00"):
+        raise ConfigError(f"report.quiet_hours '{text}' is not a span of hours", "write it as 20:00-07:00")
+    return 60 * int(match[1]) + int(match[2]), 60 * int(match[3]) + int(match[4])
+
 
 CATEGORIES = ("reclaim", "right_size", "efficiency")
-"""What a holder can do something about; demand and coverage are for whoever runs the fleet."""
+"""What an owner can act on; demand and coverage are for the operators of the fleet."""
 
 _LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
@@ -29,7 +143,7 @@ _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 @dataclass(frozen=True)
 class Nudge:
-    """What one address is told: findings with the names that led to it, and how often each was told before."""
+    """The nudge to one address: findings, the names that led to it, and how often each finding was nudged before."""
 
     address: str
     findings: tuple[Finding, ...]
@@ -39,7 +153,7 @@ class Nudge:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nudges, and the findings of which nobody is told, each with why."""
+    """The nudges, and the findings that are held back, each with the reason."""
 
     nudges: tuple[Nudge, ...]
     held_back: tuple[tuple[Finding, str], ...]
@@ -47,16 +161,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Past:
-    """What was told before: the actions on findings and the record of what was sent, since when it counts."""
+    """Earlier nudges: actions on findings and the record of what was sent, since the start of the cool-down."""
 
     actions: Mapping[str, Sequence[Action]]
     journal: Journal
     since_ms: int
     again_on: str | None = None
-    """A day whose nudges that may have arrived, or not, count as not told: they are to go again."""
+    """A day whose nudges with unknown outcome are to be sent again."""
 
     def knows(self, finding_id: str, address: str, others: Collection[str]) -> bool:
-        """Whether this address was told of the finding, or somebody who is none of the others was."""
+        """Whether this address was told of the finding, or somebody outside `others` was."""
         return (finding_id, f"mailto:{address}") in self._sent or any(
             action.kind == "notify" and action.time_ms > self.since_ms and action.channel not in others
             for action in self.actions.get(finding_id, ())
@@ -64,7 +178,7 @@ class Past:
 
     @cached_property
     def _sent(self) -> frozenset[tuple[str, str]]:
-        """Findings and where they went, or may have gone unless it is to go again."""
+        """Findings and the targets they went to, or may have gone to."""
         return frozenset(
             (finding_id, entry.delivery.target)
             for entry in self.journal.entries
@@ -80,7 +194,7 @@ class Past:
 
 
 def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chosen:
-    """What to tell whom, by address; findings keep their order."""
+    """The nudges by address; findings keep their order."""
     to_tell: dict[str, list[tuple[Finding, str]]] = defaultdict(list)
     held_back = []
     for finding in findings:
@@ -102,7 +216,7 @@ def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chose
 
 
 def day_of(now_ms: int, zone: tzinfo) -> str:
-    """The day of a nudge: nobody gets two on one day."""
+    """The day of a nudge: an address gets at most one a day."""
     return from_ms(now_ms).astimezone(zone).date().isoformat()
 
 

@@ -1,7 +1,7 @@
-"""What each kind of chat is sent: the same brief, in the receiver's own form and within its limits.
+"""The JSON for each kind of chat: the same brief, in the receiver's format and within its limits.
 
-Names in it are other people's. Slack and Teams are given plain text, in which nothing is markup; what Mattermost reads as
-Markdown is escaped, and nobody is mentioned.
+Names in it are not trusted. Slack and Teams get plain text fields, in which nothing is markup; Markdown for Mattermost is
+escaped, and nobody is mentioned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from fallow.clock import format_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from analytics.delivery.journal import Delivery
-    from analytics.delivery.model import Parcel
+    from analytics.delivery.model import Delivery, Message
 
 GENERIC_VERSION = 1
 """Of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when one is added."""
@@ -28,14 +27,14 @@ _TEAMS_TEXT = 1500
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&$])")
 
 
-def payload(kind: str, parcel: Parcel, delivery: Delivery) -> dict[str, Any]:
+def payload(kind: str, message: Message, delivery: Delivery) -> dict[str, Any]:
     """The JSON for a kind of webhook."""
-    return _FORMS[kind](parcel, delivery)
+    return _FORMS[kind](message, delivery)
 
 
-def _slack(parcel: Parcel, _: Delivery) -> dict[str, Any]:
+def _slack(message: Message, _: Delivery) -> dict[str, Any]:
     """Blocks; the text is what notifications show."""
-    brief = parcel.brief
+    brief = message.brief
     blocks = [
         {"type": "header", "text": _slack_text(brief.title, _SLACK_TITLE)},
         {"type": "context", "elements": [_slack_text(brief.window)]},
@@ -48,9 +47,9 @@ def _slack(parcel: Parcel, _: Delivery) -> dict[str, Any]:
         blocks.append({"type": "context", "elements": [_slack_text(line.detail)]})
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
-    # what is shown outside the blocks is read as markup: only these three characters begin any
+    # the text outside the blocks is read as markup, which begins with one of these three characters
     said = say("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
-    text = _cut(language(parcel.language).say(said), _SLACK_TEXT // 2)
+    text = _cut(language(message.language).say(said), _SLACK_TEXT // 2)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
@@ -60,8 +59,8 @@ def _slack_text(text: str, most: int = _SLACK_TEXT) -> dict[str, Any]:
     return {"type": "plain_text", "text": _cut(text, most) or "-", "emoji": False}
 
 
-def _mattermost(parcel: Parcel, _: Delivery) -> dict[str, Any]:
-    brief = parcel.brief
+def _mattermost(message: Message, _: Delivery) -> dict[str, Any]:
+    brief = message.brief
     blocks = [
         f"#### {_escaped(brief.title)}",
         _escaped(brief.window),
@@ -81,9 +80,9 @@ def _escaped(text: str) -> str:
     return literal.replace("@", "@\N{ZERO WIDTH SPACE}").replace("://", ":\N{ZERO WIDTH SPACE}//")
 
 
-def _teams(parcel: Parcel, _: Delivery) -> dict[str, Any]:
+def _teams(message: Message, _: Delivery) -> dict[str, Any]:
     """An Adaptive Card, in the envelope that Teams' workflows take."""
-    brief = parcel.brief
+    brief = message.brief
     body = [
         _card_text(brief.title, size="Large", weight="Bolder"),
         _card_text(brief.window, isSubtle=True, spacing="None"),
@@ -114,35 +113,35 @@ def _card_text(text: str, **style: object) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [run], **outer}
 
 
-def _generic(parcel: Parcel, delivery: Delivery) -> dict[str, Any]:
+def _generic(message: Message, delivery: Delivery) -> dict[str, Any]:
     """The published form."""
-    brief = parcel.brief
+    brief = message.brief
     return {
         "fallow_webhook": GENERIC_VERSION,
         "delivery_id": delivery.delivery_id,
         "purpose": delivery.purpose,
-        "week": parcel.week,
+        "week": message.week,
         "edition": delivery.edition,
-        "scope": parcel.scope,
-        "language": parcel.language,
-        "since": format_ms(parcel.since_ms),
-        "until": format_ms(parcel.until_ms),
+        "scope": message.scope,
+        "language": message.language,
+        "since": format_ms(message.since_ms),
+        "until": format_ms(message.until_ms),
         "title": brief.title,
         "sentences": list(brief.sentences),
         "findings": [{"finding_id": line.finding_id, "text": line.text, "detail": line.detail} for line in brief.lines],
-        "finding_ids": list(parcel.finding_ids),
-        "text": parcel.text,
-        "content_sha256": parcel.sha256,
+        "finding_ids": list(message.finding_ids),
+        "text": message.text,
+        "content_sha256": message.sha256,
     }
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many characters, of any line without what a terminal or chat would act upon."""
+    """At most `most` characters, without control characters."""
     lines = "\n".join(plain(line, most) for line in text.split("\n"))
     return lines if len(lines) <= most else lines[: most - 1] + "…"
 
 
-_FORMS: Mapping[str, Callable[[Parcel, Delivery], dict[str, Any]]] = {
+_FORMS: Mapping[str, Callable[[Message, Delivery], dict[str, Any]]] = {
     "slack": _slack,
     "mattermost": _mattermost,
     "teams": _teams,

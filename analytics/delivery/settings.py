@@ -27,7 +27,7 @@ _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 @dataclass(frozen=True)
 class MailSettings:
-    """Where mail is handed in, as whom, and how long that may take."""
+    """The mail server, the sender and the time limits."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Where a report can go, as it is written on the command line: mail addresses, webhooks, folders and object stores."""
+"""Targets as they are written on the command line: mail addresses, webhooks, folders and object stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CHATS = ("slack", "mattermost", "teams", "generic")
-"""What the receiver of a webhook may expect; `analytics.delivery.payloads` has what each is sent."""
+"""Kinds of webhooks; `analytics.delivery.payloads` has the JSON of each."""
 
 _HOSTS = {
     "hooks.slack.com": "slack",
@@ -62,7 +62,7 @@ def _parse(text: str, kind: str) -> list[Target]:
         path = text if scheme in OBJECT_SCHEMES else text.removeprefix("file:").removeprefix("//")
         if path.strip("/"):
             return [_folder(path)]
-    # what cannot be read may be a webhook's address with a typing error in front, and is not repeated
+    # it may be the address of a webhook with a typing error, which is a secret: it is not repeated
     raise UsageError("a target is neither a mail address, nor a webhook, nor a folder", _HINT)
 
 
@@ -95,12 +95,12 @@ def _webhook(url: str, kind: str) -> Target:
         host, port = "", None
     if not host or not url.isprintable() or not url.isascii() or " " in url:
         raise UsageError(
-            "a webhook's address names no host, or holds what no address may", "write it as https://host/path"
+            "a webhook's address has no host, or characters that no address may have", "write it as https://host/path"
         )
     if parts.username is not None:
         raise UsageError(f"the address of the webhook at {host} carries a name or password", "leave them out")
     if parts.scheme == "http" and host not in _LOOPBACK:
-        raise UsageError(f"the webhook at {host} is to be called without TLS", "write https://")
+        raise UsageError(f"the webhook at {host} has an address without TLS", "write https://")
     chosen = _told_by(host) if kind == "auto" else kind
     digest = hashlib.sha256(url.encode()).hexdigest()[:12]
     place = f"[{host}]" if ":" in host else host

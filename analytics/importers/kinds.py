@@ -1,9 +1,13 @@
-"""The kinds of `fallow import` and `fallow claims import`: a subcommand each, with the flags that all of them have."""
+"""What `fallow import` and `fallow allocations import` share: one subcommand per kind, common flags, a progress bar."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import track
 
 from fallow import config
 from fallow.lake import Lake
@@ -11,28 +15,28 @@ from fallow.lake import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+T = TypeVar("T")
+
+
+def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items; on a terminal a bar on standard error shows how many are done, and then disappears."""
+    off = not sys.stderr.isatty()
+    yield from track(list(items), what, console=Console(stderr=True), transient=True, disable=off)
+
 
 class Kind(Protocol):
     """What can be imported: how it is named and told of, and its own flags."""
 
     @property
-    def name(self) -> str:
-        """The word on the command line."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def summary(self) -> str:
-        """What it imports, in half a sentence."""
-        ...
+    def summary(self) -> str: ...
 
     @property
-    def example(self) -> str:
-        """A whole command line."""
-        ...
+    def example(self) -> str: ...
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the flags that only this kind has."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
 
 K = TypeVar("K", bound=Kind)

@@ -1,23 +1,23 @@
-"""What every importer hands over: the rows it read, and an account of what it dropped or turned into null, and why."""
+"""What importers share: their protocol, the account of what they dropped, and the rows they hand over."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from fallow.errors import UsageError
+from fallow.schema import DEVICE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
-
-    import polars as pl
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many rows or values met one reason; `column` is empty where whole rows are meant."""
+    """How many rows or values were dropped for one reason; `column` is empty for whole rows."""
 
     reason: str
     count: int
@@ -26,7 +26,7 @@ class Count:
 
 @dataclass(frozen=True)
 class FileReport:
-    """What became of one input file."""
+    """The account of one input file."""
 
     path: str
     lines_read: int
@@ -55,7 +55,6 @@ class Tally:
             self.nulled[column, reason] += count
 
     def report(self, path: str, lines_read: int, rows_kept: int) -> FileReport:
-        """The frozen account."""
         return FileReport(
             path,
             lines_read,
@@ -83,14 +82,6 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-class Progress(Protocol):
-    """Shows how far a loop has come."""
-
-    def each(self, items: Iterable[T], what: str) -> Iterator[T]:
-        """The items, one after the other, while a bar says what is done."""
-        ...
-
-
 class Importer(Protocol):
     """One kind of history that can be brought into the lake."""
 
@@ -98,10 +89,47 @@ class Importer(Protocol):
     summary: str
     example: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the importer's own flags."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
+    def read(self, args: argparse.Namespace) -> Imported:
         """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
         ...
+
+
+KEYS = ["gpu", "true_ms"]
+"""What tells two imported samples apart."""
+
+
+def unique_keys(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row per (gpu, true_ms): of rows that share one, the first non-null value of each column."""
+    again = pl.struct(KEYS).is_duplicated()
+    repeated = frame.filter(again)
+    if repeated.is_empty():
+        return frame
+    merged = repeated.group_by(KEYS, maintain_order=True).agg(pl.all().drop_nulls().first())
+    return pl.concat([frame.filter(~again), merged.select(frame.columns)])
+
+
+_FACTS = tuple(column.name for column in DEVICE.columns if column.name not in ("time", "gpu", "source"))
+
+
+def daily_devices(frame: pl.DataFrame) -> pl.DataFrame:
+    """From samples (time, gpu, and any of the device columns), one row per GPU and day at its first sample's time.
+
+    Each fact is the last one that was seen on that day.
+    """
+    facts = [name for name in _FACTS if name in frame.columns]
+    return (
+        frame.sort("time")
+        .group_by("gpu", pl.col("time").dt.date().alias("day"), maintain_order=True)
+        .agg(pl.col("time").first(), *(pl.col(name).drop_nulls().last() for name in facts))
+        .drop("day")
+        .with_columns(source=pl.lit("import"))
+    )
+
+
+def check_host(name: str) -> str:
+    """The host's name; UsageError where it is empty or holds control characters."""
+    if not name.strip() or any(ord(letter) < 32 for letter in name):
+        raise UsageError(f"--host '{name}' is not a host name", "such as --host gn001")
+    return name.strip()

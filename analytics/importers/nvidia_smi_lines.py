@@ -68,7 +68,7 @@ class Header:
 
 @dataclass
 class _Reader:
-    """Where the reading of a file stands between two chunks."""
+    """The state of reading a file between two chunks."""
 
     header: str
     block: int = 0
@@ -155,7 +155,7 @@ def _lines(chunk: bytes, before: int) -> pl.DataFrame:
 
 
 def _part_joined(lines: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """A run that was killed mid-line leaves its last line in front of the next run's header: the header counts."""
+    """A run that was killed in the middle of a line leaves it in front of the next run's header: the header is kept."""
     joined = pl.col("is_header") & pl.col("line").str.contains(r"^\d{4}[/-]\d\d[/-]\d\d ")
     tally.drop(CUT_OFF, lines.filter(joined).height)
     return lines.with_columns(
@@ -190,7 +190,7 @@ def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> 
 
 
 def _note_unused(header: Header, tally: Tally) -> None:
-    """A slip in a field's name would otherwise cost a whole column unnoticed."""
+    """Without this note, a typing error in a field's name would lose a whole column silently."""
     unused = [name for name, _ in header.fields if name not in KNOWN]
     note = f"columns not used: {', '.join(unused)}"
     if unused and note not in tally.notes:
@@ -222,7 +222,7 @@ def _quantities(header: Header, cells: pl.DataFrame, tally: Tally) -> list[pl.Se
 
 
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
-    """nvidia-smi ends every line: where the last one has no end, its last value may lack digits, and is dropped."""
+    """nvidia-smi ends every line. If the last one has no end, its last value may lack digits and is dropped."""
     last, header = reader.last_nr, Header.of(reader.header)
     if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
         return frame

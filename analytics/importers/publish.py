@@ -1,4 +1,4 @@
-"""Puts imported rows into the lake so that doing it again, in parts or in any order, doubles and loses nothing.
+"""Writes imported rows to the lake; importing again, in parts or in any order, neither doubles nor loses rows.
 
 One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
 first and last row; agents number from 10^15 on, so the two never cover each other. New rows are merged with what is
@@ -8,11 +8,12 @@ only then the old one goes: a reader of visible files sees the old rows or all r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.importers.kinds import with_progress
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from analytics.importers.model import Imported, Progress
+    from analytics.importers.model import Imported
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},
@@ -38,7 +39,7 @@ _TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).al
 
 @dataclass(frozen=True)
 class Published:
-    """What became of the rows of one table: how many are new, were there already, or got other values."""
+    """How many rows of one table are new, were there already, or got other values."""
 
     table: str
     new: int
@@ -46,8 +47,12 @@ class Published:
     replaced: int
     files_written: int
 
+    def plus(self, other: Published) -> Published:
+        counts = zip(astuple(self)[1:], astuple(other)[1:], strict=True)
+        return Published(self.table, *map(sum, counts))
 
-def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Published, ...]:
+
+def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
     due = [(DEVICE, imported.device), (GPU, imported.gpu)]
     present = {table.name: _present(lake, table, imported.host) for table, _ in due}
@@ -55,32 +60,26 @@ def publish(lake: Lake, imported: Imported, progress: Progress) -> tuple[Publish
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
     return tuple(
-        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name], progress=progress)
-        for table, frame in due
+        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name]) for table, frame in due
     )
 
 
 def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
-    """Files of the host that importers wrote, also hidden ones; also a compacted file that took such a file in."""
+    """Files of the host that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files(table.name, hosts=[host]) if file.first_seq < LATEST_MS]
 
 
-def _publish_table(
-    lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile], *, progress: Progress
-) -> Published:
+def _publish_table(lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile]) -> Published:
     if table is GPU:
         rows = _keep_dates(rows, present)
     days = rows.with_columns(day=pl.col("time").dt.strftime("%Y-%m-%d")).partition_by(
         "day", as_dict=True, include_key=False
     )
     total = Published(table.name, 0, 0, 0, 0)
-    for day in progress.each(sorted(days), f"writing {table.name}"):
+    for day in with_progress(sorted(days), f"writing {table.name}"):
         there = [file for file in present if file.date == day[0]]
         done = _publish_day(lake, table, days[day], LakeFile(table.name, str(day[0]), host, 0, 0), there)
-        total = Published(
-            table.name, total.new + done.new, total.already_there + done.already_there,
-            total.replaced + done.replaced, total.files_written + done.files_written,
-        )  # fmt: skip
+        total = total.plus(done)
     return total
 
 
@@ -138,7 +137,7 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def _applies(table: Table, name: str) -> pl.Expr:
-    """Only a GPU that gave some value was in order; of a row without any, nobody knows."""
+    """Health is `ok` only for rows with some value; for a row without any it is unknown."""
     if name != "health":
         return pl.lit(value=True)
     described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")

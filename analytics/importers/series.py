@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.importers.columns import read_columns
-from analytics.importers.devices import daily_devices
-from analytics.importers.host import check_host
-from analytics.importers.model import FileReport, Imported, Tally
+from analytics.importers.kinds import with_progress
+from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, unique_keys
+from analytics.importers.source import read_columns
 from analytics.importers.times import check_zone, given_interval_ms, in_range, on_grid, read_times
-from analytics.importers.unique import KEYS, unique_keys
 from analytics.importers.values import clean
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from analytics.importers.model import Progress
 
 _SMALLEST_CARD_BYTES = 2**20
 _SET_HERE = ("interval_ms", "offset_ms")  # they follow from --time and --interval
@@ -49,8 +46,6 @@ class Part:
 
 
 class Series:
-    """Long series: one row per GPU and time, one or several values."""
-
     name = "series"
     summary = "long CSV or Parquet files with one row per GPU and time, joined on both"
     example = (
@@ -59,7 +54,6 @@ class Series:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the importer's own flags."""
         parser.add_argument("--time", required=True, metavar="COLUMN", help="column that holds the time, in every file")
         parser.add_argument("--gpu", required=True, metavar="COLUMN", help="column that names the GPU, in every file")
         parser.add_argument("--column", required=True, action="append", metavar="NAME=FILE:COLUMN", dest="columns",
@@ -73,7 +67,7 @@ class Series:
         parser.add_argument("--model", help="product name of the GPUs")
         parser.add_argument("--mem-total", metavar="SIZE", help="device memory of each GPU, such as 48GiB")
 
-    def read(self, args: argparse.Namespace, progress: Progress) -> Imported:
+    def read(self, args: argparse.Namespace) -> Imported:
         """Reads and joins the files; raises InputError or UsageError."""
         host, zone = check_host(args.host), check_zone(args.tz or "UTC")
         interval_ms = given_interval_ms(args.interval)
@@ -81,7 +75,7 @@ class Series:
         if mem_total is not None and mem_total < _SMALLEST_CARD_BYTES:
             raise UsageError(f"--mem-total {args.mem_total} is {mem_total} bytes", "name the unit: 48GiB")
         wanted = parse_columns(args.columns)
-        parts = [read_part(each, args.time, args.gpu, zone) for each in progress.each(wanted, "reading")]
+        parts = [read_part(each, args.time, args.gpu, zone) for each in with_progress(wanted, "reading")]
         frame, notes = join(parts)
         frame, interval = on_grid(frame, interval_ms)
         device = daily_devices(frame).with_columns(
@@ -185,7 +179,7 @@ def join(parts: Sequence[Part]) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
 
 def _ratio_notes(frame: pl.DataFrame) -> list[str]:
-    """A utilization that never exceeds 1 and is not whole was probably meant as a ratio."""
+    """Warns of utilization that never exceeds 1 and is not whole: it is probably a ratio."""
     notes = []
     for name in frame.columns:
         if name.endswith("_pct"):

@@ -1,14 +1,25 @@
-"""Opens input files: says what they really are (by their first bytes, not by name) and undoes gzip and encodings."""
+"""Opens input files by their first bytes, not their names, undoes gzip and encodings, and reads named columns."""
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import zlib
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fallow.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -106,3 +117,71 @@ def _text(path: str, data: bytes, *, cut_off: bool) -> Source:
         data = data.decode("cp1252", errors="replace").encode()
         notes.append("not UTF-8: read as Windows-1252")
     return Source(path, data, None, cut_off, tuple(notes))
+
+
+_SEPARATORS = (",", ";", "\t")
+
+
+def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, Source]:
+    """The file's columns of those names (CSV: as text), in file order. Raises InputError naming the file."""
+    source = open_source(path)
+    try:
+        frame = _read_csv(source, names) if source.text is not None else _read_parquet(source, names)
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        pa.ArrowException,
+        csv.Error,
+        UnicodeDecodeError,
+        OSError,
+    ) as error:
+        kind = "Parquet" if source.text is None else "CSV"
+        reason = (str(error).splitlines() or ["damaged"])[0].rstrip(".")
+        raise InputError(f"{path} is not a readable {kind} file ({reason})", "check or fetch it again") from error
+    return frame, source
+
+
+def _read_csv(source: Source, names: Sequence[str]) -> pl.DataFrame:
+    text = (source.text or b"").lstrip(b"\r\n\t ")
+    head = text.split(b"\n", 1)[0].decode()
+    separator = max(_SEPARATORS, key=lambda each: sum(name in _split(head, each) for name in names))
+    known = _split(head, separator)
+    check_columns(source.path, names, known)
+    if source.cut_off:
+        text = text[: text.rfind(b"\n") + 1]
+    return (
+        pl.read_csv(
+            text,
+            separator=separator,
+            columns=[known.index(name) for name in dict.fromkeys(names)],
+            infer_schema=False,
+            truncate_ragged_lines=True,
+        )
+        .rename(str.strip)
+        .filter(~pl.all_horizontal(pl.all().is_null()))
+    )
+
+
+def _split(head: str, separator: str) -> list[str]:
+    return [name.strip() for name in next(csv.reader([head.strip()], delimiter=separator))]
+
+
+def _read_parquet(source: Source, names: Sequence[str]) -> pl.DataFrame:
+    if source.parquet is None:
+        raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")
+    # Arrow says in one line what is wrong with a damaged file, where Polars prints a stack trace of its own
+    opened = pq.ParquetFile(source.parquet)
+    check_columns(source.path, names, opened.schema_arrow.names)
+    data = opened.read(columns=list(dict.fromkeys(names))).replace_schema_metadata()
+    data.validate(full=True)
+    return pl.DataFrame(pl.from_arrow(data))
+
+
+def check_columns(path: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """InputError for the first name that the file lacks."""
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            guess = f"did you mean '{near[0]}'? " if near else ""
+            raise InputError(f"{path} has no column '{name}'", f"{guess}it has: {listed}")

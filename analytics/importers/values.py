@@ -36,7 +36,6 @@ _WORDS = {
 
 
 def polars_type(column: Column) -> pl.DataType:
-    """The Polars type of a column of the lake."""
     return _TYPES[column.type]
 
 

@@ -79,8 +79,8 @@ class Translated(Language):
     def _plain(self, text: str) -> str:
         return catalogue(self.code).forms.get(text, (text,))[0]
 
-    def _form(self, text: Sentence) -> str:
+    def form(self, text: Sentence) -> str:
         forms = catalogue(self.code).forms.get(text.template)
         if forms is None:
-            return super()._form(text)
+            return super().form(text)
         return forms[0] if text.number is None else forms[catalogue(self.code).plural(text.number)]

@@ -41,7 +41,7 @@ class Language:
             return self._plain(text.between).join(self.say(part) for part in text.parts)
         if not isinstance(text, Sentence):
             return self._plain(text)
-        return self._form(text).format_map({name: self._shown(value) for name, value in text.values.items()})
+        return self.form(text).format_map({name: self.shown(value) for name, value in text.values.items()})
 
     def number(self, value: float | Decimal | None, digits: int = 0) -> str:
         """`1,234.5`, or a word for unknown."""
@@ -98,10 +98,11 @@ class Language:
     def _plain(self, text: str) -> str:
         return text
 
-    def _form(self, text: Sentence) -> str:
+    def form(self, text: Sentence) -> str:
         return text.template if text.many is None or text.number == 1 else text.many
 
-    def _shown(self, value: object) -> str:
+    def shown(self, value: object) -> str:
+        """A value inside a sentence or in a cell: sentences are translated, quantities written, names stay as they are."""
         if isinstance(value, str):  # a name is nobody's to translate
             return self.say(value) if isinstance(value, Sentence | Listed) else value
         shown = getattr(value, "shown", None)

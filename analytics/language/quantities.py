@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from datetime import date
-    from decimal import Decimal
 
     from analytics.language.languages import Language
 
@@ -29,12 +31,22 @@ class Quantity(ABC):
         return self.shown(ENGLISH)
 
 
+def from_cents(whole: int | None) -> Decimal | None:
+    """Whole cents as an amount; None stays unknown."""
+    return None if whole is None else Decimal(whole) / 100
+
+
 @dataclass(frozen=True)
 class Number(Quantity):
     """A number with so many decimals; None is unknown."""
 
     value: float | Decimal | None
     digits: int = 0
+
+    @classmethod
+    def as_given(cls, value: float) -> Number:
+        """A figure of the settings with the decimals that it needs, six at the most."""
+        return cls(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
 
     def shown(self, language: Language) -> str:
         """`1,234.5`."""
@@ -107,6 +119,52 @@ class Date(Quantity):
     def shown(self, language: Language) -> str:
         """`20 Nov 2026`."""
         return language.date(self.date)
+
+
+@dataclass(frozen=True)
+class WeekHour(Quantity):
+    """An hour of the week, from the midnight of a weekday, 0 being Monday, on: hours beyond 24 lie in the next days."""
+
+    weekday: int
+    hour: int
+
+    def shown(self, language: Language) -> str:
+        """`Sat 06:00`."""
+        return f"{language.weekday((self.weekday + self.hour // 24) % 7)} {self.hour % 24:02}:00"
+
+
+@dataclass(frozen=True)
+class ShortDay(Quantity):
+    """A day of the calendar as it fits below a bar."""
+
+    date: date
+
+    def shown(self, language: Language) -> str:
+        """`Mon 9`."""
+        return f"{language.weekday(self.date.weekday())} {self.date.day}"
+
+
+@dataclass(frozen=True)
+class ShortHour(Quantity):
+    """A moment in milliseconds since the epoch as it fits below a bar, in the language's time zone."""
+
+    moment_ms: int
+
+    def shown(self, language: Language) -> str:
+        """`Mon 9 06:00`."""
+        local = from_ms(self.moment_ms).astimezone(language.zone)
+        return f"{language.weekday(local.weekday())} {local.day} {local:%H:%M}"
+
+
+@dataclass(frozen=True)
+class Minutes(Quantity):
+    """A duration in milliseconds as whole minutes, so that several are compared at a glance."""
+
+    milliseconds: int
+
+    def shown(self, language: Language) -> str:
+        """`90 min`."""
+        return language.minutes(self.milliseconds)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.allocations.placing import place
-from analytics.allocations.spans import merged_spans
+from analytics.allocations.spans import merged_spans, place
 from analytics.frames import typed
 from analytics.ledger.day_hosts import host_hours, serving_hours
 from analytics.ledger.day_hours import hours_of

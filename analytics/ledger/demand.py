@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import CLAIM_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, claim_spans
+from analytics.allocations.spans import ALLOCATION_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, allocation_spans
 from analytics.intervals import clip
 from analytics.small_tables import read_small
 from fallow import schema
@@ -61,10 +61,10 @@ def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
 
 def load_claims(lake: Lake, inventory: Inventory) -> Claims:
     """All claims of a lake; raises LakeError and its kinds."""
-    claims = read_small(lake, schema.CLAIM, CLAIM_COLUMNS)
+    claims = read_small(lake, schema.CLAIM, ALLOCATION_COLUMNS)
     if claims.is_empty():
         return Claims(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS, claims)
-    spans = claim_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
+    spans = allocation_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
     hosts = pl.DataFrame(
         [(gpu, host) for gpu, hosts in inventory.hosts_of.items() for host in hosts],
         schema={"gpu": pl.String, "host": pl.String},

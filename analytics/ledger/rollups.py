@@ -38,7 +38,7 @@ TABLES = (schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_
 class Rollups:
     """The tables of TABLES inside a window: their kept files, and the frames of days that could not be kept.
 
-    `claims` are all claims of the lake, whatever the window: CLAIM_COLUMNS and `host`.
+    `claims` are all claims of the lake, whatever the window: ALLOCATION_COLUMNS and `host`.
     """
 
     files: Mapping[str, Sequence[LakeFile]]

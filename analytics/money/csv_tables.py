@@ -60,7 +60,7 @@ class Line:
         except ValueError:
             raise self.error(f"{column} '{text}' is not a day", "write it as 2026-11-20") from None
 
-    def error(self, message: str, hint: str = "mend that line") -> ConfigError:
+    def error(self, message: str, hint: str = "correct that line") -> ConfigError:
         """A ConfigError that names the file and the line."""
         return ConfigError(f"{self.path}, line {self.number}: {message}", hint)
 
@@ -92,7 +92,7 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
             cells = dict(zip(names, (field.strip() for field in fields), strict=False))
             yield Line(path, reader.line_num, cells, decimal_comma=separator != ",")
     except csv.Error as error:
-        raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "mend that line") from error
+        raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "correct that line") from error
     if not names:
         raise ConfigError(f"{path} has no header line", f"begin it with: {','.join(columns)}")
 

@@ -10,7 +10,7 @@ from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import Listed, say, say_many
 from analytics.quality.timestamps import Stamp
-from analytics.render.evidence_text import evidence
+from analytics.sections.evidence_text import evidence
 from analytics.workloads.wording import gpus_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analytics.language.languages import Language
     from analytics.workloads.model import Finding
 
-ENDED = say("nothing to take back now, it has ended")
+ENDED = say("nothing to take back: it has ended")
 NONE = say("no findings: no GPU was held for long without a kernel, and none went unused")
 _WIDTH = 98
 """100 columns less the report's indent."""

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.languages import ENGLISH
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
-from analytics.language.quantities import GpuHours, Number, Share
-from analytics.language.sentences import Listed, say, say_many
-from analytics.money.energy import KNOWN_MIN
-from analytics.states import UNUSED
+from analytics.language.quantities import GpuHours, Number
+from analytics.language.sentences import say, say_many
+from analytics.sections.money_basis import energy_sentences, price_source
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
-    from analytics.money.energy import Energy
-    from analytics.money.prices import Price
     from analytics.money.window_money import Basis, Money
 
 WIDTH = PAGE_COLUMNS
@@ -92,59 +89,10 @@ def _known(name: str, otherwise: str) -> str:
     return say(otherwise) if name == otherwise else plain(name)
 
 
-def price_source(price: Price) -> str:
-    """Where a price is from, and as what it was stated if that is not what it is given as."""
-    return price.source + ("" if price.stated is None else f" ({price.stated})")
-
-
 def energy_lines(money: Money, width: int = WIDTH, language: Language = ENGLISH) -> list[str]:
     """The sentences of `energy_sentences` on lines of at most so many columns, all but the first two columns in."""
-    first, *others = energy_sentences(money, language)
+    first, *others = map(language.say, energy_sentences(money))
     return [*wrap(first, width, "", "  "), *(line for each in others for line in wrap(each, width, "  ", "  "))]
-
-
-def energy_sentences(money: Money, language: Language = ENGLISH) -> list[str]:
-    """Energy, its price and its carbon dioxide, each in one piece; how much is known where that is too little."""
-    energy, grid = money.accounts.total.energy, money.grid
-    kwh, drawn, cost, co2 = energy.kwh, grid.drawn_kwh(energy), grid.cost(energy), grid.co2_kg(energy)
-    known = Share(energy.known_share)
-    if kwh is None or drawn is None or co2 is None:
-        if not energy.known_ms:
-            return [language.say("energy: not known, no energy counter was read")]
-        counted = say(
-            "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
-            known=known, least=Share(KNOWN_MIN, 0),
-        )  # fmt: skip
-        return [language.say(counted)]
-    counted = say(
-        "energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known
-    )
-    wasted = [
-        say("{state} {kwh}", state=say(state), kwh=Number(share, 1))
-        for state in UNUSED[::-1]
-        if (share := _state_kwh(money, state))
-    ]
-    idle = say("of which without a kernel: {states} kWh", states=Listed(wasted, ", "))
-    drew = say(
-        "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
-        pue=_figure(grid.pue), drawn=Number(drawn, 1), paid=_energy_paid(money, cost), co2=Number(co2, 1),
-        rate=_figure(grid.kg_per_kwh),
-    )  # fmt: skip
-    return [language.say(each) for each in (counted, *([idle] if wasted else []), drew)]
-
-
-def _energy_paid(money: Money, cost: float | None) -> str:
-    if cost is None or money.grid.price_per_kwh is None:
-        return say("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
-    return say(
-        "{currency} {cost} at {price} per kWh",
-        currency=money.currency, cost=Number(cost, 2), price=_figure(money.grid.price_per_kwh),
-    )  # fmt: skip
-
-
-def _figure(value: float) -> Number:
-    """A figure of the settings with the digits that it was given, six at the most."""
-    return Number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
 
 
 def _basis_line(basis: Basis, width: int, language: Language) -> str:
@@ -161,8 +109,3 @@ def _basis_line(basis: Basis, width: int, language: Language) -> str:
     room, whole = width - len(start), price_source(price)
     # half of how a price was stated says nothing: `fallow prices` has it all
     return start + (whole if len(plain(whole, room + 1)) <= room else plain(price.source, room))
-
-
-def _state_kwh(money: Money, state: str) -> float | None:
-    energy: Energy | None = money.accounts.energy_by_state.get(state)
-    return None if energy is None else energy.kwh

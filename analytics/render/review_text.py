@@ -4,45 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import totals
-from analytics.language.plain_text import count, moment, wrap
-from analytics.language.quantities import Number, Share, Span
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.plain_text import count, moment, plain, wrap
+from analytics.names import JOINER
 from analytics.quality.model import named
-from analytics.quality.timestamps import Stamp
-from analytics.render.evidence_text import money
 from analytics.render.findings_text import Beside, findings_text, gone_lines
+from analytics.sections.findings import reversals_text
 from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from analytics.decide.reversals import Rate, Reversals
+    from analytics.decide.filters import Selection
     from analytics.decide.review import Review
     from analytics.decide.totals import Totals
     from analytics.ledger.summary import Summary
+    from analytics.money.owners import Owners
     from analytics.workloads.model import Context, Finding
 
 _WIDTH = 100
+_NAMED = 8
+"""Names in a hint; nobody reads more."""
 BLOCKS = 20
 """Findings that are shown in full before each becomes one line."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What the filters leave: findings in their order, those that are suppressed, and those of last week that are gone.
-
-    `reason` says why nothing is left; `filtered` whether there are filters at all.
-    """
-
-    listed: Sequence[Finding]
-    suppressed: Sequence[Finding]
-    gone: Sequence[Finding]
-    reason: str = ""
-    filtered: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,7 @@ def review_text(review: Review, summary: Summary, chosen: Selection, form: Form,
     blocks = [_wrapped(_head(review, summary, chosen, sums))]
     if chosen.listed:
         blocks += ["\n".join(_by_rule(sums))]
-    if chosen.listed or not (chosen.reason or chosen.suppressed):
+    if chosen.listed or not (chosen.emptied_by or chosen.suppressed):
         most = None if form.details else BLOCKS
         blocks += [findings_text(chosen.listed, form.limit, beside(review, now_ms), most)]
     if chosen.gone:
@@ -92,13 +80,63 @@ def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> 
     fleet = "whole fleet, " if chosen.filtered else ""
     return [
         f"{count(len(chosen.listed), 'finding')} over {count(summary.totals.gpus, 'GPU')}, {span}",
-        *([chosen.reason] if chosen.reason else []),
+        *([_why_none(chosen, review.context.owners)] if chosen.emptied_by else []),
         *([_worth(sums)] if chosen.listed else []),
         *([_ahead(review.context)] if review.context.ahead else []),
         f"{fleet}held without a kernel: {hours_by_threshold(review.sensitivity)}",
         *([fleet + reversals_text(review.reversals)] if review.reversals else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]
+
+
+def _why_none(chosen: Selection, owners: Owners) -> str:
+    """Which filter leaves nothing of what those before it leave, and what it could have been."""
+    filters, left = chosen.filters, chosen.before
+    others = "" if len(left) == chosen.offered else " that the other filters leave"
+    none = f"none of the {count(len(left), 'finding')}{others}"
+    if chosen.emptied_by == "rules":
+        return f"{none} is of rule {' or '.join(filters.rules)}"
+    if chosen.emptied_by == "categories":
+        return f"{none} is of category {' or '.join(filters.categories)}"
+    if chosen.emptied_by == "holder":
+        near = _near("users with findings", str(filters.holder), _single(each.holder for each in left))
+        return f"{none} has user '{plain(str(filters.holder))}'; {near}"
+    return _no_team(none, chosen, owners) if chosen.emptied_by == "team" else _no_cost(none, chosen)
+
+
+def _no_team(none: str, chosen: Selection, owners: Owners) -> str:
+    wanted = str(chosen.filters.team)
+    if not owners.by_name:
+        return "no owners file: no finding has a team; set money.owners"
+    if wanted not in owners.teams():
+        return f"the owners file has no team '{plain(wanted)}'; {_near('its teams', wanted, list(owners.teams()))}"
+    near = _near("teams with findings", wanted, _single(each.team for each in chosen.before))
+    return f"{none} has team '{plain(wanted)}'; {near}"
+
+
+def _no_cost(none: str, chosen: Selection) -> str:
+    priced = [(each.cost, each.currency) for each in chosen.before if each.cost is not None]
+    if not priced:
+        return f"{none} has a price: see docs/money.md"
+    cost, currency = max(priced, key=lambda each: each[0])
+    return f"{none} costs {_money(chosen.filters.min_cost, currency)} or more; the most is {_money(cost, currency)}"
+
+
+def _single(joined: Iterable[str | None]) -> list[str]:
+    return sorted({name for each in joined for name in (each or "").split(JOINER) if name})
+
+
+def _near(what: str, wanted: str, names: Sequence[str]) -> str:
+    near = get_close_matches(wanted, names, n=3)
+    if near:
+        return f"near it: {', '.join(map(plain, near))}"
+    rest = ", …" if len(names) > _NAMED else ""
+    return f"{what}: {', '.join(map(plain, names[:_NAMED])) or 'none'}{rest}"
+
+
+def _money(amount: float | None, currency: str | None) -> str:
+    """`1,234.50 USD`, `-` where it is not known."""
+    return "-" if amount is None else f"{amount:,.2f} {plain(currency or '')}".rstrip()
 
 
 def _ahead(context: Context) -> str:
@@ -112,51 +150,11 @@ def _worth(sums: Totals) -> str:
     return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
 
 
-def reversals_text(found: Reversals) -> Sentence:
-    """How often last week's findings were wrong, in one sentence."""
-    until, unseen = Stamp(found.until_ms), found.not_judged
-    if not found.n:
-        none = say("reversals: no finding up to {until} named GPUs to take back that can be judged", until=until)
-        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
-    low, high = found.total.interval
-    judged = say_many(
-        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
-        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
-        found.n,
-        until=until,
-        wrong=_wrong(found),
-        rate=Share(found.rate, 0),
-        low=Share(low, 0),
-        high=Share(high, 0),
-        grades=_grades(found),
-    )
-    if not unseen:
-        return judged
-    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
-
-
-def _wrong(found: Reversals) -> Sentence:
-    return say_many(
-        "{number} was wrong within {horizon}",
-        "{number} were wrong within {horizon}",
-        found.total.wrong,
-        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
-    )
-
-
-def _grades(found: Reversals) -> Listed:
-    def shown(grade: str, rate: Rate) -> Sentence:
-        wrong, judged = Number(rate.wrong), Number(rate.judged)
-        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
-
-    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")
-
-
 def _by_rule(sums: Totals) -> list[str]:
     """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
     lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'GPU-hours':>12} {'cost':>18}"]
     for each in sums.rules.values():
-        cost = "-" if each.cost is None else money(each.cost, each.currency)
+        cost = _money(each.cost, each.currency)
         lines.append(
             f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpu_hours:>12,.1f} {cost:>18}"
         )

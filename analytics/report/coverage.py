@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from analytics.window import WindowLedger
     from fallow.clock import Window
 
+WHOLLY_OBSERVED = 0.9995
+"""From here on a share is written as 100.0 %."""
+
 WHOLE_FROM = 0.9
 """From this observed share on the sums of a week stand for the whole week."""
 LOOKED_BACK_MS = 4 * WEEK_MS

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
-from analytics.decide.review import Found, Review, look, stand
-from analytics.intervals import by_day
+from analytics.decide.filters import is_in_scope, names_others
+from analytics.decide.review import Found, Review, find_in_window, with_actions
+from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
-from analytics.ledger.summary import Summary, Totals, totals_by
+from analytics.ledger.summary import totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
@@ -26,13 +27,15 @@ from analytics.report.trends import Figures, looked_back, trends
 from analytics.report.waterfall import steps
 from analytics.scope import Scope, narrow, narrowed
 from fallow import __version__
-from fallow.clock import SystemClock, Window
+from fallow.clock import DAY_MS, SystemClock, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import tzinfo
 
     from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
+    from analytics.ledger.summary import Summary, Totals
     from analytics.quality.model import Remark
     from analytics.report.figures import Film, Person, Reclaimable, Step, Trend
     from analytics.report.weeks import Week
@@ -40,12 +43,8 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Finding
 
 
-@dataclass(frozen=True)
-class Section:
-    """Totals of groups of GPUs or of days: what they are grouped by, and the groups."""
-
-    name: str
-    groups: dict[str, Totals]
+_HOURLY_UP_TO_MS = 3 * DAY_MS
+"""Up to this length a window is shown hour by hour."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -67,7 +66,8 @@ class Report:
     held_min_ms: int
     summary: Summary
     money: Money
-    sections: tuple[Section, ...]
+    groups: Mapping[str, Mapping[str, Totals]]
+    hours: Mapping[int, Totals]
     review: Review
     quality: tuple[Remark, ...]
     week: Week | None
@@ -130,12 +130,12 @@ class Whole:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found
-        return look(self.inputs, self.ledger, self.inventory, self._now_ms)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self._now_ms)
 
     @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
-        return stand(self.found)
+        return with_actions(self.found)
 
     def after_actions(self) -> Whole:
         """The same, which asks anew what people did about the findings; the rules do not run again.
@@ -201,7 +201,8 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         held_min_ms=inputs.settings.integer("findings.held_min"),
         summary=part.summary,
         money=money,
-        sections=_sections(spans, money, inventory, asked.zone),
+        hours=_hours(spans, part.summary),
+        groups=_groups(spans, money, inventory, asked.zone),
         review=found,
         quality=() if scope.is_personal else whole.quality,
         week=asked.week,
@@ -236,10 +237,10 @@ def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, i
         return found, 0
 
     def apart(finding: Finding) -> bool:
-        return scope.is_personal and scope.names_others(finding, owners)
+        return scope.is_personal and names_others(finding, scope, owners)
 
-    part = found.about(lambda each: scope.touches(each, inventory) and not apart(each), spans)
-    return part, sum(scope.touches(each, inventory) and apart(each) for each in found.shown)
+    part = found.about(lambda each: is_in_scope(each, scope, inventory) and not apart(each), spans)
+    return part, sum(is_in_scope(each, scope, inventory) and apart(each) for each in found.shown)
 
 
 def _known(ledger: WindowLedger) -> Window:
@@ -259,11 +260,20 @@ def _off_peak(ledger: WindowLedger, asked: Asked, inventory: Inventory) -> tuple
     return off_peak(ledger.whole.stretches, pools, ledger.summary.until_ms, asked.zone)
 
 
-def _sections(spans: pl.DataFrame, money: Money, inventory: Inventory, zone: tzinfo) -> tuple[Section, ...]:
+def _groups(
+    spans: pl.DataFrame, money: Money, inventory: Inventory, zone: tzinfo
+) -> Mapping[str, Mapping[str, Totals]]:
     named = placed(spans, money.costs, inventory)
-    return (
-        Section("pool", totals_by(named, "pool")),
-        Section("model", totals_by(named, "model")),
-        Section("day", totals_by(by_day(named, zone), "day")),
-        Section("holder", totals_by(named.filter(pl.col("holder").is_not_null()), "holder")),
-    )
+    return {
+        "pool": totals_by(named, "pool"),
+        "model": totals_by(named, "model"),
+        "day": totals_by(by_day(named, zone), "day"),
+        "holder": totals_by(named.filter(pl.col("holder").is_not_null()), "holder"),
+    }
+
+
+def _hours(spans: pl.DataFrame, summary: Summary) -> Mapping[int, Totals]:
+    if summary.until_ms - summary.since_ms > _HOURLY_UP_TO_MS:
+        return {}
+    found = totals_by(by_hour(spans), "hour")
+    return dict(sorted((int(name), totals) for name, totals in found.items()))

@@ -1,12 +1,17 @@
-"""What nobody saw: silent hosts, unknown time, GPUs without utilization, holders without a name."""
+"""Parts of the fleet that are not observed: silent hosts, unknown time, GPUs without utilization, users without a name.
+
+Look-alikes that it leaves alone: a driver reload, an agent update or a card that moved (under 24 GPU-hours or a tenth
+of the host's time), and MIG instances, which come and go with each layout.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
@@ -16,16 +21,10 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, gpu_ms_of, whole_number
+from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
@@ -35,14 +34,14 @@ KINDS = {
     "silent": "the host fell silent",
     "unknown time": "nobody looked",
     "no utilization": "utilization was not measured",
-    "holder not known": "the holder is not known",
-    "use not watched": "nobody watched who was on it",
+    "holder not known": "the user is not known",
+    "use not watched": "nobody recorded who used it",
 }
 """What nobody saw, by the word for it in the evidence."""
 
 
 def blind_spot_findings(context: Context) -> Iterator[Finding]:
-    """Hosts whose numbers rest on too little; one finding per host and kind of blindness."""
+    """One finding per host and kind of gap, for hosts whose figures rest on too little."""
     spans = context.inside.stretches
     silent = _silent(context)
     yield from _silent_hosts(context, silent)
@@ -63,7 +62,7 @@ def blind_spot_findings(context: Context) -> Iterator[Finding]:
 BLIND_SPOT = Rule(
     name="blind_spot",
     category="coverage",
-    sentence=of_gpus("not seen well enough"),
+    sentence=of_gpus("not observed well enough"),
     per_host=True,
     thresholds={
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
@@ -102,7 +101,7 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
             energy_kwh=None,
             cost=None,
             currency=None,
-            notes=(say("where the host has been retired on purpose, suppress this finding"),),
+            notes=(say("if the host was retired on purpose, suppress this finding"),),
         )
 
 
@@ -151,7 +150,7 @@ def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
         (pl.col("time") >= context.since_ms) & (pl.col("observed_ms") == 0) & told
     )
     mute = hours.group_by("host", "gpu").agg(mute_ms=HOUR_MS * pl.len().cast(pl.Int64))
-    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN.sum()).join(mute, on=("host", "gpu"))
+    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN_MS.sum()).join(mute, on=("host", "gpu"))
     return gpus.filter(2 * pl.col("mute_ms") >= pl.col("unknown_ms")).select("host", "gpu")
 
 

@@ -1,20 +1,27 @@
-"""Works on GPUs of one host that might share a card."""
+"""Workloads on GPUs of one host that might share a card.
+
+Look-alikes that it leaves alone: the ranks of one job and GPUs that talk over NVLink (they need each other's card),
+workloads that are busy in the same hours, memory that is reserved in advance.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.language.quantities import Bytes
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import first_ms
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, busy_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -28,22 +35,10 @@ from analytics.workloads.workloads import (
 )
 from fallow.clock import HOUR_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
-
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""
 
-_INTERFERENCE = say(
-    "NVML cannot see how works get in each other's way: it is a hypothesis to try, and the time per step decides"
-)
+_INTERFERENCE = say("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
 
 
 MEMORY_MAX_SHARE = 0.9
@@ -80,7 +75,7 @@ class Group:
 
 
 def co_location_findings(context: Context) -> Iterator[Finding]:
-    """Works that together leave room on one card; one finding per pair or triple, each GPU in one of them at most."""
+    """Workloads that together leave room on one card: one finding per pair or triple, each GPU in at most one of them."""
     alone = workloads(context).filter(
         (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & (pl.col("gpu_ms") > REPORTED_FROM_GPU_MS),
         pl.col("need_bytes").is_not_null() & (pl.col("util_mean_pct") <= BUSY_MAX_PCT),
@@ -107,18 +102,18 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
 CO_LOCATION = Rule(
     name="co_location",
     category="right_size",
-    sentence=of_gpus("might share one card, which has to be tried"),
+    sentence=of_gpus("with workloads that might share one card (try it first)"),
     per_host=True,
     thresholds={
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
         "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
-        "group": f"at most {GROUP_MAX} works, of one GPU each, on one host and model",
+        "group": f"at most {GROUP_MAX} workloads of one GPU each, on one host and model",
         "preallocated": NEED_THRESHOLDS["preallocated"],
         **WORK_THRESHOLDS,
     },
     labels=(
-        label("mem_together_bytes", "memory needed together {value}", Bytes),
+        label("mem_together_bytes", "memory needed together: {value}", Bytes),
         label("aligned_hours", "seen side by side for {value} h"),
         label("gpu_util_together_p95_pct", "together at most {value} % for 95 % of the hours"),
         label("gpu_util_together_bursts_p95_pct", "together at most {value} % for 95 % of samples"),
@@ -152,11 +147,11 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
             "saving": None if None in rates else spared * group.aligned_hours,
         },
         failed=[
-            [say("interference cannot be measured: try it and compare the time per step")],
+            [say("interference cannot be measured: try it, and compare the time per step")],
             _failed_holders(own),
             seen_long_enough(own),
             _failed_priority(context, own),
-            [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them still run")],
+            [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them are still running")],
         ],
         next_command=monitor_command(host, gpus),
         holder="+".join(holders) or None,
@@ -171,7 +166,7 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
     hours = run_hours(context).join(runs.select("run", "work"), on="run").drop_nulls("gpu_util_mean_pct")
     if hours.is_empty():
         return {}
-    first = int(hours.select(pl.col("time").min()).item())
+    first = first_ms(hours)
     place = ((hours["time"] - first) // HOUR_MS).to_numpy()
     codes = {work: number for number, work in enumerate(found["work"])}
     levels = np.full((len(codes), int(place.max()) + 1), np.nan)
@@ -194,19 +189,21 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
 def _failed_holders(own: pl.DataFrame) -> list[str]:
     """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
     if own["holder"].null_count():
-        return [say("the holder of one of them is not known")]
+        return [say("the user of one of them is not known")]
     if own["holder"].n_unique() > 1:
-        return [say("they belong to different holders, whom a shared card does not shield from each other's faults")]
+        return [
+            say("they belong to different users, and a shared card does not isolate one user's faults from another's")
+        ]
     return []
 
 
 def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
-    """Failure to have one that may be slowed down."""
+    """Fails where none of them is known to be one that may be slowed down."""
     owners = [context.owners.of(holder, account) for holder, account in own.select("holder", "account").iter_rows()]
     classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
     if any(_BEST_EFFORT.search(name) for name in classes):
         return []
-    return [say("none of them is known to be best effort: each may slow the other down")]
+    return [say("none of them is known to be best effort, and each may slow the other down")]
 
 
 def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:
@@ -233,7 +230,7 @@ def groups(candidates: Sequence[Candidate], card_bytes: int) -> list[Group]:
 
 
 def _grown(anchor: Candidate, left: Sequence[Candidate], card_bytes: int) -> Group | None:
-    """The anchor with one partner or two, its own holder's work first."""
+    """The anchor with one partner or two, its own user's workloads first."""
     group: Group | None = None
     members: tuple[Candidate, ...] = (anchor,)
     for each in sorted(left, key=lambda other: (other.holder != anchor.holder, -other.memory_bytes, other.work)):

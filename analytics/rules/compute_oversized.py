@@ -1,11 +1,16 @@
-"""A powerful card that is busy for a fifth of its time at most, where a lesser or older one would do."""
+"""A powerful card that is busy for at most a fifth of the time, where a slower or older one would do.
+
+Look-alikes that it leaves alone: decoding that is bound by memory bandwidth, bursts that need the speed, a card at the
+edge of its memory, a GPU without any kernel (`held`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
@@ -18,13 +23,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
-
 OUT_OF_MEMORY_SHARE = 0.97
 """A peak beyond this share of the card: it may have run out of memory."""
 
@@ -33,7 +31,7 @@ _MEAN_MAX_PCT = 0.95 * IDLE_MAX_PCT + 0.05 * 100
 
 
 def compute_oversized_findings(context: Context) -> Iterator[Finding]:
-    """Work that leaves a powerful card nearly idle; one finding per holder, account, model and card that would do."""
+    """Workloads that leave a powerful card nearly idle: one finding per user, account, model and card that would do."""
     idle = workloads(context).filter(
         pl.col("util_mean_pct") <= _MEAN_MAX_PCT,
         pl.col("peak_bytes") < OUT_OF_MEMORY_SHARE * pl.col("card_bytes"),
@@ -50,13 +48,13 @@ COMPUTE_OVERSIZED = Rule(
     name="compute_oversized",
     category="right_size",
     sentence=of_gpus(
-        "uses a fifth of the card's time or less, and a lesser or older card would do",
-        "use a fifth of the card's time or less, and a lesser or older card would do",
+        "busy for at most a fifth of the time, where a slower or older card would do",
+        "busy for at most a fifth of the time, where a slower or older card would do",
     ),
     per_host=False,
     thresholds={
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
-        "memory": "the lesser card holds it; work that took 97 % of its card and more may have run out of memory and is left out",
+        "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,

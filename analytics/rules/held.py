@@ -1,36 +1,36 @@
-"""A holder keeps GPUs and runs no kernel on them for an hour and more."""
+"""Somebody's processes occupy GPUs and run no kernel for an hour or more.
+
+Look-alikes that it leaves alone: pauses for evaluation and checkpoints, compilation, servers with rare requests (all
+under an hour), display servers and monitors, GPUs whose utilization nobody measured.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.ledger.summary import ratio
 from analytics.states import UNOCCUPIED
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, THRESHOLDS_MIN, held_gpu_ms
+from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, format_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
-
 _BY = ("host", "holder", "whom")
 
 
 def held_findings(context: Context) -> Iterator[Finding]:
-    """Held stretches of at least `findings.held_min`, one finding per host and holder (per GPU where none is known)."""
+    """Held intervals of at least `findings.held_min`: one finding per host and user (per GPU where none is known)."""
     held = held_by_work(context, context.inside.stretches.filter(pl.col("state") == "held")).with_columns(
         spell_ms=pl.col("stretch_end") - pl.col("stretch_start"),
         # an unknown holder on one GPU need not be the unknown holder on the next
@@ -51,7 +51,7 @@ HELD = Rule(
     sentence=of_gpus("held without running a kernel"),
     per_host=True,
     thresholds={
-        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of spells last another hour, after 5 only 4.7 %: "
+        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
         "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
         "(Kaplan-Meier over 28 days)",
@@ -85,7 +85,7 @@ def _held_finding(context: Context, stretches: pl.DataFrame, facts: Mapping[str,
 
 
 def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
-    """The rows of stretches that still ran at the end of the window: only their GPUs can be taken back."""
+    """The rows of intervals that still ran at the end of the window: only their GPUs can be taken back."""
     now = still_going(context, long)
     last = pl.col("end") == pl.col("end").max().over("gpu")
     return long.filter(pl.col("gpu").is_in(now) & last)
@@ -99,15 +99,15 @@ def _left(context: Context) -> frozenset[str]:
 
 
 def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
-    """What each finding says, from all held rows, those of long stretches, and those of them that still run."""
+    """What each finding says, from all held rows, those of long intervals, and those that still run."""
     powered = pl.col("power_mean_w").is_not_null()
     found = long.group_by(_BY).agg(
         source=pl.col("holder_source").sort_by("time", "gpu").last(),
         stretch_count=pl.struct("gpu", "stretch_start").n_unique(),
         longest_ms=pl.col("spell_ms").max(),
         mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
-        power_sum=(SPAN * pl.col("power_mean_w")).filter(powered).sum(),
-        power_ms=SPAN.filter(powered).sum(),
+        power_sum=(SPAN_MS * pl.col("power_mean_w")).filter(powered).sum(),
+        power_ms=SPAN_MS.filter(powered).sum(),
         gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
     )
     all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})
@@ -120,7 +120,7 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
 
 
 def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:
-    processes = context.holders.of(current)
+    processes = context.holders.on(current)
     return {
         **{
             f"held_gpu_hours_in_stretches_of_{minutes}_min": facts[f"held_{minutes}"] / HOUR_MS

@@ -1,31 +1,32 @@
-"""A team's quota, or what it takes of it, is far above what it needs."""
+"""A team's quota or allocation far exceeds what it uses.
+
+Look-alikes that it leaves alone: weekly peaks and nightly batches (the 95th percentile of four weeks sees them), a
+team's first weeks, a team without a quota on file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.language.sentences import Sentence
     from analytics.money.owners import Owner, Team
-    from analytics.workloads.model import Context, EvidenceValue, Finding
 
-from analytics.workloads.model import Rule
 
 HISTORY_DAYS = 28
 HISTORY_MIN_DAYS = 14
@@ -34,15 +35,42 @@ SHARE_MAX = 0.5
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50
 
-_QUOTA = of_gpus("idle with a team whose quota is far above what it takes")
-_ALLOCATION = of_gpus("idle with a team that takes far more than it uses")
+_QUOTA = of_gpus("idle in a team whose quota far exceeds its allocations")
+_ALLOCATION = of_gpus("idle in a team that is allocated far more than it uses")
 
 
-KINDS = {"quota": "the quota is far above what the team takes", "allocation": "the team takes far more than it uses"}
+KINDS = {
+    "quota": "the quota far exceeds the team's allocations",
+    "allocation": "the team is allocated far more than it uses",
+}
+
+
+@dataclass(frozen=True)
+class TeamDemand:
+    """What a team may have, what it had and what it used over so many days; at once: exceeded in 5 % of the hours."""
+
+    quota_gpus: float
+    allocated_at_once: float
+    used_at_once: float
+    allocated_gpu_hours: float
+    used_gpu_hours: float
+    days: float
+
+    @property
+    def quota_too_large(self) -> bool:
+        return self.allocated_at_once < SHARE_MAX * self.quota_gpus
+
+    @property
+    def allocated_too_much(self) -> bool:
+        return (
+            self.allocated_gpu_hours > GPU_HOURS_MIN
+            and self.used_gpu_hours <= EFFICIENCY_MAX * self.allocated_gpu_hours
+            and self.used_at_once < SHARE_MAX * self.allocated_at_once
+        )
 
 
 def hoarding_findings(context: Context) -> Iterator[Finding]:
-    """Teams with a quota far above what they take, or that take far more than they use; a finding for each of both."""
+    """Teams whose quota far exceeds their allocations, or whose allocations far exceed their use: one finding for each."""
     teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
     start_ms = whole_number(context.whole.stretches, pl.col("time").min())
     since_ms = max(start_ms, context.until_ms - HISTORY_DAYS * DAY_MS)
@@ -55,25 +83,25 @@ def hoarding_findings(context: Context) -> Iterator[Finding]:
     had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
     for name, team in teams.items():
         mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-        numbers: dict[str, EvidenceValue] = {
-            "quota_gpus": team.quota_gpus,
-            "allocated_at_once_q95_gpus": had.get(name, 0.0),
-            "used_at_once_q95_gpus": used.get(name, 0.0),
-            "allocated_gpu_hours": gpu_ms_of(mine) / HOUR_MS,
-            "used_gpu_hours": gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE))) / HOUR_MS,
-            "history_days": days,
-        }
-        if had.get(name, 0.0) < SHARE_MAX * float(team.quota_gpus or 0):
-            unused = float(team.quota_gpus or 0) - had.get(name, 0.0)
-            yield _hoarding_finding(context, team, "quota", rows, numbers | {"quota_unused_gpus": unused})
-        if _takes_too_much(numbers):
-            yield _hoarding_finding(context, team, "allocation", rows, numbers)
+        working_ms = gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE)))
+        demand = TeamDemand(
+            float(team.quota_gpus or 0),
+            had.get(name, 0.0),
+            used.get(name, 0.0),
+            gpu_ms_of(mine) / HOUR_MS,
+            working_ms / HOUR_MS,
+            days,
+        )
+        if demand.quota_too_large:
+            yield _hoarding_finding(context, team, "quota", rows, demand)
+        if demand.allocated_too_much:
+            yield _hoarding_finding(context, team, "allocation", rows, demand)
 
 
 HOARDING = Rule(
     name="hoarding",
     category="demand",
-    sentence=of_gpus("of a team whose quota, or what it takes of it, is far beyond what it uses"),
+    sentence=of_gpus("of a team whose quota or allocation far exceeds its use"),
     per_host=False,
     thresholds={
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
@@ -85,35 +113,42 @@ HOARDING = Rule(
     labels=(
         label("kind", "{value}", words_for(KINDS)),
         label("quota_gpus", "a quota of {value} GPUs", whole_gpus),
-        label("quota_unused_gpus", "{value} of the quota not taken", whole_gpus),
-        label("allocated_at_once_q95_gpus", "at most {value} GPUs taken at once for 95 % of the hours", whole_gpus),
-        label("used_at_once_q95_gpus", "at most {value} GPUs active at once for 95 % of the hours", whole_gpus),
-        label("allocated_gpu_hours", "{value} GPU-hours taken"),
+        label("quota_unused_gpus", "{value} of the quota not allocated", whole_gpus),
+        label("allocated_at_once_q95_gpus", "at most {value} GPUs allocated at once in 95 % of the hours", whole_gpus),
+        label("used_at_once_q95_gpus", "at most {value} GPUs active at once in 95 % of the hours", whole_gpus),
+        label("allocated_gpu_hours", "{value} GPU-hours allocated"),
         counted("hosts", "on {number} host", "on {number} hosts"),
     ),
     find=hoarding_findings,
 )
 
 
-def _hoarding_finding(
-    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: dict[str, EvidenceValue]
-) -> Finding:
+def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFrame, demand: TeamDemand) -> Finding:
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
     # a team without a GPU of its own is judged by how well the fleet was watched
     about = context.inside.stretches if idle.is_empty() else idle
-    days = float(numbers["history_days"] or 0)
     look = _quota_command if kind == "quota" else _work_command
     finding = finding_of(
         context,
         HOARDING,
         about,
         subject=f"{kind}: {team.name}",
-        numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
-        failed=[[_too_short(days)] if days < HISTORY_DAYS - 1 / 24 else []],
+        numbers={
+            "kind": kind,
+            "quota_gpus": team.quota_gpus,
+            "allocated_at_once_q95_gpus": demand.allocated_at_once,
+            "used_at_once_q95_gpus": demand.used_at_once,
+            "allocated_gpu_hours": demand.allocated_gpu_hours,
+            "used_gpu_hours": demand.used_gpu_hours,
+            "history_days": demand.days,
+            **({"quota_unused_gpus": demand.quota_gpus - demand.allocated_at_once} if kind == "quota" else {}),
+            "hosts": idle["host"].n_unique(),
+        },
+        failed=[[_too_short(demand.days)] if demand.days < HISTORY_DAYS - 1 / 24 else []],
         holder=joined(idle, "holder"),
         next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
         host="",
-        notes=[say("GPU-hours are those that the team held or claimed without using them")],
+        notes=[say("the GPU-hours are those that the team held or was allocated and did not use")],
     )
     if idle.is_empty():
         finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
@@ -122,13 +157,7 @@ def _hoarding_finding(
 
 
 def _too_short(days: float) -> Sentence:
-    return say("{days} days of demand, {wanted} are wanted", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
-
-
-def _takes_too_much(numbers: Mapping[str, EvidenceValue]) -> bool:
-    had, used = (float(numbers[f"{name}_gpu_hours"] or 0) for name in ("allocated", "used"))
-    had_at_once, used_at_once = (float(numbers[f"{name}_at_once_q95_gpus"] or 0) for name in ("allocated", "used"))
-    return had > GPU_HOURS_MIN and used <= EFFICIENCY_MAX * had and used_at_once < SHARE_MAX * had_at_once
+    return say("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -148,7 +177,6 @@ def _at_once(rows: pl.DataFrame, since_ms: int, until_ms: int) -> dict[str, floa
 
 
 def _quota_command(owner: Owner) -> str:
-    """What shows the quota where it is set."""
     name = quote(owner.name)
     if owner.kind == "namespace":
         return f"kubectl describe resourcequota -n {name}"
@@ -156,6 +184,5 @@ def _quota_command(owner: Owner) -> str:
 
 
 def _work_command(owner: Owner) -> str:
-    """What shows the team's work."""
     name = quote(owner.name)
     return f"kubectl get pods -n {name}" if owner.kind == "namespace" else f"squeue --{owner.kind}={name} --long"

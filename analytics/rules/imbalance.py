@@ -1,8 +1,13 @@
-"""The GPUs of one job do very different amounts of work for hours."""
+"""The GPUs of one job do very different amounts of work for hours.
+
+Look-alikes that it leaves alone: evaluation on one rank, warm-up, trials or cards that take turns, separate programs of
+one user, inference servers.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -11,18 +16,20 @@ from analytics.language.sentences import Sentence, say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, one_job, whole_hours, within_hours
-from analytics.workloads.model import Label
+from analytics.workloads.ledger_rows import (
+    first_ms,
+    gpu_ms_of,
+    gpus_on,
+    joined,
+    newest_source,
+    one_job,
+    whole_hours,
+    within_hours,
+)
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import EvidenceValue, Rule
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3
@@ -37,7 +44,7 @@ def _uneven_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def imbalance_findings(context: Context) -> Iterator[Finding]:
-    """Jobs whose GPUs all work, some of them less than half as much as others; one finding per job."""
+    """Jobs whose GPUs all work, some of them less than half as much as others: one finding per job."""
     hours = _hours_of_several_gpus(context)
     judged = _imbalance_judged(hours)
     level = pl.when("by_sm").then("sm_active_mean_pct").otherwise("gpu_util_mean_pct").cast(pl.Float64)
@@ -54,7 +61,7 @@ def imbalance_findings(context: Context) -> Iterator[Finding]:
 IMBALANCE = Rule(
     name="imbalance",
     category="efficiency",
-    sentence=of_gpus("did less than half the work of the busiest GPU of the same job"),
+    sentence=of_gpus("that did less than half the work of the busiest GPU of the same job"),
     per_host=False,
     thresholds={
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
@@ -65,9 +72,9 @@ IMBALANCE = Rule(
     },
     labels=(
         label("busiest_gpu_sm_active_mean_pct", "mean SM activity {value} % on the busiest GPU"),
-        label("idlest_gpu_sm_active_mean_pct", "{value} % on the idlest"),
+        label("idlest_gpu_sm_active_mean_pct", "{value} % on the least busy"),
         label("busiest_gpu_util_mean_pct", "mean utilization {value} % on the busiest GPU"),
-        label("idlest_gpu_util_mean_pct", "{value} % on the idlest"),
+        label("idlest_gpu_util_mean_pct", "{value} % on the least busy"),
         label("spread", "a spread of {value}", Share),
         Label(("uneven_h", "judged_h"), _uneven_words),
         label("waiting_gpu_hours", "all of its GPUs together {value} GPU-hours behind the busiest"),
@@ -93,12 +100,12 @@ def _imbalance_finding(
         failed=[
             []
             if measured
-            else [say("SM activity is not measured on every GPU of the job: a spinning kernel counts as work")]
+            else [say("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
         ],
-        next_command=monitor_command(host, per_gpu.filter(pl.col("host") == host)["gpu"].to_list()),
+        next_command=monitor_command(host, gpus_on(per_gpu, host)),
         holder=joined(stretches, "holder"),
-        since_ms=int(rows.select(pl.col("time").min()).item()),
-        notes=[say("uneven by design where ranks have different parts: parameter servers, actors and learners")],
+        since_ms=first_ms(rows),
+        notes=[say("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
     )
 
 
@@ -141,7 +148,7 @@ def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
-    """The hours of uneven work that belong to a long enough series, of works in which they are not rare."""
+    """The uneven hours that belong to a long enough series, of workloads in which they are not rare."""
     begins = (
         (pl.col("work") != pl.col("work").shift(1))
         | (pl.col("time") != pl.col("time").shift(1) + HOUR_MS)

@@ -1,29 +1,34 @@
-"""GPUs that are busy by utilization and do little by SM activity or power."""
+"""GPUs that are busy by utilization and do little by SM activity or power.
+
+Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solvers), cards that heat or a cap slows
+(`throttled`), an afternoon of profiling.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import Sentence, say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import (
+    first_ms,
+    gpu_ms_of,
+    gpus_on,
+    joined,
+    newest_source,
+    whole_hours,
+    within_hours,
+)
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0
@@ -33,7 +38,7 @@ GPU_HOURS_MIN = 24
 
 
 def inefficient_findings(context: Context) -> Iterator[Finding]:
-    """Hours at high utilization with little behind it; one finding per holder (per GPU where none is known)."""
+    """Hours at high utilization with little behind it: one finding per user (per GPU where none is known)."""
     busy = _busy_hours(context)
     poor = busy.filter("poor")
     weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")
@@ -52,7 +57,7 @@ def inefficient_findings(context: Context) -> Iterator[Finding]:
 INEFFICIENT = Rule(
     name="inefficient",
     category="efficiency",
-    sentence=of_gpus("busy, but with few SMs or little power"),
+    sentence=of_gpus("busy, but with few SMs active or at low power"),
     per_host=False,
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
@@ -74,7 +79,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
     poor = busy.filter("poor")
     stretches = within_hours(context, poor)
     holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
-    here = poor.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    here = gpus_on(poor, host)
     return finding_of(
         context,
         INEFFICIENT,
@@ -84,10 +89,10 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
         failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
         next_command=monitor_command(host, here),
         holder=holder,
-        since_ms=int(poor.select(pl.col("time").min()).item()),
+        since_ms=first_ms(poor),
         notes=[
             say(
-                "small kernels, waits that spin or data loading on the GPU look like this; a profile of one step tells which"
+                "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
             )
         ],
     )
@@ -122,20 +127,18 @@ def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unmeasured(hours: pl.DataFrame) -> list[str]:
-    """Failures to have measured what would tell; some cards of a holder may have the counters and others not."""
+    """Fails for counters that were not measured on all of the cards."""
     failed: list[str] = []
     if hours["sm_active_mean_pct"].null_count():
         failed.append(
             say(
-                "SM activity is {not_measured}: power alone says that little is done",
+                "SM activity is {not_measured}: only low power suggests that little work is done",
                 not_measured=_measured_on(hours, "sm_active_mean_pct"),
             )
         )
     if hours["dram_active_mean_pct"].null_count():
         on = _measured_on(hours, "dram_active_mean_pct")
-        failed.append(
-            say("memory bandwidth is {not_measured}: work that is bound by it looks the same", not_measured=on)
-        )
+        failed.append(say("memory bandwidth is {not_measured}: memory-bound work looks the same", not_measured=on))
     return failed
 
 
@@ -144,7 +147,7 @@ def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
     if not measured:
         return say("not measured on this card") if every == 1 else say("not measured on these cards")
     return say(
-        "not measured in all of the hours, on {measured} of {gpus} in some of them",
+        "not measured in every hour (in some hours on {measured} of {gpus})",
         measured=Number(measured),
         gpus=gpus_of(every),
     )

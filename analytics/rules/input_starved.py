@@ -1,9 +1,14 @@
-"""GPUs that work half the time because the CPU, the disks or the network cannot feed them faster."""
+"""GPUs that work half the time because CPUs, disks or the network cannot feed them faster.
+
+Look-alikes that it leaves alone: an optimizer or simulator on the CPU, data generation, requests on a busy host,
+backups and checkpoints, whole minutes without a kernel (`stalls`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import polars as pl
 
@@ -14,17 +19,11 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0
@@ -71,7 +70,7 @@ _WAITS_FOR = {each.words: each.words for each in RESOURCES}
 
 
 def input_starved_findings(context: Context) -> Iterator[Finding]:
-    """Work at middling utilization in hours in which the host was at a limit; one finding per host, holder and job."""
+    """Workloads at middling utilization in hours in which the host was at a limit: one finding per host, user and job."""
     hours = _input_starved_hours(context)
     for work, resource, gain_pct in _limiting(hours):
         yield _input_starved_finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
@@ -80,7 +79,7 @@ def input_starved_findings(context: Context) -> Iterator[Finding]:
 INPUT_STARVED = Rule(
     name="input_starved",
     category="efficiency",
-    sentence=of_gpus("waited for input"),
+    sentence=of_gpus("that waited for input"),
     per_host=True,
     thresholds={
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
@@ -101,8 +100,8 @@ INPUT_STARVED = Rule(
         label("share_of_middling_hours", "{value} of the hours at middling utilization", Share),
         label("process_cpu_pct", "its processes use {value} % of a CPU"),
         label("cpu_util_mean_pct", "mean CPU use {value} %"),
-        label("cpu_pressure_mean_pct", "some task waits for a CPU for {value} % of the time"),
-        label("io_pressure_mean_pct", "some task waits for I/O for {value} % of the time"),
+        label("cpu_pressure_mean_pct", "tasks wait for a CPU {value} % of the time"),
+        label("io_pressure_mean_pct", "tasks wait for I/O {value} % of the time"),
         label("disk_read_mean_bytes_per_s", "{value}/s read from disks", Bytes),
         label("net_receive_mean_bytes_per_s", "{value}/s received over the network", Bytes),
         label("pcie_mean_bytes_per_s", "{value}/s over PCIe", Bytes),
@@ -128,9 +127,9 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
         ],
         next_command=on_host(host, *resource.looks),
         holder=holder,
-        since_ms=int(starved.select(pl.col("time").min()).item()),
+        since_ms=first_ms(starved),
         notes=[
-            say("CPU offload and data generation look alike: look at what the CPU does before adding loader workers")
+            say("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
         ],
     )
 
@@ -221,12 +220,11 @@ def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None
             yield row["work"], most, row[f"{most.name}_gain_pct"]
 
 
-def _explains(resource: Resource, row: Mapping[str, float | None]) -> bool:
-    """Whether the limit coincides with most of the middling hours, and the GPU does better without it."""
-    count, gain_pct = row[resource.name] or 0, row[f"{resource.name}_gain_pct"]
-    if count <= GPU_HOURS_MIN or count < SHARE_MIN * (row["middling"] or 0):
+def _explains(resource: Resource, row: Mapping[str, Any]) -> bool:
+    count, gain_pct = row[resource.name], row[f"{resource.name}_gain_pct"]
+    if count <= GPU_HOURS_MIN or count < SHARE_MIN * row["middling"]:
         return False
-    return not resource.plateau if gain_pct is None else gain_pct >= GAIN_MIN_PCT
+    return not resource.plateau if gain_pct is None else bool(gain_pct >= GAIN_MIN_PCT)
 
 
 def _input_starved_doubts(
@@ -236,7 +234,7 @@ def _input_starved_doubts(
     if gain_pct is None:
         failed.append(
             say(
-                "there is no hour in which {resource} were not at the limit, to compare with",
+                "{resource}: at the limit in every hour, so that there is no other hour to compare with",
                 resource=say(_WAITS_FOR[resource.words]),
             )
         )
@@ -244,12 +242,12 @@ def _input_starved_doubts(
     there = context.inside.stretches.filter(pl.col("host") == host)
     others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
-        failed.append(say("other work runs on the same host: the load may be its"))
+        failed.append(say("other workloads run on the same host and may cause the load"))
     cpu_pct = _known_max(starved, "process_cpu_pct")
     if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
         failed.append(
             say(
-                "the GPU's own process uses {cpu_pct} % CPU: it may generate its data, not load it",
+                "the process on the GPU uses {cpu_pct} % CPU: it may generate its data instead of loading it",
                 cpu_pct=Number(cpu_pct),
             )
         )

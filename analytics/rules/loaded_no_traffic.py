@@ -1,9 +1,13 @@
-"""An inference server holds a GPU and nobody asks it anything."""
+"""An inference server occupies a GPU and gets no requests.
+
+Look-alikes that it leaves alone: a warm standby or canary that says so, a replica of a model that has traffic, quiet
+nights, a server whose metrics count no requests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,27 +17,20 @@ from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, listed_now, ties
+from analytics.workloads.ending_commands import Ties, ending_command, listed_now, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
-
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
 _COMES_BACK = say(
-    "a pod of a Deployment comes back by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
+    "a pod of a Deployment restarts by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
 )
 
 
@@ -66,7 +63,7 @@ class _Server:
 
 
 def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
-    """Servers without a request for a day; one finding per host and model, or per host and holder where none is named."""
+    """Servers without a request for a day: one finding per host and model, or per host and user where none is named."""
     # of a list that is no longer good nobody knows who is still there
     listed = pl.col("gpu").is_in(list(listed_now(context)))
     there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_loaded_no_traffic_serves())
@@ -80,7 +77,7 @@ def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
 LOADED_NO_TRAFFIC = Rule(
     name="loaded_no_traffic",
     category="reclaim",
-    sentence=of_gpus("loaded with a server that nobody asks anything"),
+    sentence=of_gpus("loaded with a server that gets no requests"),
     per_host=True,
     thresholds={
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
@@ -93,7 +90,7 @@ LOADED_NO_TRAFFIC = Rule(
         label("models", "models {value}"),
         label("endpoints", "endpoints {value}"),
         label("quiet_h", "no request for {value} h"),
-        label("answered_share", "its metrics were there for {value} of that time", Share),
+        label("answered_share", "its metrics cover {value} of that time", Share),
     ),
     find=loaded_no_traffic_findings,
 )
@@ -171,11 +168,10 @@ def _by_utilization(
 
 
 def _loaded_no_traffic_doubts(server: _Server) -> list[str]:
-    """What speaks against it."""
     if server.answered is None:
-        return [say("no metrics of the server itself: that nobody asked is concluded from utilization alone")]
+        return [say("no metrics of the server itself: only its utilization suggests that it got no requests")]
     if server.replica:
-        return [say("the same model has traffic elsewhere: this may be a replica that waits for more")]
+        return [say("the same model has traffic elsewhere: this may be a spare replica")]
     if server.shared:
         return [say("other processes share the GPUs with the server")]
     return []
@@ -193,7 +189,6 @@ def _loaded_no_traffic_command(
 
 
 def _alone(there: pl.DataFrame) -> pl.Series:
-    """The GPUs on which servers are listed and nothing else."""
     return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
 
 
@@ -203,7 +198,6 @@ def _loaded_no_traffic_serves() -> pl.Expr:
 
 
 def _text() -> pl.Expr:
-    """All that is known of what a process is."""
     return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
 
 

@@ -1,8 +1,12 @@
-"""Holders of many GPU-hours that use a quarter of them or less."""
+"""Users of many GPU-hours who use a quarter of them or less.
+
+Look-alikes that it leaves alone: one day of debugging, small users of a large fleet, services that belong to nobody in
+particular, GPUs whose utilization nobody measured.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -12,17 +16,11 @@ from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 EFFICIENCY_MAX = 0.25
 GPU_HOURS_MIN = 50
@@ -32,7 +30,7 @@ KNOWN_MIN = 0.9
 
 
 def low_efficiency_findings(context: Context) -> Iterator[Finding]:
-    """The largest holders whose GPUs are busy for at most a quarter of the time that they have them; one finding per holder."""
+    """The largest users whose GPUs are busy for at most a quarter of the time: one finding per user."""
     held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
     owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
     holders = _low_efficiency_holders(owned)
@@ -49,16 +47,16 @@ def low_efficiency_findings(context: Context) -> Iterator[Finding]:
 LOW_EFFICIENCY = Rule(
     name="low_efficiency",
     category="efficiency",
-    sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest holders"),
+    sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
     per_host=False,
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
         "GPUs that are reserved and have no process are not part of it)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
-        "holders": f"among the {TOP} holders with the most GPU-hours (Job Defense Shield)",
+        "users": f"among the {TOP} users with the most GPU-hours (Job Defense Shield)",
     },
-    labels=(label("share_of_held_hours", "{value} of all GPU-hours that are held", Share),),
+    labels=(label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),),
     find=low_efficiency_findings,
 )
 
@@ -71,7 +69,7 @@ def _low_efficiency_finding(
     failed = (
         [
             say(
-                "utilization is known for {share} of it, {wanted} are wanted",
+                "utilization is known for {share} of it, {wanted} are needed",
                 share=Share(known, 0),
                 wanted=Share(KNOWN_MIN, 0),
             )
@@ -94,18 +92,18 @@ def _low_efficiency_finding(
             "holder_source": newest_source(stretches),
         },
         failed=[failed],
-        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=holder,
         notes=[
             say(
-                "low utilization is no reclaimable capacity: it says how GPUs are used, not which of them could be spared"
+                "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
             )
         ],
     )
 
 
 def _low_efficiency_services(context: Context) -> pl.DataFrame:
-    """Holders that are nothing but display servers, monitors and the like."""
+    """Holders that run nothing but display servers, monitors and the like."""
     users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
     people = users.filter(~pl.col("service"))["user"].unique().to_list()
     names = context.inside.stretches.filter(pl.col("holder_source") == "process").select("holder").drop_nulls().unique()

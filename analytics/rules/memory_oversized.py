@@ -1,11 +1,16 @@
-"""A card with at least twice the memory that the work on it needs, where a smaller one would do."""
+"""A card with at least twice the memory that its workload needs, where a smaller one would do.
+
+Look-alikes that it leaves alone: memory reserved in advance (`preallocated`), rare peaks such as a weekly evaluation,
+runs out of memory, one rank that is larger than the others, cards that are already split.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
@@ -18,19 +23,12 @@ from analytics.workloads.workloads import (
     workloads,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
-
 OVERSIZED = 2.0
 """Memory of the card over the need: below it no card on the market is a step smaller."""
 
 
 def memory_oversized_findings(context: Context) -> Iterator[Finding]:
-    """Work that needs half of its card's memory or less; one finding per holder, account, model and card that would do."""
+    """Workloads that need half of their card's memory or less: one finding per user, account, model and card that would do."""
     # out of memory there is nothing to spare: such work is nowhere near half of its card
     large = above_a_gpu_day(workloads(context).filter(pl.col("card_bytes") >= OVERSIZED * pl.col("need_bytes")))
     if large.is_empty():
@@ -45,8 +43,8 @@ MEMORY_OVERSIZED = Rule(
     name="memory_oversized",
     category="right_size",
     sentence=of_gpus(
-        "needs half of the card's memory or less, and a smaller card would do",
-        "need half of the card's memory or less, and a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
     ),
     per_host=False,
     thresholds={

@@ -1,23 +1,27 @@
-"""Work on one GPU that a MIG instance of the card would hold."""
+"""A workload on one GPU that a MIG instance of the card would hold.
+
+Look-alikes that it leaves alone: GPUs that talk to others (instances have no NVLink), memory reserved in advance, rare
+peaks, cards that cannot be split or are already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import Sentence, say
-from analytics.money.cards import card
+from analytics.money.cards import MigProfile, card
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.model import Label
+from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
@@ -32,14 +36,6 @@ from analytics.workloads.workloads import (
     with_demand,
     workloads,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from analytics.money.cards import MigProfile
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 _GROUP = ("host", "holder", "account", "model", "profile")
 
@@ -65,7 +61,7 @@ def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def mig_fit_findings(context: Context) -> Iterator[Finding]:
-    """Work that would fit into a part of its card; one finding per host, holder, account, model and profile."""
+    """Workloads that would fit into a part of their card: one finding per host, user, account, model and profile."""
     splitting = [model for model in workloads(context)["model"].unique() if fits(model)]
     alone = above_a_gpu_day(
         workloads(context).filter(
@@ -90,7 +86,7 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
 MIG_FIT = Rule(
     name="mig_fit",
     category="right_size",
-    sentence=of_gpus("would fit into a MIG instance of the card"),
+    sentence=of_gpus("with work that would fit into a MIG instance of the card"),
     per_host=True,
     thresholds={
         "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
@@ -144,7 +140,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: Fit) -> Finding
         notes=[
             *split_notes(host, gpus, profile, group["job"]),
             say(
-                "it fits by what it took over time; a step that fills the card would take {factor} times as long",
+                "it fits by its use over time; a step that fills the card would take {factor} times as long",
                 factor=Number(1 / fit.sm_share, 1),
             ),
         ],
@@ -166,7 +162,7 @@ def _fit(row: Mapping[str, Any]) -> Fit | None:
 def _mig_fit_measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
         return sm_activity_measured(group)
-    return [say("SM activity was not measured, the time with any kernel stands for it: try it, then measure")]
+    return [say("SM activity was not measured; the time with any kernel stands in for it: try it, then measure")]
 
 
 def fits(model: str) -> tuple[Fit, ...]:
@@ -210,7 +206,7 @@ def split_notes(host: str, gpus: Sequence[str], profile: str, jobs: Iterable[str
     if kind == "slurm":
         notes.append(
             say(
-                "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf says how the site calls the type",
+                "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf has the site's name for the type",
                 profile=profile,
             )
         )

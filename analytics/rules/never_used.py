@@ -1,9 +1,13 @@
-"""GPUs that nobody has ever used since they were first seen: the defensive purchase."""
+"""GPUs that nobody has used since they were first seen: the defensive purchase.
+
+Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, cards added this week, a host that
+fell silent, GPUs whose utilization or processes nobody could read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,19 +18,14 @@ from analytics.workloads.confidence import watched_holders
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Evidence, Finding
+from analytics.workloads.model import Context, Evidence, Finding, Rule
 from analytics.workloads.window_end import seen_lately
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-from analytics.workloads.model import Rule
-
 
 def never_used_findings(context: Context) -> Iterator[Finding]:
-    """GPUs without any process or kernel in all of the lake's history; one finding per host."""
+    """GPUs without any process or kernel in the lake's whole history: one finding per host."""
     never = _never_used(context.whole.lifetimes, context.settings.never_used_min_ms)
     if never.is_empty():
         return

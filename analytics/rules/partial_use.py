@@ -1,15 +1,20 @@
-"""A job got several GPUs and never ran a kernel on some of them while others worked."""
+"""A job got several GPUs and never ran a kernel on some of them while others worked.
+
+Look-alikes that it leaves alone: jobs that are starting, ranks that evaluate, cards that take turns, a standby in a pod
+of its own, two programs of one user.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import Sentence, say, say_many
 from analytics.states import IN_USE
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
@@ -17,31 +22,24 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, by_job, joined, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
 _COUNTED = say(
-    "the claim counts its GPUs and does not name them: that it has these follows from where it was never seen"
+    "the allocation counts its GPUs and does not name them: they are inferred from where the job was never seen"
 )
 
 
 def partial_use_findings(context: Context) -> Iterator[Finding]:
-    """GPUs of a job or program that never worked in all of its time; one finding per job."""
+    """GPUs of a job or program that never worked in all of its time: one finding per job."""
     # over the job's whole time: a GPU that worked before the window has been of use to it
     unseen = unseen_gpus(context, MIN_MS)
     owned = _owned(context, context.whole.stretches)
@@ -64,20 +62,20 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
 PARTIAL_USE = Rule(
     name="partial_use",
     category="reclaim",
-    sentence=of_gpus("never worked while other GPUs of the same job did"),
+    sentence=of_gpus("that never worked while other GPUs of the same job did"),
     per_host=False,
     thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
-        "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (its work is no start-up either)",
+        "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (more than a start-up)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
-        "counted": "GPUs that the job's claim counts and does not name, less those that it was seen on and those of its host with work of no "
+        "counted": "GPUs that the job's allocation counts and does not name, less those that it was seen on and those of its host with work of no "
         f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },
     labels=(
         label("gpus_used", "{value} of them used"),
         label("gpus_never_used", "{value} never used"),
-        label("gpus_claimed", "{value} GPUs claimed on the host"),
+        label("gpus_claimed", "{value} GPUs allocated on the host"),
         label("gpus_seen_of_the_claim", "seen on {value} of them"),
         label("gpus_never_seen_of_the_claim", "never on {value}"),
         label("used_gpu_util_mean_pct", "mean utilization of those that were used {value} %"),
@@ -88,7 +86,7 @@ PARTIAL_USE = Rule(
 
 
 def _never_seen_findings(context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
-    """GPUs that the job's claim only counts, and that it was never seen on."""
+    """GPUs that the job's allocation only counts, and that the job was never seen on."""
     worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
     for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
         met = context.inside.stretches.filter(
@@ -167,7 +165,7 @@ def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: 
 def _counted(unseen: int, candidates: int) -> Sentence:
     if unseen >= candidates:
         return _COUNTED
-    return say("{counted}, {part} of these {all}", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
+    return say("{counted} ({part} of these {all} GPUs)", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
 
 
 def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -182,8 +180,8 @@ def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
         rows.group_by("work", "gpu")
         .agg(
             pl.col("host").last(),
-            span_ms=SPAN.sum(),
-            busy_ms=SPAN.filter(busy).sum(),
+            span_ms=SPAN_MS.sum(),
+            busy_ms=SPAN_MS.filter(busy).sum(),
             known_ms=pl.col("util_ms").sum(),
             mean_pct=(pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum(),
         )
@@ -221,7 +219,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
     """Whether the idle GPUs cannot be freed without ending what works on the others."""
     if not work.startswith("claim:"):
         return True  # one job, or one program: its scheduler, launcher or collective operations end it as a whole
-    processes = context.holders.of(idle)
+    processes = context.holders.on(idle)
     if not processes or any(gpu not in {process.gpu for process in processes} for gpu in idle):
         return True
     return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
@@ -230,7 +228,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
 def _partial_use_command(
     context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
 ) -> str:
-    """The directive for the next submission; for a claim with processes of their own, what ends them."""
+    """The directive for the next submission; for an allocation with processes of its own, what ends them."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":
@@ -247,7 +245,6 @@ def _partial_use_command(
 
 
 def _request(hosts: pl.DataFrame) -> str:
-    """Slurm's directive for as many GPUs as were used, on as many hosts."""
     counts = hosts["len"]
     if counts.n_unique() > 1:
         return f"--gpus={counts.sum()}"
@@ -263,7 +260,5 @@ def _partial_use_notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[st
     if work.startswith("ray:"):
         notes.append(say("start it again with num_gpus={number}", number=wanted))
     if bound:
-        notes.append(
-            say("the unused GPUs cannot be taken without ending the work on the others: it is for the next submission")
-        )
+        notes.append(say("taking the unused GPUs would end the work on the others: change the next submission instead"))
     return notes

@@ -1,20 +1,27 @@
-"""Memory that was reserved in advance: what is needed is not known, or only from the server's own metrics."""
+"""Memory that was reserved in advance: the need is not known, or only from the server's own metrics.
+
+Look-alikes that it leaves alone: memory that grows or breathes, a flat share that no framework takes by default, a KV
+cache that was nearly full.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import say
-from analytics.workloads.cards import shelf
+from analytics.language.sentences import Sentence, say
+from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.ledger_rows import gpus_on
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
 from analytics.workloads.wording import gpus_of, of_gpus
@@ -27,15 +34,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.cards import Offer
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""
@@ -74,7 +72,7 @@ class CacheUse:
 
 
 def preallocated_findings(context: Context) -> Iterator[Finding]:
-    """Work that reserved a fixed share of its card; one finding per holder, account and model."""
+    """Workloads that reserved a fixed share of their card: one finding per user, account and model."""
     reserved = above_a_gpu_day(workloads(context).filter(pl.col("by_default")))
     if reserved.is_empty():
         return
@@ -89,7 +87,7 @@ def preallocated_findings(context: Context) -> Iterator[Finding]:
 PREALLOCATED = Rule(
     name="preallocated",
     category="right_size",
-    sentence=of_gpus("whose memory is reserved in advance, so that what the work needs is not known"),
+    sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
     per_host=False,
     thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
@@ -111,7 +109,7 @@ def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFr
     rows = stretches_of(context, runs)
     holder, model = group["holder"][0], group["model"][0]
     host = runs["host"][0]
-    gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    gpus = gpus_on(runs, host)
     share = float(runs["mem_share"].top_k(1)[0])
     offer = _lesser(context, group, use)
     return finding_of(
@@ -128,7 +126,6 @@ def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFr
 
 
 def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
-    """A smaller card that holds the need, where that is known."""
     if use is None or use.need_bytes is None:
         return None
     row: dict[str, Any] = group.select(pl.col("util_pct", "sm_pct", "dram_pct").max()).row(0, named=True)
@@ -187,18 +184,18 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
         if _preallocated_serves(runs) or 0.88 <= share < 0.95:
             return [
                 say(
-                    "an inference server takes its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                    "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
                 )
             ]
         framework, _ = _framework(share)
         return [
             say(
-                "{framework} takes so much by default; start it once with that variable set and read what it really needs",
+                "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
                 framework=framework,
             )
         ]
     used = say(
-        "{share} of the KV cache at most was in use in {hours} hours",
+        "at most {share} of the KV cache was in use over {hours} hours",
         share=Share(use.used_max_ratio),
         hours=Number(use.hours),
     )
@@ -212,12 +209,11 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
     if offer is not None:
         card = offer.model or offer.card.name
         held = say("{card} would hold that", card=card)
-        notes.append(held if offer.model else say("{card} would hold that; this fleet has none", card=card))
+        notes.append(held if offer.model else say("{card} would hold that, but this fleet has none", card=card))
     return notes
 
 
 def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
-    """How the need follows from weights and cache."""
     width = say("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
     if use.gpus > 1:
         width = say("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))

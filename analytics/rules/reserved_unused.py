@@ -1,35 +1,30 @@
-"""Somebody claims GPUs and has no process on them."""
+"""Somebody has an allocation and no process on its GPUs.
+
+Look-alikes that it leaves alone: a job that is starting, pauses of an interactive job, a reservation over a weekend,
+processes that the agent cannot see.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.language.sentences import say
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
-from analytics.workloads.commands import array_command, quote, watch_command
+from analytics.workloads.commands import array_command, operands, quote, watch_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ties
+from analytics.workloads.ending_commands import Ties, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import by_job, gpu_ms_of, joined, whole_number
+from analytics.workloads.ledger_rows import THRESHOLDS_MIN, by_job, gpu_ms_of, joined, whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
-
-THRESHOLDS_MIN = (30, 60, 120)
-"""Printed beside the headline, as with `held`."""
 STANDING_MIN_MS = 3 * DAY_MS
 RECENT_MS = DAY_MS
 
@@ -38,7 +33,7 @@ _JOB = ("slurm:", "pod:")
 
 
 def reserved_unused_findings(context: Context) -> Iterator[Finding]:
-    """Claimed time without a process, one finding per host and claimant (per GPU where none is known)."""
+    """Allocated time without a process: one finding per host and owner (per GPU where none is known)."""
     # an unknown claimant of one GPU need not be the unknown claimant of the next
     whom = pl.coalesce("holder", "job", "gpu")
     watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
@@ -52,11 +47,11 @@ def reserved_unused_findings(context: Context) -> Iterator[Finding]:
 RESERVED_UNUSED = Rule(
     name="reserved_unused",
     category="reclaim",
-    sentence=of_gpus("claimed without a process on it", "claimed without a process on them"),
+    sentence=of_gpus("allocated without a process on it", "allocated without a process on them"),
     per_host=True,
     thresholds={
-        "of a job": "claimed by a Slurm job or pod, without a process for findings.held_min and longer (as `held`)",
-        "of a standing claim": f"any other claim: for {format_duration(STANDING_MIN_MS)} and longer (longer than a weekend; ours)",
+        "of a job": "allocated to a Slurm job or pod, without a process for at least findings.held_min (as `held`)",
+        "standing": f"any other allocation: without a process for at least {format_duration(STANDING_MIN_MS)} (longer than a weekend; ours)",
     },
     labels=(label("accounts", "accounts {value}"),),
     find=reserved_unused_findings,
@@ -98,7 +93,7 @@ def _reserved_unused_finding(context: Context, rows: pl.DataFrame, all_reserved:
 
 
 def _of_a_job() -> pl.Expr:
-    """Whether the claim is a job's, which ends with its work; others stand whether there is work or not."""
+    """Whether the allocation is a job's, which ends with its work; others stand whether there is work or not."""
     standing = pl.col("job").str.contains(r"(^|\+)claim:")
     return (pl.col("job").str.starts_with(_JOB[0]) | pl.col("job").str.starts_with(_JOB[1])).fill_null(
         value=False
@@ -106,7 +101,7 @@ def _of_a_job() -> pl.Expr:
 
 
 def _bound(context: Context, current: pl.DataFrame) -> Ties:
-    """What else would end with the claim: GPUs on which the same jobs or pods have processes or work among it."""
+    """What else would end with the allocation: GPUs on which the same jobs or pods have processes, or work among it."""
     jobs, claimed = set(by_job(current)["work"]), set(current["gpu"])
     listed = (
         gpu
@@ -122,7 +117,7 @@ def _bound(context: Context, current: pl.DataFrame) -> Ties:
 
 
 def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
-    """Failure to have been without a process for long: whoever worked there yesterday may be back today."""
+    """Fails where the same user worked there in the last day and may be back."""
     since_ms = context.until_ms - RECENT_MS
     used = context.whole.stretches.filter(
         (pl.col("end") > since_ms)
@@ -134,7 +129,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     )
     if by_them.is_empty():
         return []
-    return [say("the same holder had processes on them in the last 24 h: the claim may be between two pieces of work")]
+    return [say("the same user had processes on them in the last 24 h: the allocation may be between two workloads")]
 
 
 def _reserved_unused_command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
@@ -151,26 +146,20 @@ def _reserved_unused_command(context: Context, host: str, current: pl.DataFrame,
     pods = [name.partition("/") for kind, _, name in known if kind == "pod"]
     return " && ".join(
         [
-            *([f"scancel {_operands(slurm)}"] if slurm else []),
-            *(f"kubectl delete pod -n {quote(space)} {_operands([pod])}" for space, _, pod in pods),
+            *([f"scancel {operands(slurm)}"] if slurm else []),
+            *(f"kubectl delete pod -n {quote(space)} {operands([pod])}" for space, _, pod in pods),
         ]
     )
 
 
 def _reserved_unused_look(host: str, jobs: Sequence[str]) -> str:
-    """What shows how the claim stands."""
     slurm = [job.removeprefix("slurm:") for job in jobs if job.startswith("slurm:")]
     if slurm:
         return f"squeue --jobs={quote(','.join(slurm))} --long"
     pods = [job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:")]
     if pods:
-        return " && ".join(f"kubectl get pod -n {quote(space)} {_operands([pod])}" for space, _, pod in pods)
+        return " && ".join(f"kubectl get pod -n {quote(space)} {operands([pod])}" for space, _, pod in pods)
     return watch_command(host)
-
-
-def _operands(names: Sequence[str]) -> str:
-    """Names as operands that no command takes for an option."""
-    return " ".join([*(["--"] if any(name.startswith("-") for name in names) else []), *map(quote, names)])
 
 
 def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
@@ -178,7 +167,7 @@ def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
     return (
         [
             say(
-                "release the reservation {claims} where it was made: fallow cannot name the command",
+                "release the reservation {claims} where it was made; fallow does not know the command",
                 claims=", ".join(claims),
             )
         ]

@@ -1,8 +1,12 @@
-"""GPUs that were added and are slow to be used."""
+"""GPUs that were added and are slow to be used.
+
+Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, a ramp of a week, cards added the
+day before yesterday.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -14,16 +18,10 @@ from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 FIRST_USE_MAX_DAYS = 7
 RAMP_MAX_DAYS = 14
@@ -34,7 +32,7 @@ KNOWN_MIN = 0.5
 
 
 def slow_uptake_findings(context: Context) -> Iterator[Finding]:
-    """GPUs first seen inside the lake's history; one finding per host and the day on which they came."""
+    """GPUs first seen inside the lake's history: one finding per host and day of arrival."""
     added = _added(context)
     if added.is_empty():
         return

@@ -1,33 +1,30 @@
-"""All GPUs of a job stop together, again and again, for checkpoints or for one another."""
+"""All GPUs of a job stop together, again and again, for checkpoints or for one another.
+
+Look-alikes that it leaves alone: checkpoints of normal length, requests at random, a polled server, evaluation of a
+quarter hour, pauses longer than ten minutes (`held`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import say
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, joined, newest_source, occupancies, one_job
+from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 STALL_MIN_MS = 20 * SECOND_MS
 STALL_MAX_MS = 10 * MINUTE_MS
@@ -49,7 +46,6 @@ class Series:
 
     @property
     def total_ms(self) -> int:
-        """Time of all of them."""
         return int((self.end - self.start).sum())
 
     @property
@@ -60,7 +56,6 @@ class Series:
 
     @property
     def regular(self) -> bool:
-        """Whether they come at about equal intervals."""
         periods = self.periods_ms
         if len(self.start) < COUNT_MIN or len(periods) < REGULAR_MIN * (len(self.start) - 1):
             return False
@@ -73,7 +68,7 @@ class Series:
 
 
 def stalls_findings(context: Context) -> Iterator[Finding]:
-    """Short stops of whole jobs at equal intervals that take a tenth of their time and more; one finding per job."""
+    """Short stops of whole jobs at equal intervals that take at least a tenth of their time: one finding per job."""
     rows, spells = _jobs_and_spells(context)
     gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
     for (work,), own in spells.group_by("work", maintain_order=True):
@@ -89,12 +84,13 @@ STALLS = Rule(
     name="stalls",
     category="efficiency",
     sentence=of_gpus(
-        "stood still at regular intervals inside its job", "stood still together at regular intervals inside their job"
+        "that stood still at regular intervals during its job",
+        "that stood still together at regular intervals during their job",
     ),
     per_host=False,
     thresholds={
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
-        "(shorter ones come from input, longer ones are idle spells)",
+        "(shorter ones come from input, longer ones are idle intervals)",
         "period": f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop does not)",
         "count": f"at least {COUNT_MIN} of them",
         "share": f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned; more than half "
@@ -107,7 +103,7 @@ STALLS = Rule(
         label("period_mean_min", "one every {value} min"),
         varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),
         label("stalled_share", "{value} of the job's time", Share),
-        label("stalled_gpu_hours", "{value} GPU-hours at a standstill"),
+        label("stalled_gpu_hours", "{value} GPU-hours stalled"),
         label("job_gpu_hours", "{value} GPU-hours of the job in all"),
     ),
     find=stalls_findings,
@@ -124,12 +120,10 @@ def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series
         subject=work,
         numbers=_stalls_numbers(stretches, stalled, series),
         failed=[_assumed(stretches, series)],
-        next_command=monitor_command(host, sorted(stretches.filter(pl.col("host") == host)["gpu"].unique())),
+        next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=joined(stretches, "holder"),
         since_ms=int(series.start[0]),
-        notes=[
-            say("asynchronous or less frequent checkpoints, or fewer synchronous steps, give this time back to the job")
-        ],
+        notes=[say("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
     )
 
 
@@ -150,15 +144,15 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     # pauses of a server are its callers'
     rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(spells, rows)
-    shares = inside.group_by("work").agg(stopped_ms=SPAN.sum()).join(
-        rows.group_by("work").agg(all_ms=SPAN.sum()), on="work"
+    shares = inside.group_by("work").agg(stopped_ms=SPAN_MS.sum()).join(
+        rows.group_by("work").agg(all_ms=SPAN_MS.sum()), on="work"
     )  # fmt: skip
     kept = shares.filter(pl.col("stopped_ms") >= SHARE_MIN * pl.col("all_ms")).select("work")
     return rows.join(kept, on="work", how="semi"), inside.join(kept, on="work", how="semi").sort("work", "time")
 
 
 def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The spells, each with the work on whose time it lies wholly."""
+    """The idle intervals, each with the workload in whose time it lies."""
     whole = occupancies(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
     # both come with the times of each GPU in order
     found = spells.join_asof(
@@ -183,7 +177,7 @@ def _together(spells: pl.DataFrame, gpus: int) -> Series:
 def _costly(series: Series, stretches: pl.DataFrame) -> bool:
     """Whether they take enough of the job's time, and the job works in between."""
     gpus = stretches["gpu"].n_unique()
-    all_ms = int(stretches.select(SPAN.sum()).item())
+    all_ms = int(stretches.select(SPAN_MS.sum()).item())
     util = stretches.select((pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum()).item()
     working_ms = int(stretches.select((pl.col("util_ms") - pl.col("zero_ms")).sum()).item())
     share = series.total_ms * gpus / all_ms
@@ -204,7 +198,7 @@ def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
     length_ms = series.total_ms / len(series.start)
     if row_ms * 2 > length_ms:
         rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
-        return [say("rows of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
+        return [say("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
     return []
 
 

@@ -1,12 +1,17 @@
-"""More GPUs in a pool than were ever needed at once: the conservative reserve."""
+"""More GPUs in a pool than were ever needed at once: the conservative reserve.
+
+Look-alikes that it leaves alone: nightly and weekly peaks, demand that has just grown, evaluation hours in production,
+pools of a few cards.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
@@ -15,7 +20,8 @@ from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import SPAN, whole_number
+from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, Value
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -25,7 +31,9 @@ from analytics.workloads.surplus import (
     QUANTILES_PROD,
     RECENT_MS,
     UNKNOWN_MAX,
+    Backtest,
     PoolSurplus,
+    Surplus,
     backtest,
     demand,
     estimate,
@@ -33,15 +41,6 @@ from analytics.workloads.surplus import (
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus, whole_gpus
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context, EvidenceValue, Finding, Value
-    from analytics.workloads.surplus import Backtest, Surplus
-
-from analytics.workloads.model import Label, Rule
 
 POOL_MIN_GPUS = 8
 _KEYS = (
@@ -70,7 +69,7 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     ]
     return [
         say(
-            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: {point} to spare ({low} to {high})",
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} ({low} to {high})",
             pool=plain(surplus.pool),
             model=plain(surplus.model),
             there=whole_gpus(found.gpus),
@@ -89,14 +88,15 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
 
 def _backtest_words(tested: Backtest | None) -> Sentence:
     if tested is None:
-        return say("no back-test: it takes 14 days of hours in which the pool was seen")
+        return say("no back-test: it needs 14 days in which the pool was observed")
     enough = Number(tested.enough)
-    said = say("none was to spare")
+    said = say("it found no surplus")
     if tested.surplus:
-        said = say("{enough} were to be enough and {spare} to spare", enough=enough, spare=Number(tested.surplus))
+        said = say(
+            "it found {enough} GPUs enough and a surplus of {spare}", enough=enough, spare=Number(tested.surplus)
+        )
     return say(
-        "back-test: a week earlier {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, "
-        "at most {most}",
+        "back-test of the estimate of a week earlier: {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, at most {most}",
         said=said,
         enough=enough,
         exceeded=Number(tested.exceeded),
@@ -111,7 +111,7 @@ def _by_host(surplus: PoolSurplus, between: str) -> str:
 
 
 def standing_surplus_findings(context: Context) -> Iterator[Finding]:
-    """GPUs of one model in one pool beyond what was needed at once; one finding per pool and model."""
+    """GPUs of one model in one pool beyond what was needed at once: one finding per pool and model."""
     now = _in_order(context)
     large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
     if large.is_empty():
@@ -214,13 +214,13 @@ def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
 
 
 def _unsure(surplus: PoolSurplus) -> list[str]:
-    """Failures to be sure of the surplus: it shrinks where unknown time was need, or did not hold a week ago."""
+    """Fails where the surplus shrinks if unknown time was need, or where last week's estimate did not hold."""
     failed: list[str] = []
     low, point = (surplus.estimate.left(bound) for bound in ("low", "point"))
     if low < (point + 1) // 2:
         failed.append(
             say(
-                "counting what was not seen as needed, only {low} of {point} remain",
+                "if unobserved time counts as need, only {low} of {point} remain",
                 low=Number(low),
                 point=Number(point),
             )
@@ -229,8 +229,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     if tested is not None and not tested.held:
         failed.append(
             say(
-                "last week's estimate did not hold: {enough} GPUs were to be enough, and more were needed at once in "
-                "{exceeded} of {hours} hours since",
+                "last week's estimate did not hold: {enough} GPUs should have been enough, but more were needed at once in {exceeded} of {hours} hours since",
                 enough=Number(tested.enough),
                 exceeded=Number(tested.exceeded),
                 hours=Number(tested.hours),
@@ -273,7 +272,6 @@ def _model(context: Context, gpu: str) -> str:
 
 
 def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
-    """How many of the GPUs had been seen by then."""
     before = context.whole.stretches.filter(pl.col("time") < context.until_ms - WEEK_MS)["gpu"].unique()
     return float(gpus.filter(pl.col("gpu").is_in(before.implode()))["gpu_share"].sum())
 
@@ -281,7 +279,7 @@ def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """Whole GPUs that are not split, those with the least active time first."""
     active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
-    used = active.group_by("gpu").agg(used_ms=SPAN.sum())
+    used = active.group_by("gpu").agg(used_ms=SPAN_MS.sum())
     return (
         gpus.filter(pl.col("gpu_share") == 1)
         .join(used, on="gpu", how="left")

@@ -1,9 +1,13 @@
-"""GPUs whose clocks are held down by heat, power or another GPU while they work."""
+"""GPUs whose clocks are held down by heat, power or another GPU while they work.
+
+Look-alikes that it leaves alone: a power cap at full load, idle clocks, one hot hour, a burn-in, counters that began
+again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,16 +17,10 @@ from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import joined, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.model import Context, EvidenceValue, Finding
-
-from analytics.workloads.model import Rule
 
 ACTIVE_FROM_PCT = 10.0
 ACTIVE_HOURS_MIN = 6
@@ -34,8 +32,6 @@ CAP_POWER_FROM = 0.85
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason, in words, and the share of active time from which it counts."""
-
     name: str
     words: str
     column: str
@@ -44,7 +40,7 @@ class Cause:
 
 
 CAUSES = (
-    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("look at fans, air flow and inlet temperature of the host")),
+    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("check the host's fans, air flow and inlet temperature")),
     Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
           say("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
     Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
@@ -58,7 +54,7 @@ _CAUSES = {each.words: each.words for each in CAUSES}
 
 
 def throttled_findings(context: Context) -> Iterator[Finding]:
-    """Active time with clocks held down; one finding per host and cause."""
+    """Active time with clocks held down: one finding per host and cause."""
     known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
     active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
     hours = active.filter(known)
@@ -108,7 +104,7 @@ def _throttled_finding(context: Context, host: str, cause: Cause, gpus: pl.DataF
         failed=[_counted(active), _guesses(cause)],
         next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
         holder=joined(stretches, "holder"),
-        since_ms=int(slowed.select(pl.col("time").min()).item()),
+        since_ms=first_ms(slowed),
         notes=[cause.remedy],
     )
 
@@ -158,14 +154,14 @@ def _fires(cause: Cause) -> pl.Expr:
 
 
 def _counted(active: pl.DataFrame) -> list[str]:
-    """Failure of the counters to have been read in nearly all of the active hours."""
+    """Fails where the counters were read in too few of the active hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
     return measured_enough(known_ms, observed_ms, say("why clocks were held down"))
 
 
 def _guesses(cause: Cause) -> list[str]:
     if cause.name == "brake":
-        return [say("cap and brake are not kept apart: that it is no cap follows from the low draw")]
+        return [say("power cap and power brake are counted together: only the low draw suggests a brake")]
     if cause.name == "cap":
         return [say("a power cap at full load is normal on many cards, and the site may have set it")]
     return []

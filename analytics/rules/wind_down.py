@@ -1,8 +1,12 @@
-"""Somebody's work winds down, and GPUs are still theirs."""
+"""Somebody's work is winding down, and GPUs are still theirs.
+
+Look-alikes that it leaves alone: weekends, holidays for everybody, quiet nights, a next experiment that has begun, an
+agent that was down.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +23,14 @@ from analytics.workloads.ending_commands import ties
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, joined
-from analytics.workloads.model import Label
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from analytics.money.owners import Owner
-    from analytics.workloads.model import Context, Finding
 
-from analytics.workloads.model import EvidenceValue, Rule
 
 PROJECT_END_DAYS = 14
 
@@ -76,7 +76,7 @@ def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def wind_down_findings(context: Context) -> Iterator[Finding]:
-    """Holders whose work has faded or whose project ends while GPUs are theirs; one finding per holder or owner's line."""
+    """Users whose work has faded, or whose project ends, while GPUs are theirs: one finding per user or line of the owners file."""
     now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
     yield from _faded_findings(context, now)
     yield from _project_findings(context, now)
@@ -85,24 +85,24 @@ def wind_down_findings(context: Context) -> Iterator[Finding]:
 WIND_DOWN = Rule(
     name="wind_down",
     category="demand",
-    sentence=of_gpus("still with a holder whose work winds down"),
+    sentence=of_gpus("still with a user whose work is winding down"),
     per_host=False,
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
         "fall": f"mean active GPU-hours of {RECENT_DAYS} days at most {FALL_MAX:.0%} of the median of the {PRIOR_DAYS} days before (at least "
-        f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends are left out for who never works on them",
+        f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends do not count for users who never work on them",
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },
     labels=(
         label("days_without_activity", "{value} days without activity"),
         Label(("past_gaps_p95_days", "past_gap_count"), _pause_words),
-        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours a day lately"),
-        label("active_gpu_hours_a_day_before", "{value} a day before"),
-        label("days_since_a_process_began", "no process begun for {value} days"),
+        label("active_gpu_hours_a_day_lately", "{value} active GPU-hours per day lately"),
+        label("active_gpu_hours_a_day_before", "{value} per day before"),
+        label("days_since_a_process_began", "no process started for {value} days"),
         Label(("project_end", "days_until_project_end"), _project_words),
-        counted("gpus_still_theirs", "{number} GPU still theirs", "{number} GPUs still theirs"),
+        counted("gpus_still_theirs", "still on {number} GPU", "still on {number} GPUs"),
         label("gpus_idle_now", "{value} of them idle now"),
     ),
     find=wind_down_findings,
@@ -130,7 +130,7 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
             "days_since_a_process_began": _days(row["no_start_ms"]),
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
-        failed = [say("when processes began is not known")] if unknown else []
+        failed = [say("the start of the processes is not known")] if unknown else []
         about = clip(late, since_ms)
         yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 
@@ -214,7 +214,6 @@ def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
 
 
 def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
-    """What shows the holder's work, wherever it is."""
     jobs = rows["job"].drop_nulls()
     if holder and jobs.str.contains("slurm:").any():
         return f"squeue --user={quote(holder.replace('+', ','))}"

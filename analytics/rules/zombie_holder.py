@@ -1,8 +1,12 @@
-"""A process keeps a GPU though what it was started for has gone: its parent, its job, or whoever sat at the notebook."""
+"""A process keeps a GPU although its parent, its job or the person at the notebook is gone.
+
+Look-alikes that it leaves alone: systemd services and MPS daemons (parent 1 too), a job that still runs, a notebook
+over night, an orphan that computes on the CPU, servers.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -11,23 +15,16 @@ from analytics.language.sentences import say
 from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, listed_now, own_processes, ties
+from analytics.workloads.ending_commands import Ties, ending_command, listed_now, own_processes, ties
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.persistence import lasting
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.workloads.ending_commands import Ties
-    from analytics.workloads.model import Context, Finding
-
-from analytics.workloads.model import Rule
 
 ORPHAN_IDLE_MS = DAY_MS
 NOTEBOOK_IDLE_MS = DAY_MS
@@ -46,7 +43,7 @@ _REASONS = {ENDED: "their job has ended", PARENT_GONE: "their parent process is 
 
 
 def zombie_holder_findings(context: Context) -> Iterator[Finding]:
-    """Idle GPUs whose every process has outlived its purpose; one finding per host, holder and reason."""
+    """Idle GPUs whose every process has outlived its purpose: one finding per host, user and reason."""
     # of a list that is no longer good nobody knows who is still there
     there = alive(context).filter(~is_service() & pl.col("gpu").is_in(list(listed_now(context))))
     idle_ms = context.until_ms - pl.col("stretch_start")
@@ -67,10 +64,10 @@ def zombie_holder_findings(context: Context) -> Iterator[Finding]:
 ZOMBIE_HOLDER = Rule(
     name="zombie_holder",
     category="reclaim",
-    sentence=of_gpus("held by processes that have outlived what they were started for"),
+    sentence=of_gpus("held by processes that outlived their purpose"),
     per_host=True,
     thresholds={
-        ENDED: f"the source of the claims says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
+        ENDED: f"the source of the allocations says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",
         PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
         "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
@@ -116,15 +113,17 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         failed=[
             known_holder(first["holder_source"], first["holder"]),
             lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
-            [say("no other parent was seen before: it may be a service of its own")] if born else [],
-            [say("when the processes began is not known: they may be of a later run of the job")] if ageless else [],
+            [say("no other parent process was ever seen: it may be a service")] if born else [],
+            [say("the start of the processes is not known: they may belong to a later run of the job")]
+            if ageless
+            else [],
             bound.failed,
         ],
         next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not (born or ageless)),
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-        notes=[say("unsaved results of a notebook end with its kernel: ask first")] if why == NOTEBOOK else [],
+        notes=[say("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
     )
 
 
@@ -145,7 +144,7 @@ def _zombie_holder_command(
 
 
 def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
-    """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the last claim of its job ended."""
+    """Adds `why` (null: not a zombie), its `rank` and `job_end`, when the job's last allocation ended."""
     idle_ms = context.until_ms - pl.col("stretch_start")
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
@@ -184,7 +183,7 @@ def _job_ends(context: Context) -> pl.DataFrame:
 
 
 def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows of the idle stretches that still run, from the job's end on where it has ended."""
+    """The ledger's rows of the idle intervals that still run, from the job's end on where it has ended."""
     from_ms = (
         pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
     )

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from analytics.allocations.spans import known_claims
-from analytics.intervals import clip
+from analytics.allocations.spans import known_allocations
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED
-from analytics.workloads.ledger_rows import SPAN, by_job
-from analytics.workloads.model import once_per_context
+from analytics.workloads.ledger_rows import by_job
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.window_end import STANDING, newest_rows, on_host_ahead, seen_lately, unlisted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.workloads.model import Context
 
 
 @once_per_context
 def allocations(context: Context) -> pl.DataFrame:
-    """What is known of each claim that began before the end of the window: `known_claims`, and `stated`.
+    """What is known of each claim that began before the end of the window: `known_allocations`, and `stated`.
 
     `stated` is the end that the source itself gave, null where there is none: the end of a time limit may be raised.
     """
     begun = context.rollups.claims.filter(pl.col("time") < context.until_ms).with_columns(stated=pl.col("end"))
-    return known_claims(begun)
+    return known_allocations(begun)
 
 
 def unseen_places(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:
@@ -78,17 +73,17 @@ def counted_gpus(context: Context) -> Mapping[str, int | None]:
 
 
 def claimed_by_count(context: Context, hosts: Iterable[str]) -> list[str]:
-    """Failure to know which GPUs of these hosts are claimed."""
+    """Fails where GPUs of these hosts are allocated by count: which ones is not known."""
     counted = counted_gpus(context)
     return [_counted_failure(host, counted[host]) for host in sorted(set(hosts) & set(counted))]
 
 
 def _counted_failure(host: str, number: int | None) -> str:
     if number is None:
-        return say("GPUs of {host} are claimed, and nobody can say how many or which", host=host)
+        return say("GPUs of {host} are allocated: how many and which ones is not known", host=host)
     return say_many(
-        "{number} GPU of {host} is claimed by count alone: nobody can say which",
-        "{number} GPUs of {host} are claimed by count alone: nobody can say which",
+        "{number} GPU of {host} is allocated by count only: which one is not known",
+        "{number} GPUs of {host} are allocated by count only: which ones is not known",
         number,
         host=host,
     )
@@ -96,7 +91,6 @@ def _counted_failure(host: str, number: int | None) -> str:
 
 @once_per_context
 def _running(context: Context) -> pl.DataFrame:
-    """What is claimed at the end of the window."""
     return allocations(context).filter(pl.col("end") > context.until_ms)
 
 
@@ -136,7 +130,7 @@ def _nameless(context: Context) -> pl.DataFrame:
 
 
 def _anybody(holders: Iterable[str | None], user: str | None) -> bool:
-    """Whether one of the holders may be the user."""
+    """Whether the user may be one of the holders."""
     return any(user is None or holder is None or user in holder.split("+") for holder in holders)
 
 
@@ -205,7 +199,7 @@ def _unused_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame
     during = clip(met, "start", "claim_end")
     unwatched = pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("claim_end").first() - pl.col("start").first()
-    watched = SPAN.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
+    watched = SPAN_MS.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
     nameless = (pl.col("state").is_in(OCCUPIED) & pl.col("job").is_null()).any()
     per_gpu = during.group_by("work", "host", "gpu").agg(
         nobody=((pl.col("state") == "free") | unwatched).all() & watched, doubtful=nameless | ~watched

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from analytics.language.sentences import say
 from analytics.money.cards import Card, card, cards
 from analytics.money.catalog import listed
 from analytics.workloads.commands import quote, watch_command
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.runs import PEAK_MAX_SHARE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from analytics.money.cards import Card
-    from analytics.workloads.model import Context
-
 
 BFLOAT16_SINCE = 2020
 """The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
@@ -178,7 +171,7 @@ def ask_for(
         return (
             directive,
             say(
-                "submit it with this directive instead of {present}; gres.conf says how the site calls the type",
+                "submit it with this directive instead of {present}; gres.conf has the site's name for the type",
                 present=present,
             ),
         )
@@ -192,7 +185,7 @@ def ask_for(
     if kind == "ray":
         kind_of_card = slurm_type(offer.card).upper()
         return _there(context, model), say('start it with accelerator_type="{card}"', card=kind_of_card)
-    return _there(context, model), say("start it on a host with that card; the command shows how busy one is")
+    return _there(context, model), say("start it on a host with that card; the command shows how busy such a host is")
 
 
 def _there(context: Context, model: str) -> str:

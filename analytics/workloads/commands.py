@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from analytics.workloads.process_lists import Process
 
 
 def release_command(host: str, processes: Sequence[Process]) -> str:
-    """What ends these processes: the scheduler's own command where one owns them, `kill` otherwise."""
+    """Ends these processes: the scheduler's own command where one owns them, `kill` otherwise."""
     jobs = sorted({process.slurm_job_id for process in processes if process.slurm_job_id})
     if jobs:
         return f"scancel {operands(jobs)}"
@@ -26,17 +25,16 @@ def release_command(host: str, processes: Sequence[Process]) -> str:
 
 
 def look_command(host: str) -> str:
-    """What shows who is on the host's GPUs, where no process list is known."""
     return f"ssh {operands([host])} nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
 
 
 def array_command(slurm_jobs: Sequence[str]) -> str:
-    """What shows Slurm jobs with the arrays and heterogeneous jobs that they are a part of, task by task."""
+    """Shows Slurm jobs with their arrays and heterogeneous jobs, task by task."""
     return f"squeue --jobs={quote(','.join(slurm_jobs))} --array"
 
 
 def watch_command(host: str) -> str:
-    """What shows how busy the host's GPUs are."""
+    """Shows how busy the host's GPUs are."""
     return f"ssh {operands([host])} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv"
 
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
-from analytics.workloads.model import Confidence, once_per_context
+from analytics.language.sentences import Sentence, say, say_many
+from analytics.workloads.model import Confidence, Context, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
 from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context
 
 COVERAGE_MIN = 0.90
 HISTORY_MIN_DAYS = 14
@@ -46,26 +40,24 @@ def conditions() -> tuple[Condition, ...]:
         Condition("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
                   "unknown time may hide work"),
         Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
-        Condition("metric", "utilization was measured on these GPUs; and what else a rule rests on (SM activity, memory in use, "
-                  f"counters of throttling) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
+        Condition("metric", "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
+                  f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
                   "what was not measured is unknown, not 0"),
         Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail, "
                   "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
-        Condition("clock", "no host has rows of a time to come", "what its clock calls now is not now"),
-        Condition("attribution", "who holds it is known by name, by processes or a claim", "nobody can be asked otherwise"),
-        Condition("persistence", f"S = P(spell >= age + {horizon} | spell >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
-                  f"its 90 % interval, over the holder's idle spells of {history}, or the fleet's where fewer than {SPELLS_MIN} "
-                  "of the holder's lasted as long",
+        Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
+        Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
+        Condition("persistence", f"S = P(interval >= age + {horizon} | interval >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
+                  f"its 90 % interval, over the user's idle intervals of {history}, or the fleet's where fewer than {SPELLS_MIN} "
+                  "of the user's lasted as long",
                   "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
-        Condition("alone", "the same processes, job or pod have no GPU with work on it", "ending them would end that work"),
+        Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of how some GPUs were watched."""
-
     coverage: float | None  # observed share of their time inside the window
     history_ms: int  # first to last sample, up to the end of the window
     util_coverage: float | None  # share in which utilization was watched, where rows state it; None: point samples
@@ -76,7 +68,7 @@ class Observation:
 
 
 def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
-    """How these GPUs were watched in the window, and how the given stretches of theirs rest on samples."""
+    """How these GPUs were observed in the window, and on which samples these rows of theirs rest."""
     times = [_times(context)[gpu] for gpu in set(gpus) if gpu in _times(context)]
     total_ms, unknown_ms = (sum(each[at] for each in times) for at in (2, 3))
     history_ms = max(each[1] for each in times) - min(each[0] for each in times) if times else 0
@@ -117,7 +109,7 @@ def watched_enough(seen: Observation) -> list[str]:
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
         failed.append(
             say(
-                "only {share} of the time was observed, {wanted} are wanted",
+                "only {share} of the time was observed, {wanted} are needed",
                 share=_below(seen.coverage),
                 wanted=Share(COVERAGE_MIN, 0),
             )
@@ -125,7 +117,7 @@ def watched_enough(seen: Observation) -> list[str]:
     if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
         failed.append(
             say(
-                "{days} days of history, {wanted} are wanted",
+                "{days} days of history, {wanted} are needed",
                 days=floored(seen.history_ms / DAY_MS),
                 wanted=Number(HISTORY_MIN_DAYS),
             )
@@ -144,7 +136,7 @@ def _sampled_enough(seen: Observation) -> list[str]:
         return [say("point samples for {share} of the time: {bound}", share=share, bound=bound)]
     if seen.util_coverage < COVERAGE_MIN:
         watched, wanted = _below(seen.util_coverage), Share(COVERAGE_MIN, 0)
-        return [say("utilization was watched {share} of the time, {wanted} are wanted", share=watched, wanted=wanted)]
+        return [say("utilization was watched {share} of the time, {wanted} are needed", share=watched, wanted=wanted)]
     return []
 
 
@@ -167,13 +159,13 @@ def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
 
 
 def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
-    """Failure of a metric that a rule needs beyond utilization, such as `SM activity`, to have been there."""
+    """Fails where a metric that a rule needs beyond utilization, such as `SM activity`, was missing too often."""
     share = known_ms / total_ms if total_ms else None
     if share is not None and share >= COVERAGE_MIN:
         return []
     return [
         say(
-            "{what} was measured for {share} of the time, {wanted} are wanted",
+            "{what} was measured for {share} of the time, {wanted} are needed",
             what=what,
             share=_below(share),
             wanted=Share(COVERAGE_MIN, 0),
@@ -182,27 +174,31 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
 
 
 def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
-    """Failure of the clocks of these rows' hosts to say when it was."""
+    """Fails where the clock of one of these rows' hosts is ahead."""
     ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
     hosts = ", ".join(ahead)
-    return [say("the clock of {hosts} is ahead: nobody knows how it stands now", hosts=hosts)] if ahead else []
+    return (
+        [say("the clock of {hosts} is ahead: its state at the end of the window is not known", hosts=hosts)]
+        if ahead
+        else []
+    )
 
 
 def known_holder(source: str | None, holder: str | None) -> list[str]:
-    """Failure to say who it is."""
+    """Fails where the user's name is not known."""
     if source == "memory":
-        return [say("no process list: memory in use stands for a holder")]
-    return [] if holder is not None else [say("the holder is not known")]
+        return [say("no process list: memory in use stands in for a user")]
+    return [] if holder is not None else [say("the user is not known")]
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
-    """Failure to know that nobody held it."""
-    return [say("neither processes nor memory were read: somebody may hold it")] if unwatched else []
+    """Fails where nobody could have seen a process."""
+    return [say("neither processes nor memory were read: somebody may be using it")] if unwatched else []
 
 
-def alone(others: int) -> list[str]:
-    """Failure to be free to end: the same process, pod or job also has GPUs that are not idle."""
-    return [say("the same processes also hold {gpus} with work on them", gpus=gpus_of(others))] if others else []
+def other_work(others: int) -> list[str]:
+    """Fails where the same processes, pods or jobs also have GPUs that are not idle."""
+    return [say("the same processes are also at work on {gpus}", gpus=gpus_of(others))] if others else []
 
 
 def _below(share: float | None) -> Sentence | Share:
@@ -211,5 +207,4 @@ def _below(share: float | None) -> Sentence | Share:
 
 
 def grade(*failures: list[str]) -> Confidence:
-    """The confidence that these failures leave."""
     return Confidence(tuple(failure for each in failures for failure in each))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,20 +13,13 @@ from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import AT_REST
 from analytics.workloads.allocation_spans import allocations, unseen_by_job, unseen_places
 from analytics.workloads.commands import array_command, look_command, release_command
-from analytics.workloads.confidence import alone
+from analytics.workloads.confidence import other_work
 from analytics.workloads.ledger_rows import by_job
-from analytics.workloads.model import once_per_context
-from analytics.workloads.process_lists import serves_only
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.process_lists import Process, serves_only
 from analytics.workloads.processes import launched_together
 from analytics.workloads.window_end import last_rows, newest_rows, window_end
 from fallow.clock import MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from analytics.workloads.model import Context
-    from analytics.workloads.process_lists import Process
-
 
 _SLURM = "slurm:"
 _NUMBER = re.compile(r"\d+")
@@ -75,7 +68,6 @@ def _job_users(context: Context) -> Mapping[str, frozenset[str]]:
 
 
 def _same_user(users: frozenset[str] | None, others: frozenset[str] | None) -> bool:
-    """Whether two jobs may be one user's."""
     return not users or not others or not users.isdisjoint(others)
 
 
@@ -113,11 +105,10 @@ class Ties:
 
     @property
     def failed(self) -> list[str]:
-        """Failure to be free to end, in words."""
-        return [*alone(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
+        return [*other_work(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
 
     def look(self, host: str) -> str:
-        """What shows how the jobs stand, where the scheduler can tell."""
+        """Shows how the jobs stand, where the scheduler can tell."""
         if self.gpus or not self.slurm:
             return look_command(host)
         return array_command(self.slurm)
@@ -127,8 +118,8 @@ class Ties:
             return []
         return [
             say_many(
-                "{number} GPU or host of the same job is seen by nobody (such as {place}): it may be at work there",
-                "{number} GPUs or hosts of the same job are seen by nobody (such as {place}): it may be at work there",
+                "{number} GPU or host of the same job is not observed ({place}): the job may be at work there",
+                "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be at work there",
                 len(self.unseen),
                 place=self.unseen[0],
             )
@@ -139,8 +130,7 @@ class Ties:
             return []
         return [
             say(
-                "Slurm job {other} of the same user is at work or not seen: both may be of one array or heterogeneous job, "
-                "which `scancel` would end as a whole",
+                "Slurm job {other} of the same user is at work or not observed: both may belong to one array or heterogeneous job, which `scancel` would end as a whole",
                 other=self.tied[0],
             )
         ]
@@ -186,7 +176,7 @@ def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
     """The Slurm jobs, pods and Ray jobs on these GPUs, by the ledger and by process lists."""
     on = window_end(context).jobs_on
     return {job for gpu in gpus for job in on.get(gpu, ())} | {
-        job for process in context.holders.of(gpus) for job in _jobs_of(process)
+        job for process in context.holders.on(gpus) for job in _jobs_of(process)
     }
 
 
@@ -198,7 +188,7 @@ def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> 
     """
     if not context.latest or not set(gpus) <= listed_now(context):
         return ()  # what ran then may be somebody else's by now
-    processes = tuple(each for each in context.holders.of(gpus) if not serves_only(each.command))
+    processes = tuple(each for each in context.holders.on(gpus) if not serves_only(each.command))
     return processes if all(_is_of(each.user, holder) for each in processes) else ()
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
-from analytics.workloads.model import Label
+from analytics.workloads.model import Finding, Label, Value
 from analytics.workloads.wording import gpus_of, hours_by_threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from analytics.workloads.model import Finding, Value
-
     Shown = str | Quantity
     Known = Mapping[str, Value]
+
 
 _LEAST_SHARE = 0.001
 """What is shown with one digit of a percent."""
@@ -38,7 +36,6 @@ def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) ->
 
 
 def counted(key: str, one: str, many: str) -> Label:
-    """What is counted, in the singular and in the plural."""
     return Label((key,), lambda known, _: [say_many(one, many, int(known[key]))])
 
 
@@ -53,7 +50,6 @@ def varying(key: str, below: str, by: str) -> Label:
 
 
 def for_machines(*keys: str) -> Label:
-    """Values that tell people nothing."""
     return Label(keys, lambda _, __: [])
 
 
@@ -103,11 +99,10 @@ def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
 
 def _rank(known: Known, _: Finding) -> list[Sentence]:
     rank, holders = str(known["rank_among_holders"]).split(" of ")
-    return [say("rank {rank} of {holders} among the holders", rank=rank, holders=holders)]
+    return [say("rank {rank} of {holders} among the users", rank=rank, holders=holders)]
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
-    """Prices, and what would be saved."""
     hourly, other, saving = (known.get(name) for name in ("hourly", "recommended_hourly", "saving"))
     name = finding.evidence.numbers.get("recommended_card")
     card = say("the other card") if name is None else plain(str(name))
@@ -124,12 +119,12 @@ SOURCES = {"process": "process", "claim": "claim", "memory": "memory"}
 """How the ledger knows a holder."""
 
 SHARED_LABELS = (
-    label("holder_source", "holder known by {value}", words_for(SOURCES)),
+    label("holder_source", "user known by {value}", words_for(SOURCES)),
     counted("sample_count", "{number} sample", "{number} samples"),
     label("coverage", "observed {value}", Share),
     _by_threshold("held"),
     _by_threshold("reserved"),
-    counted("stretch_count", "in {number} stretch", "in {number} stretches"),
+    counted("stretch_count", "in {number} interval", "in {number} intervals"),
     _at_the_end("gpus_held_now", ("no longer held at the end", "none of the {number} GPUs still held at the end"),
                 "{part} of {gpus} held at the end"),
     _at_the_end("gpus_reserved_now", ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),

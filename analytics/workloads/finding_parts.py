@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -14,19 +14,12 @@ from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding,
 from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from analytics.workloads.model import Context
-
-
 ESTIMATED = say(
-    "its energy is an estimate: what the whole GPU drew in those hours, by its slices: too much for one that idles beside others that work"
+    "its energy is an estimate: its slices' share of what the whole GPU drew in those hours, which is too much for an instance that idles beside busy ones"
 )
 
 
 def has_instances(stretches: pl.DataFrame) -> bool:
-    """Whether any of the rows is of a MIG instance."""
     return any(gpu.startswith(MIG_PREFIX) for gpu in set(stretches["gpu"].to_list()))
 
 
@@ -41,7 +34,7 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
         "_row", "host", "gpu", "time", "end", "gpu_share"
     )
     own = own.with_columns(gpu=pl.col("gpu").replace_strict(parents, default=None, return_dtype=pl.String))
-    hours = _drawn_by_hour(context).of(own["gpu"].drop_nulls().unique().to_list())
+    hours = _drawn_by_hour(context).rows(own["gpu"].drop_nulls().unique().to_list())
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = own.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour")
     met = pieces.join(hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour"))

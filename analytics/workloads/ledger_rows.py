@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.states import ALLOCATED, OCCUPIED
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context
-
-
-SPAN = pl.col("end") - pl.col("time")
-"""Milliseconds of a ledger row."""
-
-GPU_MS = SPAN * pl.col("gpu_share")
+GPU_MS = SPAN_MS * pl.col("gpu_share")
 """GPU milliseconds of a ledger row: a MIG instance counts its share."""
 
 
@@ -37,8 +27,17 @@ def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
     return int(frame.select(value).item() or 0)
 
 
+def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
+    """The GPUs of these rows on one host, in order."""
+    return rows.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+
+
+def first_ms(rows: pl.DataFrame) -> int:
+    """The moment at which the first of some rows begins; there must be one."""
+    return int(rows.select(pl.col("time").min()).item())
+
+
 def gpu_ms_of(stretches: pl.DataFrame) -> float:
-    """GPU milliseconds of the rows."""
     return float(((stretches["end"] - stretches["time"]) * stretches["gpu_share"]).sum())
 
 
@@ -47,7 +46,7 @@ ENERGY_KNOWN_MIN = 0.9
 
 
 def energy_kwh(stretches: pl.DataFrame) -> float | None:
-    """Energy of some ledger stretches in kWh; None where it was known for less than 90 % of their time."""
+    """Energy of ledger rows in kWh; None where it is known for less than 90 % of their time."""
     total_ms = int((stretches["end"] - stretches["time"]).sum())
     if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
         return None
@@ -69,7 +68,7 @@ def held_gpu_hours(stretches: pl.DataFrame) -> dict[int, float]:
 
 
 def held_gpu_ms(minutes: int) -> pl.Expr:
-    """The same of `held` rows for one threshold, in GPU milliseconds."""
+    """GPU milliseconds of `held` rows whose whole interval lasts at least so many minutes."""
     long = pl.col("stretch_end") - pl.col("stretch_start") >= minutes * MINUTE_MS
     return ((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).filter(long).sum()
 
@@ -78,7 +77,6 @@ class RowIndex:
     """The rows of a frame by the values of one column."""
 
     def __init__(self, frame: pl.DataFrame, column: str) -> None:
-        """Sorts the column once."""
         self._frame = frame
         values = frame[column].unique(maintain_order=True)
         self._codes = {value: code for code, value in enumerate(values.to_list())}
@@ -86,7 +84,7 @@ class RowIndex:
         self._order = np.argsort(codes, kind="stable")
         self._starts = np.searchsorted(codes[self._order], np.arange(len(values) + 1))
 
-    def of(self, values: Iterable[object]) -> pl.DataFrame:
+    def rows(self, values: Iterable[object]) -> pl.DataFrame:
         """The rows with any of these values, in the frame's order."""
         return self._frame[self._rows({self._codes[value] for value in values if value in self._codes})]
 
@@ -111,7 +109,6 @@ def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_job() -> pl.Expr:
-    """Whether a row belongs to exactly one job."""
     return (pl.col("job").str.count_matches(_JOB_NAMES) == 1).fill_null(value=False)
 
 
@@ -156,7 +153,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     wanted = hours.select(
         "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
     )
-    rows = _rows_by_gpu(context).of(hours["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
+    rows = _rows_by_gpu(context).rows(hours["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
         wanted, on=("host", "gpu", "hour")
@@ -171,7 +168,7 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 
 def newest_source(stretches: pl.DataFrame) -> str | None:
-    """How the newest of some ledger rows knows its holder; None where it does not."""
+    """How the newest of these rows knows its holder; None where it does not."""
     newest = stretches.select("time", "gpu", "holder_source").filter(stretches["time"] == stretches["time"].max())
     source = newest.sort("gpu")["holder_source"][-1]
     return None if source is None else str(source)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, TypeVar
 
-from fallow.clock import HOUR_MS, format_ms
+from fallow.clock import HOUR_MS, Window, format_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from analytics.inventory import Inventory
     from analytics.ledger.build import Ledger
     from analytics.ledger.rollups import Rollups
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from analytics.money.owners import Owners
     from analytics.workloads.process_lists import Holders
     from analytics.workloads.surplus import PoolSurplus
-    from fallow.clock import Window
     from fallow.lake import Lake
 
 
@@ -74,7 +72,6 @@ class Confidence:
 
     @property
     def grade(self) -> str:
-        """high, medium or low."""
         return ("high", "medium", "low")[min(len(self.failed), 2)]
 
 
@@ -136,7 +133,6 @@ class Finding:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU time in hours."""
         return self.gpu_ms / HOUR_MS
 
     def as_json(self) -> dict[str, object]:

@@ -6,29 +6,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import Sentence, say, say_many
 from analytics.states import WITHOUT_EVIDENCE
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.wording import floored
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from analytics.language.sentences import Sentence
-    from analytics.workloads.model import Context
-
 
 HORIZON_MS = HOUR_MS
 """How much longer the spell has to last: long enough for somebody else to make use of it."""
@@ -47,7 +39,7 @@ _UNNAMED = "\0"
 
 @dataclass(frozen=True)
 class Outlook:
-    """How likely it is that a spell of some age lasts `HORIZON_MS` more, with its 90 % interval."""
+    """How likely it is that an idle interval of some age lasts `HORIZON_MS` more, with its 90 % interval."""
 
     age_ms: int
     spell_count: int  # spells that lasted at least as long as the age
@@ -59,7 +51,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Spells:
-    """Idle spells: length (so far), the age from which each was followed, and whether its end was seen."""
+    """Idle intervals: length (so far), the age from which each was followed, and whether its end was seen."""
 
     length_ms: NDArray[np.int64]
     entry_ms: NDArray[np.int64]
@@ -79,11 +71,11 @@ class Spells:
 
     @cached_property
     def _well_known_ages(self) -> NDArray[np.int64]:
-        """The lengths of spells that `SPELLS_MIN` spells and more reached, in order."""
+        """The lengths, in order, that at least `SPELLS_MIN` intervals reached."""
         return self._lengths[self.at_risk(self._lengths) >= SPELLS_MIN]
 
     def at_risk(self, ages_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many spells were followed at each age: begun to be followed before it and not over by then."""
+        """How many intervals were followed at each age: entered before it and not over by then."""
         reached = len(self._lengths) - np.searchsorted(self._lengths, ages_ms, side="left")
         later = len(self._entries) - np.searchsorted(self._entries, ages_ms, side="left")
         return np.asarray(reached - later, np.int64)
@@ -103,7 +95,7 @@ class Spells:
         return Outlook(age_ms, begun, int(ends.sum()), share, low, high)
 
     def oldest_age_ms(self, at_most_ms: int) -> int | None:
-        """The greatest age up to a limit that `SPELLS_MIN` spells reached; None where there are not so many."""
+        """The greatest age up to a limit that `SPELLS_MIN` intervals reached; None where there are too few."""
         if int(self.at_risk(np.array([at_most_ms]))[0]) >= SPELLS_MIN:
             return at_most_ms
         younger = int(np.searchsorted(self._well_known_ages, at_most_ms, side="right"))
@@ -122,8 +114,6 @@ def wilson(share: float, number: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Persistence:
-    """The idle spells of the last 28 days, all of them and by holder."""
-
     fleet: Spells
     holders: Mapping[str, Spells]
 
@@ -142,7 +132,7 @@ class Persistence:
 
 @once_per_context
 def persistence(context: Context) -> Persistence:
-    """The idle spells that were known at the window's end; computed once for each context."""
+    """The idle intervals of the last 28 days, as known at the window's end."""
     spells = idle_spells(context.whole.stretches, context.until_ms)
     by_holder = spells.sort("whom").partition_by("whom", as_dict=True, maintain_order=True)
     return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
@@ -196,7 +186,7 @@ def _follows() -> pl.Expr:
 
 
 def _decisions(spells: pl.DataFrame) -> pl.DataFrame:
-    """One spell of those that one holder began together and ended together, on however many GPUs."""
+    """One interval for those that one user began together and ended together, on however many GPUs."""
 
     def gaps(name: str, *within: str) -> pl.Expr:
         new = pl.any_horizontal(pl.col(each) != pl.col(each).shift(1) for each in within)
@@ -217,8 +207,8 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
     if outlook is None:
         return [
             say_many(
-                "{number} idle spell of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
-                "{number} idle spells of the whole fleet seen to begin: how long one lasts is not known, {wanted} are wanted",
+                "only {number} idle interval of the whole fleet has a known start: how long one lasts is not known, {wanted} are needed",
+                "only {number} idle intervals of the whole fleet have a known start: how long one lasts is not known, {wanted} are needed",
                 len(known.fleet.length_ms),
                 wanted=Number(SPELLS_MIN),
             )
@@ -237,10 +227,8 @@ def _whose(holder: str | None, *, pooled: bool) -> Sentence:
 def outlook_sentence(outlook: Outlook, whose: str) -> Sentence:
     """The outlook as one sentence that can be checked against the ledger."""
     return say_many(
-        "of {number} idle spell {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
-        "{low} to {high} likely (90 %), at least {wanted} is wanted",
-        "of {number} idle spells {whose} that lasted {age}, {ended} ended within the next hour: lasting 60 more minutes is "
-        "{low} to {high} likely (90 %), at least {wanted} is wanted",
+        "of {number} idle interval {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
+        "of {number} idle intervals {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
         outlook.spell_count,
         whose=whose,
         age=Span(outlook.age_ms - outlook.age_ms % MINUTE_MS),

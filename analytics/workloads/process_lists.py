@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ import polars as pl
 from fallow.clock import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from analytics.ledger.rollups import Rollups
 
 
@@ -34,7 +33,6 @@ def is_service() -> pl.Expr:
 
 
 def serves_only(command: str | None) -> bool:
-    """Whether a command name is that of a display server, an MPS daemon or a monitor."""
     return command is not None and _SERVICE.fullmatch(command) is not None
 
 
@@ -56,8 +54,6 @@ _DAYS = 2
 
 @dataclass(frozen=True)
 class Process:
-    """One process in the newest list of a GPU."""
-
     gpu: str
     host: str
     pid: int
@@ -83,17 +79,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Holders:
-    """The newest process list per GPU."""
-
     lists: Mapping[str, tuple[Process, ...]]
 
-    def of(self, gpus: Sequence[str]) -> tuple[Process, ...]:
-        """All processes of these GPUs."""
+    def on(self, gpus: Sequence[str]) -> tuple[Process, ...]:
         return tuple(process for gpu in gpus for process in self.lists.get(gpu, ()))
 
     def beyond(self, gpus: Sequence[str]) -> tuple[str, ...]:
         """Other GPUs that the processes, pods or Slurm jobs of these run on too: ending them would end that work."""
-        own = {owner for process in self.of(gpus) for owner in process.owners}
+        own = {owner for process in self.on(gpus) for owner in process.owners}
         shared = {gpu for owner in own for gpu in self._gpus_of[owner]}
         return tuple(sorted(shared.difference(gpus)))
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip
 from analytics.states import OCCUPIED
-from analytics.workloads.model import once_per_context
-from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.process_lists import SERVER, Process, is_service
 from analytics.workloads.window_end import last_rows
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.workloads.model import Context
-    from analytics.workloads.process_lists import Process
 
 _KEY = ("host", "gpu", "pid")
 
@@ -65,7 +59,7 @@ def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) ->
     """The processes of some rows of `alive`; with `bare` only their pids are given, for jobs and pods that have ended."""
     wanted: set[tuple[str, int]] = set(rows.select("gpu", "pid").iter_rows())
     found: Iterable[Process] = (
-        each for each in context.holders.of(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
+        each for each in context.holders.on(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
     )
     return tuple(replace(each, slurm_job_id=None, pod=None) if bare else each for each in found)
 

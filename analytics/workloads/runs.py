@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
+from numpy.typing import NDArray
 
+from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
 from analytics.money.cards import card
 from analytics.states import OCCUPIED
-from analytics.workloads.ledger_rows import GPU_MS, SPAN, RowIndex, one_job, whole_hours
-from analytics.workloads.model import once_per_context
+from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
+from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
-
-    from analytics.workloads.model import Context
 
 
 RUN = ("host", "gpu", "holder", "account", "job")
@@ -39,7 +38,7 @@ def runs(context: Context) -> pl.DataFrame:
     rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
-    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN)
+    sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN_MS)
     found = (
         rows.with_columns(several=several | pl.col("holder_shares").is_not_null())
         .group_by(RUN)
@@ -68,7 +67,7 @@ def runs(context: Context) -> pl.DataFrame:
 
 
 def _service_only(context: Context) -> pl.DataFrame:
-    """Who has nothing but services on which GPU."""
+    """Who runs nothing but services on which GPU."""
     listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
 
@@ -119,8 +118,7 @@ def _rows_of_runs(context: Context) -> pl.DataFrame:
 
 
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """The window's ledger rows of some runs."""
-    return _rows_by_run(context).of(found["run"].to_list()).drop("run")
+    return _rows_by_run(context).rows(found["run"].to_list()).drop("run")
 
 
 @once_per_context

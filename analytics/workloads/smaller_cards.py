@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,7 +14,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import gpu_ms_of
+from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
 from analytics.workloads.runs import stretches_of
 from analytics.workloads.wording import joined_by_and
 from analytics.workloads.workloads import (
@@ -26,8 +27,6 @@ from analytics.workloads.workloads import (
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 
 
@@ -105,7 +104,7 @@ def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | Non
 def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
     if offer.model is None:
         host = runs["host"][0]
-        gpus = runs.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+        gpus = gpus_on(runs, host)
         said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
         return monitor_command(host, gpus), said
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
@@ -138,12 +137,10 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
 def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
     failed = [*seen_long_enough(works), *sm_activity_measured(works)]
     if not works.join(nvlinked(context), on="work", how="semi").is_empty():
-        failed.append(
-            say("its GPUs talk over NVLink, and whether {card} would be linked is not known", card=offer.card.name)
-        )
+        failed.append(say("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
     if works["sm_pct"].null_count():
         failed.append(
-            say("SM activity and memory bandwidth were not measured: the time with any kernel stands for them")
+            say("SM activity and memory bandwidth were not measured: the time with any kernel stands in for them")
         )
     if offer.card.year < BFLOAT16_SINCE:
         failed.append(
@@ -158,7 +155,7 @@ def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
     if slower is not None and slower > 1:
         notes.append(
             say(
-                "it has room for the work; a step that fills the present card would take {factor} times as long",
+                "it has room for the workload, but a step that fills the present card would take {factor} times as long",
                 factor=Number(slower, 1),
             )
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,9 +12,6 @@ from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import merge
 from analytics.states import IN_USE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 QUANTILES = {"low": 0.99, "point": 0.95, "high": 0.90}
 QUANTILES_PROD = {"low": 1.0, "point": 0.99, "high": 0.95}
@@ -61,7 +58,6 @@ class Backtest:
 
     @property
     def held(self) -> bool:
-        """Whether more was needed no more often than the quantile allows."""
         return self.exceeded <= (1 - self.quantile) * self.hours
 
 

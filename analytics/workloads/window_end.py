@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import IN_USE
 from analytics.workloads.ledger_rows import by_job
-from analytics.workloads.model import once_per_context
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.workloads.model import Context
-
+from analytics.workloads.model import Context, once_per_context
 
 STANDING = "claim:"
 """A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole."""
@@ -45,7 +39,6 @@ def newest_rows(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def window_end(context: Context) -> WindowEnd:
-    """How the GPUs stand, and whose jobs are on them."""
     last = newest_rows(context)
     jobs = by_job(last).filter(~pl.col("work").str.starts_with(STANDING))
     working = jobs.filter(pl.col("state").is_in(IN_USE) | unlisted() | on_host_ahead(context))
@@ -69,7 +62,7 @@ def _sets(frame: pl.DataFrame, key: str, value: str) -> dict[str, frozenset[str]
 
 @once_per_context
 def last_rows(context: Context) -> pl.DataFrame:
-    """The last ledger row of each GPU that was still seen at the end of the window."""
+    """The last ledger row of each GPU that was seen in the window's last hour, by a host whose clock is right."""
     rows = context.inside.stretches.filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
     return rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True).filter(~on_host_ahead(context))
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import Listed, Sentence, say, say_many
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def of_gpus(one: str, many: str = "") -> str:
@@ -25,12 +22,10 @@ def agreeing(sentence: str, gpus: int) -> str:
 
 
 def gpus_of(number: int) -> Sentence:
-    """`1 GPU`, `2 GPUs`."""
     return say_many("{number} GPU", "{number} GPUs", number)
 
 
 def joined_by_and(names: Sequence[str]) -> str:
-    """`a and b`, of names."""
     shown = names[0]
     for name in names[1:]:
         shown = say("{name} and {other}", name=shown, other=name)
@@ -38,19 +33,19 @@ def joined_by_and(names: Sequence[str]) -> str:
 
 
 def at_most_below(share: float) -> Share:
-    """The share with one decimal, never rounded up to what it fell short of."""
+    """The share with one decimal, never rounded up."""
     return Share(math.floor(10 * (100 * share)) / 1000)
 
 
 def floored(value: float, digits: int = 1) -> Number:
-    """The number, never rounded up to what it fell short of."""
+    """The number, never rounded up."""
     return Number(math.floor(10**digits * value) / 10**digits, digits)
 
 
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
-    """`4.0 / 3.0 / 2.0 GPU-hours in stretches of at least 30 / 60 / 120 min`."""
+    """`4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
     return say(
-        "{sums} GPU-hours in stretches of at least {minutes} min",
+        "{sums} GPU-hours in intervals of at least {minutes} min",
         sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
         minutes=" / ".join(map(str, gpu_hours)),
     )

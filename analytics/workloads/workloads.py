@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -10,15 +10,9 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
-from analytics.workloads.model import once_per_context
+from analytics.workloads.model import Context, Finding, once_per_context
 from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.workloads.model import Context, Finding
-
 
 RUN_MIN_MS = 61 * MINUTE_MS
 """Princeton's Job Defense Shield: shorter ones are tests."""
@@ -27,7 +21,7 @@ REPORTED_FROM_GPU_MS = 24 * HOUR_MS
 
 WORK_THRESHOLDS = {
     "run": "at least 61 min (Princeton Job Defense Shield)",
-    "GPU-hours": "more than 24 in the window, of one holder, account and model (Princeton Job Defense Shield)",
+    "GPU-hours": "more than 24 in the window, of one user, account and model (Princeton Job Defense Shield)",
 }
 
 IDLE_MAX_PCT = 20.0
@@ -133,14 +127,14 @@ def sm_activity_measured(found: pl.DataFrame) -> list[str]:
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
-    """Failures to have seen the memory of any of these works for a week, and in nearly all of their hours."""
+    """Fails where no memory of these workloads was observed for a week, or not in nearly all of their hours."""
     days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
     failed = measured_enough(read, hours, say("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
             say_many(
-                "memory was seen on {number} day, {wanted} are wanted: a rare step may need more",
-                "memory was seen on {number} days, {wanted} are wanted: a rare step may need more",
+                "memory was observed on {number} day, {wanted} are needed: a rare step may need more",
+                "memory was observed on {number} days, {wanted} are needed: a rare step may need more",
                 days or 0,
                 wanted=Number(PEAK_MIN_DAYS),
             )
@@ -149,8 +143,7 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """The runs of some works, by host and GPU."""
-    return _runs_by_workload(context).of(found["work"].to_list()).sort("host", "gpu", "run")
+    return _runs_by_workload(context).rows(found["work"].to_list()).sort("host", "gpu", "run")
 
 
 @once_per_context
@@ -210,7 +203,7 @@ def workload_footprints(context: Context, stretches: pl.DataFrame) -> pl.DataFra
 
 
 def _known(name: str) -> pl.Expr:
-    """The largest over the work's GPUs; null where one of them has none."""
+    """The largest over the workload's GPUs; null where one of them has none."""
     return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
 
 
@@ -227,7 +220,7 @@ def findings_about(works: pl.DataFrame, findings: Iterable[Finding]) -> list[tup
 
 
 def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:
-    """Whether a finding is about a work: its GPUs are among the finding's, and its job, or that it has none."""
+    """Whether a finding is about a workload: its GPUs are among the finding's, and so is its job, if it has one."""
     gpus = row["gpus"]
     if not isinstance(gpus, list) or not set(gpus) <= set(finding.gpus):
         return False

@@ -1,4 +1,4 @@
-"""Finding out who asks: on this machine whoever runs the pages, behind a proxy whom it names, else whoever signs in."""
+"""Who asks: the local user, whoever a reverse proxy names, or whoever signs in with OpenID Connect. Imports no page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flask import Request
     from werkzeug.wrappers import Response
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 
 class Access(Protocol):

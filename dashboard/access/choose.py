@@ -1,4 +1,4 @@
-"""Which way of finding out who asks the settings choose."""
+"""Chooses the kind of access by the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dashboard.access import LOCAL
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import Hosts
-from dashboard.access.insecure import Insecure
+from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
 from fallow.errors import ConfigError, MissingExtraError, UsageError
 

@@ -1,4 +1,4 @@
-"""Who has which role and team: the file that a site keeps, read again when it changes."""
+"""Roles and teams of users and groups, from the site's CSV file, which is reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.money.csv_tables import read_lines
-from dashboard.people import ROLES, Person
+from dashboard.access.people import ROLES, Person
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team")
 KINDS = ("user", "group", "default")
 NONE = "none"
-"""The role of those who are refused."""
+"""The role of people who are refused."""
 
 _Rows = dict[tuple[str, str], tuple[str, str | None]]
 """By kind and name: role and team, in the order of the file."""
 
 
 class Directory:
-    """Roles and teams by name. A file that was whole stays in force until another whole one is there."""
+    """Roles and teams by name. A valid file stays in force until it is replaced by another valid one."""
 
     def __init__(self, path: str, default_role: str) -> None:
         """Raises ConfigError, naming file and line, for a file that cannot be used; an empty path names nobody."""
@@ -38,24 +38,21 @@ class Directory:
         self._rows: _Rows = _read(path) if path else {}
 
     def person(self, name: str, groups: Collection[str] = ()) -> Person | None:
-        """Who it is: by their own line, else by the first line of the file about one of their groups, else as everybody.
-
-        None: somebody without a role.
-        """
+        """The person by their own line, else by the first line about one of their groups, else by the default; None without a role."""
         rows = self._current()
         by_group = (row for (kind, group), row in rows.items() if kind == "group" and group in groups)
         role, team = rows.get(("user", name)) or next(by_group, None) or rows.get(("default", "")) or self._default
         return None if role == NONE else Person(name, role, team)
 
     def known(self, groups: Collection[str]) -> list[str]:
-        """Those of the groups that the file has a line about."""
+        """The groups that have a line in the file."""
         rows = self._current()
         return [group for group in groups if ("group", group) in rows]
 
     def _current(self) -> _Rows:
         with self._lock:
             if (stamp := self._stamp_now()) != self._stamp:
-                self._stamp = stamp  # a faulty file is complained about once
+                self._stamp = stamp  # an invalid file is reported once
                 try:
                     self._rows = _read(self._path)
                 except ConfigError as error:
@@ -82,7 +79,7 @@ def _read(path: str) -> _Rows:
 
 
 def _whole_lines(path: str) -> list[Line]:
-    """The lines; one that ends before the team would else be about all teams."""
+    """The lines; a shorter one is an error, since a missing team would mean all teams."""
     found = list(read_lines(path, COLUMNS, ("name", "role")))
     for line in found:
         if len(line.cells) < max(len(each.cells) for each in found):

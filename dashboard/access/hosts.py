@@ -1,4 +1,4 @@
-"""The names by which the pages may be asked for: a foreign site can point its own name at them and read the answers."""
+"""The host names that the pages answer to: without this check, a foreign site could point its own name at them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class Hosts:
-    """The names of a setting; this machine's own name and plain addresses, which nobody else can own, always count."""
+    """The configured names. This machine's own name and plain IP addresses, which nobody else can own, are always allowed."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = {name_of(each) for each in (*names, socket.gethostname(), *LOOPBACK_NAMES)}
 
     def allow(self, host: str) -> bool:
-        """Whether the pages answer to what a `Host` header says."""
+        """Whether the pages answer to this `Host` header."""
         name = name_of(host)
         return name in self._names or _is_address(name)
 

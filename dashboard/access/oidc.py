@@ -1,48 +1,96 @@
-"""Signing in with OpenID Connect: the authorization code flow with PKCE, state and nonce, and a session of its own."""
+"""Sign-in with OpenID Connect: authorization code flow with PKCE, state and nonce, and signed session cookies."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from flask import redirect
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from dashboard.access.cookies import Cookie
+from dashboard.access.audit import audit
 from dashboard.access.hosts import is_loopback
-from dashboard.access.insecure import NOT_THIS_NAME
+from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.provider import ProviderError
 from dashboard.access.refusal import answer, refuse
-from dashboard.audit import audit
 
 if TYPE_CHECKING:
     from flask import Request
+    from werkzeug.wrappers import Response
     from werkzeug.wrappers import Response as AnyResponse
 
     from dashboard.access.directory import Directory
     from dashboard.access.hosts import Hosts
+    from dashboard.access.people import Person
     from dashboard.access.provider import Provider
-    from dashboard.people import Person
+
+
+class Cookie:
+    """One kind of signed cookie. `context` is part of the signature, so that another provider's cookie is invalid."""
+
+    def __init__(self, kind: str, key: bytes, context: str, lasts_s: int) -> None:
+        self._kind = kind
+        self._lasts_s = lasts_s
+        self._seal = URLSafeTimedSerializer(
+            key, salt=f"fallow {kind} {context}", signer_kwargs={"digest_method": hashlib.sha256}
+        )
+
+    def read(self, request: Request, part: str = "") -> Any:
+        """The content; None if there is none, it is too old, or its signature is wrong."""
+        sealed = request.cookies.get(self._name(request, part), "")
+        try:
+            return self._seal.loads(sealed, max_age=self._lasts_s)
+        except BadSignature:  # SignatureExpired is one
+            return None
+
+    def put(self, response: Response, request: Request, content: Any, part: str = "") -> None:
+        """Sets it: no script can read it, and other sites' pages send it only by following a link."""
+        response.set_cookie(
+            self._name(request, part),
+            str(self._seal.dumps(content)),
+            max_age=self._lasts_s,
+            path="/",
+            secure=not is_loopback(request.host),
+            httponly=True,
+            samesite="Lax",
+        )
+
+    def drop(self, response: Response, request: Request, part: str = "") -> None:
+        response.delete_cookie(
+            self._name(request, part),
+            path="/",
+            secure=not is_loopback(request.host),
+            httponly=True,
+            samesite="Lax",
+        )
+
+    def _name(self, request: Request, part: str) -> str:
+        # browsers accept `__Host-` only over TLS and from this very host: no other host can set it
+        prefix = "" if is_loopback(request.host) else "__Host-"
+        return f"{prefix}fallow-{self._kind}{part and '-'}{part}"
+
 
 RETURN, OUT = "/sign-in/return", "/sign-out"
-"""Where the provider sends people back to, and where a session ends."""
+"""The paths of the return from the provider and of signing out."""
 
 _ON_THE_WAY_S = 600
 _LONGEST = 300
 _AS_IT_IS = "!$%&'()*+,/:;=?@"
-"""What a query may hold besides letters, digits and `_.-~`."""
+"""Characters of a query that stay unquoted, besides letters, digits and `_.-~`."""
 _NO_PAGE = ("/_dash", "/assets/", "/export/")
 
 
 class SignIn:
-    """Whoever has a session is who the provider said; pages send others to the provider, and everything else says 401."""
+    """Admits whoever has a session. Without one, a page redirects to the provider and everything else is 401."""
 
     way_out = OUT
 
     def __init__(
         self, provider: Provider, hosts: Hosts, people: Directory, *, key: bytes, lasts_s: int, claims: tuple[str, str]
     ) -> None:
-        """`key` signs the cookies, `claims` are the names of those with the user and the groups."""
+        """`key` signs the cookies; `claims` names the claims that hold the user and the groups."""
         context = f"{provider.issuer} {provider.client_id}"
         self._provider, self._hosts, self._people = provider, hosts, people
         self._user_claim, self._groups_claim = claims
@@ -50,7 +98,7 @@ class SignIn:
         self._way = Cookie("sign-in", key, context, _ON_THE_WAY_S)
 
     def admit(self, request: Request) -> Person | AnyResponse:
-        """Who it is, or a way to sign in, or 401 or 403."""
+        """The person, a redirect to the provider, 401 or 403."""
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)
         if request.path == RETURN:
@@ -66,7 +114,7 @@ class SignIn:
         return found
 
     def _send(self, request: Request) -> AnyResponse:
-        """Away to the provider; what comes back has to fit to what is left in the browser here."""
+        """Redirects to the provider; state, nonce and verifier stay in a cookie until the return."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         try:
             response = redirect(self._provider.address(_return_address(request), state, nonce, verifier), 302)
@@ -78,7 +126,7 @@ class SignIn:
         return response
 
     def _returned(self, request: Request) -> AnyResponse:
-        """Back from the provider: a session, or why there is none."""
+        """Handles the return from the provider: starts a session or refuses."""
         state = request.args.get("state", "")
         wanted = self._way.read(request, state[:8])
         if wanted is None or not secrets.compare_digest(wanted["state"].encode(), state.encode()):
@@ -102,12 +150,12 @@ class SignIn:
         user = claims.get(self._user_claim)
         if not isinstance(user, str) or not user.strip() or len(user) > _LONGEST:
             return refuse(request, "the sign-in service did not say who you are", why=f"no claim {self._user_claim}")
-        # some say it as text; who leaves it out lets everybody write any address into their profile
+        # some providers send it as text; without it, anybody could write any address into their profile
         if self._user_claim == "email" and str(claims.get("email_verified")).lower() != "true":
             return refuse(request, "your address is not verified", who=user, why="email_verified is not true")
         groups = claims.get(self._groups_claim) or []
         groups = [groups] if isinstance(groups, str) else groups
-        # those that matter only: a browser keeps no cookie above 4 kB
+        # only those that matter: browsers keep no cookie above 4 kB
         known = self._people.known([each for each in groups if isinstance(each, str)])
         person = self._people.person(user, known)
         if person is None:
@@ -134,13 +182,13 @@ def _no_role(user: str) -> str:
 
 
 def _return_address(request: Request) -> str:
-    """The host is one of ours; only loopback is read without TLS, which a proxy may have taken off."""
+    """Always https except on loopback: a proxy may have ended TLS. The host has been checked."""
     return f"{'http' if is_loopback(request.host) else 'https'}://{request.host}{RETURN}"
 
 
 def _back(request: Request) -> str:
-    """The page that was asked for; with one slash in front, because two would name another host."""
-    # quoted again: who takes addresses apart passes over a tab or a line's end, and `/<tab>/host` is `//host` then
+    """The page to return to, with exactly one leading slash: two would name another host."""
+    # quoted: browsers drop tabs and line ends from addresses, which turns `/<tab>/host` into `//host`
     path = "/" + quote(request.path.lstrip("/\\"))
     query = quote(request.query_string.decode("ascii", errors="ignore"), safe=_AS_IT_IS)
     return f"{path}?{query}" if query else path

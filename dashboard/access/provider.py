@@ -1,4 +1,4 @@
-"""The OpenID Connect provider: where it sends people to, and what it says of who comes back."""
+"""The OpenID Connect provider: its endpoints, its keys, and the claims of whoever signs in."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from dashboard.access.hosts import is_loopback
 from fallow.errors import ConfigError, FallowError
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
-"""Signatures with the provider's own key; none and those with a shared secret are not believed."""
+"""Signatures with the provider's own key; unsigned tokens and those with a shared secret are refused."""
 
 _UNUSABLE = (OSError, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
-"""What an answer of any other shape comes to; what goes wrong on the way is an OSError, as is a file of authorities that is gone."""
+"""Errors on answers of an unexpected shape; network errors and a missing file of authorities are OSErrors."""
 
 _TIMEOUT_S = 10
-_KEPT_S = 3600
+_CACHE_S = 3600
 _KEYS_AGAIN_S = 30
-"""A token with a key that is not known has the keys read again, but not by every token that somebody makes up."""
+"""A token with an unknown key reloads the keys, but at most this often: anybody can make up such a token."""
 _AWAY_S = 5
-"""A provider that is away is not asked again for this long: those who come meanwhile need not all wait for it."""
+"""After a failure the provider is not asked again for this long, so that not every visitor waits for the timeout."""
 _LEEWAY_S = 60
 
 
 class ProviderError(FallowError):
-    """The provider cannot be reached, or what it says cannot be believed."""
+    """The provider cannot be reached, or its answer cannot be trusted."""
 
 
 class Provider:
@@ -46,10 +46,10 @@ class Provider:
         self.issuer, self.client_id = issuer, client_id
         self._secret, self._scopes, self._verify = secret, scopes, ca_file or True
         _protected(
-            issuer, ConfigError("dashboard.oidc_issuer has to begin with https://", "only loopback may do without")
+            issuer, ConfigError("dashboard.oidc_issuer must begin with https://", "only loopback may do without")
         )
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._cache: dict[str, tuple[float, dict[str, Any]]] = {}
         self._away: tuple[float, ProviderError] | None = None
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
@@ -61,10 +61,7 @@ class Provider:
         return str(address)
 
     def claims(self, code: str, redirect: str, nonce: str, verifier: str) -> dict[str, Any]:
-        """What the provider says of whoever came back with a code: the claims of the ID token, and of userinfo where there is one.
-
-        Raises ProviderError.
-        """
+        """Claims of the ID token and, where the provider has one, of userinfo. Raises ProviderError."""
         with self._session(redirect) as session:
             try:
                 token = session.fetch_token(
@@ -86,12 +83,12 @@ class Provider:
             redirect_uri=redirect,
             code_challenge_method="S256",
         )
-        session.max_redirects = 0  # a code or a secret goes where it was meant to go, or nowhere
+        session.max_redirects = 0  # a code or a secret goes to the configured host only
         session.verify = self._verify
         return session
 
     def _checked(self, token: dict[str, Any], nonce: str) -> dict[str, Any]:
-        """The claims of the ID token, whose signature, issuer, audience, times and nonce are right."""
+        """The claims of the ID token; checks signature, issuer, audience, times and nonce."""
         decoded = self._decoded(str(token["id_token"]))
         about = {"nonce": nonce, "client_id": self.client_id, "access_token": token.get("access_token")}
         wanted = {"iss": {"essential": True, "value": self.issuer}, "aud": {"essential": True, "value": self.client_id}}
@@ -101,12 +98,12 @@ class Provider:
     def _decoded(self, token: str) -> jwt.Token:
         try:
             return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
-        except (JoseError, ValueError):  # the provider may have changed its keys since
+        except (JoseError, ValueError):  # the provider may have replaced its keys
             with self._lock:
-                read_s, _ = self._kept.get("jwks_uri", (0.0, {}))
+                read_s, _ = self._cache.get("jwks_uri", (0.0, {}))
                 if time.monotonic() - read_s < _KEYS_AGAIN_S:
                     raise
-                self._kept.pop("jwks_uri", None)
+                self._cache.pop("jwks_uri", None)
             return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
 
     def _keys(self) -> KeySet:
@@ -115,7 +112,7 @@ class Provider:
         return KeySet.import_key_set({"keys": fit})
 
     def _more(self, session: OAuth2Session, token: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
-        """Some providers say name and groups there alone; the ID token, which is signed, comes first."""
+        """Some providers give name and groups in userinfo only; the signed ID token takes precedence."""
         if "userinfo_endpoint" not in self._discovered() or "access_token" not in token:
             return claims
         answer = session.get(self._endpoint("userinfo_endpoint"), timeout=_TIMEOUT_S)
@@ -137,10 +134,10 @@ class Provider:
         return found
 
     def _read(self, name: str, address: str) -> dict[str, Any]:
-        """A document of the provider, read again when it is old; ProviderError where it cannot be had."""
+        """A document of the provider, from the cache for up to _CACHE_S. Raises ProviderError."""
         with self._lock:
-            read_s, content = self._kept.get(name, (0.0, {}))
-            if content and time.monotonic() - read_s < _KEPT_S:
+            read_s, content = self._cache.get(name, (0.0, {}))
+            if content and time.monotonic() - read_s < _CACHE_S:
                 return content
             if self._away and time.monotonic() - self._away[0] < _AWAY_S:
                 raise self._away[1]
@@ -149,7 +146,7 @@ class Provider:
             except ProviderError as error:
                 self._away = (time.monotonic(), error)
                 raise
-            self._kept[name] = (time.monotonic(), content)
+            self._cache[name] = (time.monotonic(), content)
             return content
 
     def _fetched(self, address: str) -> dict[str, Any]:
@@ -165,7 +162,7 @@ class Provider:
 
 
 def _protected(address: str, otherwise: FallowError) -> str:
-    """The address, which is one over TLS or on this machine; raises the error otherwise."""
+    """The address if it uses TLS or stays on this machine; raises the error otherwise."""
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""

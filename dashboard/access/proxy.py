@@ -1,4 +1,4 @@
-"""Behind a reverse proxy that knows who asks and says so in a header."""
+"""Access behind a reverse proxy that names the user in a header."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from dashboard.access.insecure import NOT_THIS_NAME
+from dashboard.access.audit import audit
+from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.refusal import refuse
-from dashboard.audit import audit
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dashboard.access.directory import Directory
     from dashboard.access.hosts import Hosts
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LONGEST = 300
@@ -26,7 +26,7 @@ _MOST_SEEN = 10_000
 
 
 class Proxy:
-    """Believes the header from the proxies, by the address of the connection itself, and answers nobody else."""
+    """Trusts the header on connections from the proxies' own addresses, and refuses all others."""
 
     way_out = ""
 
@@ -35,7 +35,7 @@ class Proxy:
         # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it
         if not re.fullmatch(r"[A-Za-z0-9-]+", header):
             raise ConfigError(
-                f"dashboard.proxy_header '{header}' is no name of a header", "use letters, digits and dashes"
+                f"dashboard.proxy_header '{header}' is not a header name", "use letters, digits and dashes"
             )
         self._header = header
         self._proxies = tuple(_network(each) for each in proxies)
@@ -44,7 +44,7 @@ class Proxy:
         self._seen: set[Person] = set()
 
     def admit(self, request: Request) -> Person | Response:
-        """Whom the proxy names, or 403."""
+        """The person whom the proxy names, or 403."""
         if not self._is_proxy(request.environ.get("REMOTE_ADDR", "")):
             return refuse(request, "these pages answer to their reverse proxy only", why="not one of dashboard.proxies")
         if not self._hosts.allow(request.host):
@@ -63,12 +63,12 @@ class Proxy:
             address = ipaddress.ip_address(peer)
         except ValueError:
             return False
-        # how IPv4 shows on a socket for both
+        # how an IPv4 address appears on a dual-stack socket
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         return any((mapped or address) in network for network in self._proxies)
 
     def _name(self, request: Request) -> str | None:
-        """One name: a comma means that the proxy has passed on a header of the reader's beside its own."""
+        """One name: a comma means that the proxy also passed on a header that the client sent."""
         try:
             name = request.headers.get(self._header, "").encode("latin-1").decode().strip()
         except UnicodeError:
@@ -76,7 +76,7 @@ class Proxy:
         return name if 0 < len(name) <= _LONGEST and "," not in name and name.isprintable() else None
 
     def _note(self, found: Person) -> None:
-        """One line when somebody comes for the first time since the start, or with another role."""
+        """Logs the first visit since the start, and the first with another role."""
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)
             audit(found.name, f"came through the proxy as {found.described}")

@@ -1,14 +1,14 @@
-"""How somebody is sent away: a status, a sentence, and a line in the log."""
+"""Plain-text answers to requests that are refused, with a line in the audit log."""
 
 from __future__ import annotations
 
 from flask import Request, Response
 
-from dashboard.audit import audit, audit_stranger
+from dashboard.access.audit import audit, audit_stranger
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
-    """Plain text for whoever asks; the log names them, else the address they ask from, and says why."""
+    """A plain-text answer; the log names the user, or else their address, and the reason."""
     did = f"was refused {request.path}: {why or sentence}"
     if who:
         audit(who, did)
@@ -18,5 +18,5 @@ def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", sta
 
 
 def answer(text: str, status: int = 200) -> Response:
-    """Plain text that nobody keeps."""
+    """A plain-text answer that is never cached."""
     return Response(text, status=status, mimetype="text/plain", headers={"Cache-Control": "no-store"})

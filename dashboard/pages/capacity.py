@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dash import html
 
 from analytics.language.sentences import say
-from dashboard.charts.demand import demand_curve, fewer, hours_of
-from dashboard.charts.gangs import gang_staircase
-from dashboard.charts.off_peak import off_peak
-from dashboard.charts.reclaimable import reclaimable
-from dashboard.people import VIEWER
+from analytics.sections.demand import demand_curve, fewer_gpus
+from analytics.sections.gangs import gang_staircase
+from analytics.sections.off_peak import off_peak
+from analytics.sections.surplus import surplus
+from dashboard.pages.page import Page, Placed, of_report
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
-    from dashboard.source import Source
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 
-class Capacity:
-    """`/capacity`."""
-
+class Capacity(Page):
     path = "/capacity"
     name: str = say("Capacity")
-    role = VIEWER
-    listed = True
-
-    def connect(self, app: Any, source: Source) -> None:
-        """Nothing: what it shows comes with the page."""
+    sections = (
+        Placed(demand_curve),
+        Placed(fewer_gpus),
+        of_report(surplus, table="below", wide=True),
+        Placed(gang_staircase, table="beside"),
+        of_report(off_peak, wide=True),
+    )
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """Demand, gangs, what can go and when there is room; a sentence for people, who have no capacity of their own."""
+        """A sentence for people, who have no capacity of their own."""
         if view.report.scope.is_personal:
             said = say("Capacity is that of GPUs, whoever has them: choose all teams, and a pool or a model.")
             return html.Div(html.P(view.say(said), className="headline"))
-        hours = hours_of(view)
-        return html.Div(
-            [
-                demand_curve(view, colours, hours),
-                fewer(view, hours),
-                reclaimable(view, colours),
-                gang_staircase(view, colours),
-                off_peak(view, colours),
-            ],
-            className="panels",
-        )
+        return super().content(view, colours)

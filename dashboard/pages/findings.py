@@ -9,25 +9,25 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.decide.totals import totals
 from analytics.language.quantities import Number
 from analytics.language.sentences import Listed, say, say_many
+from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
-from dashboard.charts.finding_detail import detail
-from dashboard.charts.finding_rows import columns, rows
-from dashboard.charts.panel import panel
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.exports import links
 from dashboard.grid import grid, rows_of
 from dashboard.grid_address import check
-from dashboard.people import PLANNER, VIEWER
+from dashboard.pages.finding_table import columns, detail, rows
+from dashboard.pages.page import Page
+from dashboard.render.panel import panel
+from dashboard.source import view_of
 from dashboard.view import Problem
-from dashboard.view_of import view_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from analytics.sections.palette import Palette
     from dashboard.grid import Column
-    from dashboard.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 
@@ -35,13 +35,11 @@ _GRID = "findings-grid"
 _LABELS = {ACK: say("Acknowledge"), SUPPRESS: say("Suppress"), REOPEN: say("Reopen"), NOTE: say("Add a note")}
 
 
-class Findings:
+class Findings(Page):
     """`/findings`."""
 
     path = "/findings"
     name: str = say("Findings")
-    role = VIEWER
-    listed = True
 
     def connect(self, app: Any, source: Source) -> None:
         """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""

@@ -2,77 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dash import dcc, html
 
 from analytics.language.sentences import say, say_many
-from analytics.render.wording import headline
-from dashboard.charts.days import days
-from dashboard.charts.findings import findings
-from dashboard.charts.idle import idle
-from dashboard.charts.tiles import tiles
-from dashboard.charts.waterfall import waterfall
-from dashboard.people import VIEWER
+from analytics.sections.costliest import costliest_findings
+from analytics.sections.days import days
+from analytics.sections.idle import idle
+from analytics.sections.remarks import first_remarks
+from analytics.sections.waterfall import waterfall
+from analytics.sections.wording import headline
+from dashboard.pages.page import Page
+from dashboard.render.panel import section_panel
+from dashboard.render.tiles import tiles
 
 if TYPE_CHECKING:
-    from dashboard.palette import Palette
-    from dashboard.source import Source
+    from analytics.sections.palette import Palette
     from dashboard.view import View
 
 
-class Overview:
-    """`/`."""
-
+class Overview(Page):
     path = "/"
     name: str = say("Overview")
-    role = VIEWER
-    listed = True
-
-    def connect(self, app: Any, source: Source) -> None:
-        """Nothing: what it shows comes with the page."""
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """Headline, tiles, charts and the costliest findings."""
+        report, search = view.report, view.query.on_every_page.search
+        findings = say_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
+        onward = {"/findings": findings, "/quality": say("The quality of the data")}
+        links = {path: html.P(dcc.Link(view.say(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
+        panels = [
+            section_panel(view, colours, waterfall(report)),
+            section_panel(view, colours, days(report)),
+            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
+            section_panel(view, colours, idle(report)),
+            section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
+        ]
         return html.Div(
             [
-                html.P(view.say(headline(view.report)), className="headline"),
+                html.P(view.say(headline(report)), className="headline"),
                 tiles(view, colours),
-                html.Div(
-                    [
-                        waterfall(view, colours),
-                        days(view, colours),
-                        findings(view),
-                        idle(view, colours),
-                        _remarks(view),
-                    ],
-                    className="panels",
-                ),
+                html.Div(panels, className="panels"),
             ]
         )
-
-
-def _remarks(view: View) -> html.Section:
-    """How many remarks there are on the data; a reader who sees one team has none, as they name others."""
-    found = view.report.quality
-    if view.report.scope.is_personal:
-        said = say("Remarks on the data of the fleet are not shown for a single team.")
-    elif found:
-        said = say_many("{number} remark on the data behind these figures.", "{number} remarks on the data behind these figures.",
-                        len(found))  # fmt: skip
-    else:
-        said = say("No remark on the data behind these figures.")
-    body: list[Any] = [html.P(view.say(said), className="finding")]
-    if found:
-        body.append(html.Ul([html.Li(view.say(remark.sentence)) for remark in found[:4]]))
-        onward = dcc.Link(view.say(say("The quality of the data")), href="/quality" + view.query.on_every_page.search)
-        body.append(html.P(onward, className="onward"))
-    return html.Section(
-        [
-            html.H2(view.say(say("Data quality")), id="remarks-title"),
-            html.P(view.say(say("Can these figures be relied on?")), className="question"),
-            *body,
-        ],
-        className="panel",
-        **{"aria-labelledby": "remarks-title"},
-    )

@@ -8,17 +8,18 @@ from dash import dcc, html
 
 from analytics.language.plain_text import plain
 from analytics.language.sentences import say
-from analytics.render.wording import scope_parts
-from dashboard.charts.panel import capital, panel
-from dashboard.documents import serve_documents
-from dashboard.editions import chosen_week, weeks
-from dashboard.people import PLANNER, VIEWER
+from analytics.sections.wording import scope_parts
+from dashboard.access.people import PLANNER
+from dashboard.documents import chosen_week, serve_documents, weeks
+from dashboard.pages.page import Page
+from dashboard.render.panel import panel
+from dashboard.render.states import capital
 from dashboard.sending import connect_sending, sending
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
     from analytics.report.weeks import Week
-    from dashboard.palette import Palette
+    from analytics.sections.palette import Palette
     from dashboard.source import Source
     from dashboard.view import View
 
@@ -28,13 +29,11 @@ _FORMATS = {
 }  # fmt: skip
 
 
-class ReportPage:
+class ReportPage(Page):
     """`/report`; the week stands in the address as `start`."""
 
     path = "/report"
     name: str = say("Report")
-    role = VIEWER
-    listed = True
 
     def connect(self, app: Any, source: Source) -> None:
         """The documents' own addresses, and the form that sends."""

@@ -2,52 +2,132 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from dash import html
 
+from analytics.delivery.targets import parse_targets
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import say, say_many
-from analytics.money.in_force import gpus_at, in_force
-from analytics.money.window_money import newest_basis, open_prices
-from analytics.render.money_text import price_source
-from analytics.render.wording import placed
-from dashboard.charts.panel import panel
-from dashboard.charts.tables import scrolling
-from dashboard.people import ADMIN
-from dashboard.settings_shown import shown_settings
+from analytics.sections.site_tables import owners, prices_in_force
+from dashboard.access.people import ADMIN
+from dashboard.pages.page import Page
+from dashboard.render.panel import panel, section_panel
+from dashboard.render.tables import scrolling
+from fallow.clock import parse_duration_ms
+from fallow.config import SETTINGS, Config
+from fallow.errors import UsageError
+from fallow.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.money.prices import Price
-    from analytics.money.window_money import Basis
-    from dashboard.palette import Palette
-    from dashboard.settings_shown import Shown
-    from dashboard.source import Source
+    from analytics.language.languages import Language
+    from analytics.sections.palette import Palette
     from dashboard.view import View
+    from fallow.config import Setting
 
-_KINDS = {"account": say("accounts"), "namespace": say("namespaces"), "user": say("users")}
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s,]+", re.IGNORECASE)
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One setting: `value` as text, `origin` where it was set, `is_set` whether anybody set it."""
+
+    name: str
+    value: str
+    origin: str
+    meaning: str
+    is_set: bool
+
+
+def shown_settings(config: Config, language: Language) -> tuple[Shown, ...]:
+    """Every setting, in the order of the documentation."""
+    return tuple(
+        Shown(
+            name=setting.name,
+            value=_value(setting, config, language),
+            origin=_origin(config.origins[setting.name], setting),
+            meaning=setting.meaning,
+            is_set=config.origins[setting.name] != "default",
+        )
+        for setting in sorted(SETTINGS, key=_section)
+    )
+
+
+_SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS))
+
+
+def _section(setting: Setting) -> int:
+    return _SECTIONS.index(setting.section)
+
+
+def _origin(origin: str, setting: Setting) -> str:
+    if origin == "default":
+        return say("default")
+    if origin == "flag":
+        return say("command line")
+    if origin == setting.variable:
+        return say("variable {name}", name=origin)
+    return say("file {name}", name=plain(origin, 200))
+
+
+def _value(setting: Setting, config: Config, language: Language) -> str:
+    """As somebody would write it; durations and sizes in the reader's language."""
+    value = config.values[setting.name]
+    if setting.name == "report.to":
+        return language.say(_targets(config))
+    if isinstance(value, str):
+        return plain(_ADDRESS.sub(_bare, value), _LONGEST) or language.say(say("not set"))
+    if setting.parse in (parse_duration_ms, parse_bytes):
+        return (language.duration if setting.parse is parse_duration_ms else language.size)(int(value))
+    words = {"on": "on" if value else "off", "off": "on" if value else "off", "auto": "" if value else "auto"}
+    figure = language.number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
+    return words.get(setting.default) or figure
+
+
+def _targets(config: Config) -> str:
+    """Without the paths of webhooks, with which anybody could post."""
+    try:
+        found = parse_targets(config.texts("report.to"), config.text("webhook.kind"))
+    except UsageError:
+        return say("a target that cannot be read")
+    return plain(", ".join(target.shown for target in found), _LONGEST) or say("not set")
+
+
+def _bare(found: re.Match[str]) -> str:
+    """An address without a name, a password and a query, where tokens stand."""
+    try:
+        parts = urlsplit(found[0])
+    except ValueError:
+        return "…"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "…" if parts.query else "", ""))
+
+
 _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
-_RIGHT = (say("per GPU-hour"), say("GPUs"), *_KINDS.values(), say("quota, GPUs"))
-_ORIGINS = {"site": say("the site's own"), "catalog": say("public list price")}
 
 
-class Settings:
+class Settings(Page):
     """`/settings`."""
 
     path = "/settings"
     name: str = say("Settings")
     role = ADMIN
-    listed = True
 
-    def connect(self, app: Any, source: Source) -> None:
-        """Nothing: it is read only."""
-
-    def content(self, view: View, colours: Palette) -> html.Div:  # noqa: ARG002  # tables have no colours of states
+    def content(self, view: View, colours: Palette) -> html.Div:
         """Every setting, the prices and the owners."""
-        return html.Div(html.Div([_settings(view), _prices(view), _owners(view)], className="panels"))
+        team = view.reader.team
+        prices = prices_in_force(view.whole, team)
+        tables = [
+            section_panel(view, colours, prices, first=prices.shown),
+            section_panel(view, colours, owners(view.whole, team)),
+        ]
+        return html.Div(html.Div([_settings(view), *tables], className="panels"))
 
 
 def _settings(view: View) -> html.Section:
@@ -89,7 +169,8 @@ def _setting_table(view: View, found: Sequence[Shown]) -> html.Div:
         )
         for each in found
     ]
-    return _table(view, heads, rows, "settings-title")
+    header = html.Tr([html.Th(view.say(head), scope="col") for head in heads])
+    return scrolling(html.Table([html.Thead(header), html.Tbody(rows)], className="settings"), "settings-title")
 
 
 def _meaning(view: View, each: Shown) -> html.Td:
@@ -102,95 +183,3 @@ def _meaning(view: View, each: Shown) -> html.Td:
 def _with_code(text: str) -> list[Any]:
     """What stands between backquotes as what it is: something to type."""
     return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
-
-
-def _prices(view: View) -> html.Section:
-    """What the site states and what its GPUs cost by the catalog; the rest of the catalog folded away."""
-    money, inventory = view.whole.money, view.whole.inventory
-    # how many GPUs of a fleet there are is not for who may see one team
-    basis: Sequence[Basis] = () if view.reader.team is not None else newest_basis(inventory, money.costs)
-    prices = in_force(open_prices(view.whole.inputs.settings))
-    used = [price for price in prices if price.origin == "site" or gpus_at(price, basis)]
-    others = [price for price in prices if price not in used]
-    missing = [each for each in basis if each.price is None]
-    lacking = say_many("{number} group of GPUs has no price.", "{number} groups of GPUs have no price.", len(missing))
-    body: list[Any] = [_price_table(view, used, basis)] if used else []
-    if others:
-        summary = html.Summary(
-            view.say(say_many("{number} other list price", "{number} other list prices", len(others)))
-        )
-        body.append(html.Details([summary, _price_table(view, others, basis)], className="more"))
-    if missing:
-        body.append(html.Ul([html.Li(_missing(view, each)) for each in missing]))
-    return panel(
-        name="prices",
-        title=view.say(say("Prices in force")),
-        question=view.say(say("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=money.currency)),
-        finding=view.say(lacking if missing else say("Every GPU has a price.")) if basis else "",
-        body=body,
-        wide=True,
-    )  # fmt: skip
-
-
-def _missing(view: View, each: Basis) -> str:
-    return view.say(
-        say_many("no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
-                 model=plain(placed(each.model, view.language)), pool=plain(placed(each.pool, view.language)))
-    )  # fmt: skip
-
-
-def _price_table(view: View, prices: Sequence[Price], basis: Sequence[Basis]) -> html.Div:
-    heads = [say("model"), say("pool"), say("per GPU-hour"), say("date"), say("origin"), say("source"), say("GPUs")]
-    rows = [
-        html.Tr(
-            [
-                html.Th(plain(price.model) if price.model else view.say(say("any model")), scope="row"),
-                html.Td(plain(price.pool) if price.pool else view.say(say("any pool"))),
-                html.Td(f"{view.language.number(price.hourly, 4)} {price.currency}", className="right"),
-                html.Td(view.language.date(price.date) if price.date else view.say(say("not stated"))),
-                html.Td(view.say(_ORIGINS[price.origin])),
-                html.Td(plain(price_source(price), 200)),
-                html.Td(view.language.number(gpus_at(price, basis)) if basis else "", className="right"),
-            ]
-        )
-        for price in prices
-    ]
-    return _table(view, heads, rows, "prices-title")
-
-
-def _owners(view: View) -> html.Section:
-    """Teams and how many lines each has; who may see one team sees that one."""
-    teams = [team for team in view.whole.money.owners.teams().values() if view.reader.team in (None, team.name)]
-    heads = [say("team"), say("organisation"), *_KINDS.values(), say("quota, GPUs")]
-    rows = [
-        html.Tr(
-            [
-                html.Th(plain(team.name), scope="row"),
-                html.Td(plain(team.organisation or "")),
-                *(
-                    html.Td(view.language.number(sum(owner.kind == kind for owner in team.owners)), className="right")
-                    for kind in _KINDS
-                ),
-                html.Td(view.say(say("none")) if team.quota_gpus is None else view.language.number(team.quota_gpus), className="right"),
-            ]
-        )
-        for team in teams
-    ]  # fmt: skip
-    return panel(
-        name="owners",
-        title=view.say(say("Owners")),
-        question=view.say(say("Which teams does the owners file name, and how many lines has each?")),
-        finding=view.say(say_many("{number} team.", "{number} teams.", len(teams)))
-        if teams
-        else view.say(say("No owners file is set: nothing is said of teams.")),
-        body=[_table(view, heads, rows, "owners-title")] if teams else [],
-        wide=True,
-    )
-
-
-def _table(view: View, heads: Sequence[str], rows: list[html.Tr], labelled: str) -> html.Div:
-    header = html.Tr(
-        [html.Th(view.say(head), scope="col", className="right" if head in _RIGHT else "") for head in heads]
-    )
-    table = html.Table([html.Thead(header), html.Tbody(rows)], className="settings")
-    return scrolling(table, labelled)

@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
     parser.add_argument("table", nargs="?", metavar="TABLE", help="one table only")
     parser.add_argument("--json", action="store_true", help="machine-readable")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the tables."""
     tables = TABLES if args.table is None else (table(args.table),)
     if args.json:
         print(json.dumps({"schema_version": SCHEMA_VERSION, "tables": [as_json(each) for each in tables]}, indent=2))
@@ -30,13 +28,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(described: Table) -> dict[str, object]:
-    """A table as JSON values."""
     columns = [dataclasses.asdict(column) | {"type": column.type.value} for column in described.columns]
     return {"name": described.name, "row": described.row, "derived": described.derived, "columns": columns}
 
 
 def as_text(described: Table) -> str:
-    """A table as text for a terminal of 100 columns; `*` marks the key."""
     kind = "derived" if described.derived else "observed"
     lines = [f"{described.name} ({kind}): {described.row}"]
     for column in described.columns:

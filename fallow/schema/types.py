@@ -47,7 +47,6 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names in file order."""
         return tuple(column.name for column in self.columns)
 
     @property

@@ -21,7 +21,6 @@ class LocalStore:
         self.root = str(Path(root.removeprefix("file://")).expanduser().absolute())
 
     def exists(self) -> bool:
-        """Whether the folder is there."""
         try:
             return Path(self.root).is_dir()
         except OSError as error:
@@ -88,7 +87,6 @@ class LocalStore:
             raise not_kept(f"{self.root}/{key}", len(data), found)
 
     def delete(self, key: str) -> None:
-        """Removes the file; its folder stays, also where it was the last."""
         target = Path(self.root, key)
         try:
             target.unlink(missing_ok=True)
@@ -96,7 +94,6 @@ class LocalStore:
             raise LakeError(f"cannot remove {target}: {error.strerror}", "check its folder's permissions") from error
 
     def url(self, key: str) -> str:
-        """The absolute path."""
         return f"{self.root}/{key}"
 
 

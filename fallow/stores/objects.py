@@ -104,7 +104,6 @@ class ObjectStore:
             )
 
     def delete(self, key: str) -> None:
-        """Removes the object."""
         with guarded("remove", self.url(key)):
             try:
                 self._client.delete(self._path(key))
@@ -112,7 +111,6 @@ class ObjectStore:
                 return
 
     def url(self, key: str) -> str:
-        """`scheme://bucket/prefix/key`."""
         return f"{self.root}/{key}" if key else self.root
 
 
@@ -141,19 +139,15 @@ class ObjectFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Moves the place where the next read begins."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = max(0, start + offset)
         return self._at
@@ -166,7 +160,6 @@ class ObjectFile(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a buffer with the next bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -228,7 +221,7 @@ def _check_endpoint(scheme: str) -> None:
     except ValueError:
         usable = False
     if not usable or not endpoint.isprintable() or " " in endpoint:
-        raise UsageError(f"{variable} is no address", "write it as https://host:port")
+        raise UsageError(f"{variable} is not an address", "write it as https://host:port")
     if parts.username is not None or parts.query:
         raise UsageError(f"{variable} carries credentials", "give them by the variables that are meant for them")
     if parts.scheme == "http" and os.environ.get(_PLAIN_HTTP[scheme], "").lower() not in ("1", "true", "yes", "on"):

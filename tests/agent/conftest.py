@@ -63,7 +63,7 @@ class FakeHost:
     def once(self, *extra: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", "-m", "fallow", "agent", "once", *extra]
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY, env=self.environment
+            command, capture_output=True, text=True, check=False, timeout=120, cwd=REPOSITORY, env=self.environment
         )
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ class FakeHost:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return library_folder(tmp_path_factory.mktemp("driver"))
+def library() -> Path:
+    return library_folder()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent.attribution.lookups import Background
 from agent.settings import AgentSettings
 from agent.spool.publisher import Publisher
 from agent.spool.publishing import Publishing
@@ -20,28 +21,50 @@ from tests.agent.lake_rows import rows_of
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from pathlib import Path
 
     import pytest
-    from agent.supervise.wakeup import Bell
 
+    from agent.supervise.schedule import Bell
     from fallow.config import Config
     from fallow.lake import Lake
     from tests.fakes.nvml import Gpu, Scenario
 
 Row = dict[str, Any]
 
+_BROKEN_S = 60.0  # only a thread that hangs takes so long
+
 HOST = "fakehost"
+CALL_TIMEOUT_S = 0.4
 START_MS = time.time_ns() // 1_000_000 // 60_000 * 60_000
 """A whole minute near the machine's time, by which processes have started."""
+
+
+class _Questions:
+    """What the agent asks in threads beside the sampling: answered before time passes."""
+
+    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+        self._threads: list[threading.Thread] = []
+        original = Background.ask
+
+        def ask(background: Background[Any], question: Callable[[], Any]) -> None:
+            original(background, question)
+            self._threads += [] if background._thread is None else [background._thread]  # noqa: SLF001
+
+        patched.setattr(Background, "ask", ask)
+
+    def wait(self) -> None:
+        while self._threads:
+            self._threads.pop().join(_BROKEN_S)
 
 
 class _SimulatedBell:
     """Waits by the fake clock."""
 
-    def __init__(self, bell: Bell, clock: FakeClock) -> None:
-        self._bell, self._clock = bell, clock
+    def __init__(self, bell: Bell, clock: FakeClock, questions: _Questions) -> None:
+        self._bell, self._clock, self._questions = bell, clock, questions
 
     def ring(self) -> None:
         self._bell.ring()
@@ -57,6 +80,7 @@ class _SimulatedBell:
             rung = rung or self._bell.wait(0)
             return rung
 
+        self._questions.wait()
         self._clock.sleep(seconds, is_over)
         return is_over()
 
@@ -64,10 +88,12 @@ class _SimulatedBell:
 class _SimulatedSupervisor(Supervisor):
     """Time passes while it waits for the end of an interval, or for a driver that blocks."""
 
-    def __init__(self, load: Callable[[], tuple[Config, AgentSettings]], spool: Spool, clock: FakeClock) -> None:
+    def __init__(
+        self, load: Callable[[], tuple[Config, AgentSettings]], spool: Spool, clock: FakeClock, questions: _Questions
+    ) -> None:
         self._fake_clock = clock
         super().__init__(load, spool, clock)
-        self._bell = self._orders._bell = _SimulatedBell(self._bell, clock)  # type: ignore[assignment]  # noqa: SLF001
+        self._bell = self._orders._bell = _SimulatedBell(self._bell, clock, questions)  # type: ignore[assignment]  # noqa: SLF001
 
     def _alive(self) -> bool:
         self._fake_clock.while_blocked(self._settings.call_timeout_s / 4)
@@ -103,7 +129,7 @@ class SimulatedHost:
         """Runs the agent for so long, and publishes what it has spooled; raises what it raises."""
         given = {
             "lake.path": self.lake.root, "agent.spool": str(self.folder / "spool"), "agent.host": HOST,
-            "agent.interval": interval, "agent.call_timeout": "400ms",
+            "agent.interval": interval, "agent.call_timeout": f"{CALL_TIMEOUT_S * 1000:.0f}ms",
         }  # fmt: skip
 
         def load() -> tuple[Config, AgentSettings]:
@@ -114,7 +140,11 @@ class SimulatedHost:
         try:
             with self.monkeypatch.context() as patched, self.clock.for_new_processes():
                 patched.setattr(Publishing, "_start", lambda _: False)
-                self.supervisor = _SimulatedSupervisor(load, spool, self.clock)
+                # by the machine's clock: how soon it is seen that a worker blocks
+                patched.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)
+                # freezing the collector's objects is for processes that live for months
+                patched.setattr("agent.supervise.supervisor.settle_memory", lambda: None)
+                self.supervisor = _SimulatedSupervisor(load, spool, self.clock, _Questions(patched))
                 self.supervisor.run()
             Publisher(spool, self.lake, HOST).publish()
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.attribution import AttributionSettings, Owners
-from agent.attribution.background import Failures
+from agent.attribution.lookups import Failures
 from agent.attribution.pods import PodsError, fetch_pods
 from fallow import config
 from fallow.errors import UsageError
@@ -232,9 +232,8 @@ def test_what_is_off_is_not_loaded() -> None:
         "ssl",
         "http.client",
         "agent.attribution.masking",
-        "agent.attribution.grpc_unary",
+        "agent.attribution.pod_resources",
         "pyarrow",
-        "psutil",
     ]
     script = (
         "import os, sys; from agent.attribution import AttributionSettings, Owners; "

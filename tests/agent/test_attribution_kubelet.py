@@ -8,8 +8,8 @@ import pytest
 
 from agent.attribution import AttributionSettings
 from agent.attribution.allocations import PodName, Sighting
-from agent.attribution.background import Failures
 from agent.attribution.kubelet import Kubelet
+from agent.attribution.lookups import Failures
 from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
 from tests.agent.attribution_peers import (

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.attribution import AttributionSettings, Owners, names
+from agent.attribution import AttributionSettings, Owners
+from agent.attribution import lookups as names
 from agent.attribution.proc import INITIAL_PID_NAMESPACE, own_proc, sees_all_processes, shares_root
 from tests.agent.attribution_peers import NOW, FakeProc, described, entry
 from tests.conftest import REPOSITORY, clean_environment

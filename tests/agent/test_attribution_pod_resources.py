@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution import grpc_unary
-from agent.attribution.grpc_unary import WireError
-from agent.attribution.pod_resources import METHOD, PodContainer, device_uuid, parse_list, read_minors
+from agent.attribution import pod_resources as grpc_unary
+from agent.attribution.pod_resources import METHOD, PodContainer, WireError, device_uuid, parse_list, read_minors
 from tests.agent.attribution_peers import MESSAGES, gpu_pod, pod_list, pod_resources_server
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.background import Failures
+from agent.attribution.lookups import Failures, SlurmAccounts, SlurmJob, parse_account, slurm_job
 from agent.attribution.placement import Job, Placement, parse_environ
-from agent.attribution.slurm import SlurmAccounts, SlurmJob, parse_account, slurm_job
 
 if TYPE_CHECKING:
     from pathlib import Path

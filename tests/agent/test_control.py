@@ -38,7 +38,8 @@ def echo(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def listen(tmp_path: Path) -> Iterator[Listen]:
+def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
+    monkeypatch.setattr("agent.supervise.control._PATIENCE_S", 60.0)  # no client is so slow on a busy machine
     servers: list[ControlServer] = []
 
     def start(handler: Callable[..., dict[str, Any]] = echo, folder: Path = tmp_path) -> ControlServer:
@@ -54,14 +55,14 @@ def listen(tmp_path: Path) -> Iterator[Listen]:
 
 def test_question_and_answer(listen: Listen, tmp_path: Path) -> None:
     listen()
-    assert ask(str(tmp_path), "status", 5) == {"verb": "status"}
-    assert ask(str(tmp_path), "release", 5, for_ms=7_200_000) == {"verb": "release", "for_ms": 7_200_000}
+    assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
+    assert ask(str(tmp_path), "release", 60, for_ms=7_200_000) == {"verb": "release", "for_ms": 7_200_000}
 
 
 def test_a_whole_snapshot_comes_through(listen: Listen, tmp_path: Path) -> None:
     seen = snapshot(pool="p" * 3_000_000)  # more than any socket buffer
     listen(lambda *_: seen.as_json())
-    assert Snapshot.from_json(ask(str(tmp_path), "snapshot", 20)) == seen
+    assert Snapshot.from_json(ask(str(tmp_path), "snapshot", 60)) == seen
 
 
 def test_only_the_owner_may_speak(listen: Listen, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_only_the_owner_may_speak(listen: Listen, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_user_is_told_what_to_do(listen: Listen) -> None:
-    code = "import os, sys; from agent.supervise.control import ask; os.setuid(65534); ask(sys.argv[1], 'status', 5)"
+    code = "import os, sys; from agent.supervise.control import ask; os.setuid(65534); ask(sys.argv[1], 'status', 60)"
     with tempfile.TemporaryDirectory() as folder:  # pytest's own folders let nobody else pass
         Path(folder).chmod(0o755)
         listen(folder=Path(folder))
@@ -87,18 +88,18 @@ def test_another_user_is_told_what_to_do(listen: Listen) -> None:
 def test_where_no_agent_runs(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NoAgentError, match="no agent runs on the spool"):
-            ask(str(folder), "status", 5)
+            ask(str(folder), "status", 60)
     with socket.socket(socket.AF_UNIX) as killed:  # a socket file that nobody listens on any more
         killed.bind(str(tmp_path / SOCKET_NAME))
     with pytest.raises(NoAgentError):
-        ask(str(tmp_path), "status", 5)
+        ask(str(tmp_path), "status", 60)
 
 
 def test_the_socket_of_a_killed_agent_is_replaced(listen: Listen, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(tmp_path / SOCKET_NAME))
     server = listen()
-    assert ask(str(tmp_path), "status", 5) == {"verb": "status"}
+    assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
     server.close()
     assert not (tmp_path / SOCKET_NAME).exists()
     server.close()  # twice does no harm
@@ -116,7 +117,7 @@ def test_a_path_longer_than_a_socket_address(listen: Listen, tmp_path: Path) -> 
     deep.mkdir(parents=True)
     assert len(str(deep)) > 107
     listen(folder=deep)
-    assert ask(str(deep), "status", 5) == {"verb": "status"}
+    assert ask(str(deep), "status", 60) == {"verb": "status"}
 
 
 def test_errors_of_the_handler_are_sentences(listen: Listen, tmp_path: Path) -> None:
@@ -127,11 +128,11 @@ def test_errors_of_the_handler_are_sentences(listen: Listen, tmp_path: Path) -> 
 
     listen(fail)
     with pytest.raises(FallowError, match="that is wrong; write it right"):
-        ask(str(tmp_path), "release", 5)
+        ask(str(tmp_path), "release", 60)
     with pytest.raises(FallowError, match="failed to answer"):
-        ask(str(tmp_path), "status", 5)
+        ask(str(tmp_path), "status", 60)
     with pytest.raises(FallowError, match="knows no verb 'halt'"):
-        ask(str(tmp_path), "halt", 5)
+        ask(str(tmp_path), "halt", 60)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +161,19 @@ def test_garbage_does_no_harm(listen: Listen, tmp_path: Path, sent: bytes) -> No
         except OSError:  # it was shown the door
             answer = b""
     assert answer == b"" or "error" in json.loads(answer)
-    assert ask(str(tmp_path), "status", 10) == {"verb": "status"}
+    assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
 
 
-def test_a_client_that_hangs_holds_nobody_up(listen: Listen, tmp_path: Path) -> None:
+def test_a_client_that_hangs_is_let_go(listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.supervise.control._PATIENCE_S", 0.1)
     listen()
     with socket.socket(socket.AF_UNIX) as silent:
+        silent.settimeout(60)
         silent.connect(str(tmp_path / SOCKET_NAME))
-        assert ask(str(tmp_path), "status", 20) == {"verb": "status"}
+        while silent.recv(1 << 16):  # what is wrong, and then the end
+            pass
+        monkeypatch.setattr("agent.supervise.control._PATIENCE_S", 60)
+        assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
 
 
 def test_an_agent_that_hangs_is_told_of(listen: Listen, tmp_path: Path) -> None:
@@ -183,7 +189,7 @@ def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
     for _ in range(3):
         server = ControlServer(str(tmp_path), echo)
         server.start()
-        ask(str(tmp_path), "status", 5)
+        ask(str(tmp_path), "status", 60)
         server.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -236,8 +242,8 @@ def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) 
     done = say(tmp_path, "release", "--for", "2h")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "The driver is free: the agent on gn001 holds no /dev/nvidia* any more; `fallow agent resume` takes it up again, "
-        "and the agent does so by itself at 2026-11-18T13:06:40Z.\n"
+        "The driver is free: the agent on gn001 no longer holds any /dev/nvidia*; `fallow agent resume` uses it again, "
+        "and the agent does so on its own at 2026-11-18T13:06:40Z.\n"
     )
     assert agent.heard == [("release", {"for_ms": 7_200_000}), ("status", {}), ("status", {})]
 
@@ -260,7 +266,7 @@ def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
     listen(Agent(after=1_000_000).handle)
     done = say(tmp_path, "release", "--wait", "300ms")
     assert done.returncode == 1
-    assert "has not let go of the driver within 300ms" in done.stderr
+    assert "has not released the driver within 300ms" in done.stderr
 
 
 def test_resume(listen: Listen, tmp_path: Path) -> None:
@@ -269,7 +275,7 @@ def test_resume(listen: Listen, tmp_path: Path) -> None:
     assert say(tmp_path, "release").returncode == 0
     done = say(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 takes the driver up again; its next row is due within 20s.\n"
+    assert done.stdout == "The agent on gn001 uses the driver again; its next row is due within 20s.\n"
     assert [verb for verb, _ in agent.heard][-2:] == ["status", "resume"]
 
 
@@ -277,7 +283,7 @@ def test_resume_of_what_was_not_released(listen: Listen, tmp_path: Path) -> None
     listen(Agent().handle)
     done = say(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 had not let go of the driver; nothing has changed.\n"
+    assert done.stdout == "The agent on gn001 had not released the driver; nothing has changed.\n"
 
 
 def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:

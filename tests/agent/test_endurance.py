@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.agent.conftest import FakeHost
     from tests.fakes.nvml import Scenario
 
+pytestmark = pytest.mark.long
+
 INTERVAL_MS = 25
 TICKS = 600
 WARM = 150
@@ -38,7 +40,7 @@ def seen(
     agent = subprocess.Popen([sys.executable, "-W", "error", *fast_agent], cwd=REPOSITORY, env=host.environment)
     try:
         descriptors = _watch(agent)
-        assert agent.wait(timeout=60) == 0
+        assert agent.wait(timeout=240) == 0
     finally:
         agent.kill()
         agent.wait()

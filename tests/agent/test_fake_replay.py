@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fakes.nvml import GIB, Fabric, Fault, Gpu, Platform, Process, Scenario, Steps, constant, ms_ago, record
+from tests.agent.simulation import START_MS
+from tests.fakes.clock import FakeClock
+from tests.fakes.nvml import GIB, Fabric, Fault, Gpu, Platform, Process, Scenario, Steps, constant, record
 from tests.fakes.nvml.capture import Capture
 from tests.fakes.nvml.replay import FIRST_PID, replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.agent.conftest import FakeHost
+    from tests.agent.simulation import SimulatedHost
 
 SECONDS = 5.0
 AGO_S = 20.0
@@ -50,15 +52,18 @@ def original() -> Scenario:
         "GPU-secret-2", model="NVIDIA A100", architecture=7, nvlink_group=0, numa_node=0, row_remap=False, ecc=False
     )
     faults = (Fault("not_supported", 1, "nvmlDeviceGetPowerUsage"), Fault("unknown", 1, "nvmlDeviceGetTemperature", 22))
-    return Scenario((new, old), ms_ago(AGO_S), faults)
+    return Scenario((new, old), START_MS - round(AGO_S * 1000), faults)
 
 
 def recorded(library: Path, scenario: Scenario, folder: Path, name: str) -> Capture:
     """What the recorder, run as a program of its own, wrote of a scenario."""
     path = folder / f"{name}.jsonl"
-    environment = os.environ | scenario.environment(library, scenario.write(folder / name))
+    clock = FakeClock(folder, library, START_MS)
+    environment = os.environ | clock.environment | scenario.environment(library, scenario.write(folder / name))
     command = [sys.executable, str(Path(record.__file__)), str(path), "--seconds", str(SECONDS)]
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as recorder:
+        clock.until_ended(recorder)
+    assert recorder.returncode == 0
     return Capture.read(path)
 
 
@@ -70,7 +75,7 @@ def capture(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Capture:
 @pytest.fixture(scope="module")
 def again(library: Path, tmp_path_factory: pytest.TempPathFactory, capture: Capture) -> tuple[Scenario, Capture]:
     folder = tmp_path_factory.mktemp("replay")
-    scenario = replay(capture, ms_ago(0))
+    scenario = replay(capture, START_MS)
     return scenario, recorded(library, scenario, folder, "second")
 
 
@@ -166,20 +171,11 @@ def test_calls_that_began_to_fail_fail_again(capture: Capture) -> None:
 
 
 def test_the_agent_sees_a_replay_as_it_saw_the_card(
-    capture: Capture, fake_host: Callable[[Scenario], FakeHost]
+    capture: Capture, simulated: Callable[[Scenario], SimulatedHost]
 ) -> None:
-    scenario = replay(capture, ms_ago(0))
-    host = fake_host(scenario)
-    finished = host.run("--interval", "1s", "--for", "3s")
-
-    assert finished.returncode == 0, finished.stderr
-    rows = [row for row in host.rows("gpu") if row["gpu"] == scenario.gpus[0].uuid]
-    assert len(rows) == 3
+    host = simulated(replay(capture, START_MS)).run(3)
+    rows = host.of(host.scenario.gpus[0].uuid)
+    assert [row["health"] for row in rows] == ["ok"] * 3
     for row in rows:
-        t0 = row["time"] / 1000 - scenario.start_ms / 1000
-        assert row["health"] == "ok"
-        assert (
-            scenario.energy_mj(0, round(t0 * 1000))
-            <= row["energy_mj"]
-            <= scenario.energy_mj(0, round(t0 * 1000) + 2500)
-        )
+        read_ms = row["time"] + row["interval_ms"] + row["read_delay_ms"] - START_MS
+        assert row["energy_mj"] == host.scenario.energy_mj(0, read_ms)

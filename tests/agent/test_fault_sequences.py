@@ -1,13 +1,11 @@
 """Faults in random sequences: the agent stays up, says what was wrong and when, and never blames or hides a healthy GPU.
 
-`FALLOW_FAULT_SEQUENCES` is how many batches of sequences are played (half a minute each); where it is set, they are
-drawn anew at every run.
+`FALLOW_FAULT_SEQUENCES` is how many sequences are played; where it is set, they are drawn anew at every run.
 """
 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.agent.conftest import FakeHost
-from tests.conftest import clean_environment
-from tests.fakes.nvml import Fault, Gpu, Scenario, constant, ms_ago
+from fallow.lake import Lake
+from tests.agent.simulation import CALL_TIMEOUT_S, START_MS, SimulatedHost
+from tests.fakes.nvml import Fault, Gpu, Scenario, constant
 from tests.fakes.nvml.expected import NO_NUMBERS, Pace, expected_states, faults_of, is_silent, shown_until_s
 
 if TYPE_CHECKING:
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
 
     from tests.fakes.nvml.faults import FaultKind
 
-BATCHES = int(os.environ.get("FALLOW_FAULT_SEQUENCES", "1"))
-AT_ONCE = 4
-"""Agents that run side by side: each is mostly asleep."""
+SEQUENCES = int(os.environ.get("FALLOW_FAULT_SEQUENCES", "20"))
 
-PACE = Pace()
+PACE = Pace(call_timeout_s=CALL_TIMEOUT_S, slowness_s=0.5)
 AGO_S = 20.0
 FIRST_S, LAST_S, FOR_S = 6.0, 13.0, 27
 """When faults may begin and have to be over, and how long the agent runs; since its start, give or take its own."""
@@ -111,7 +107,7 @@ class Story:
 
 
 def play(library: Path, folder: Path, faults: Sequence[Fault]) -> Story:
-    """Runs the real agent through a sequence of faults, whose times are since the agent's start."""
+    """Runs the agent through a sequence of faults, whose times are since the agent's start."""
     folder.mkdir()
     late = tuple(
         Fault(each.kind, each.gpu, each.function, AGO_S + each.start_s,
@@ -122,21 +118,11 @@ def play(library: Path, folder: Path, faults: Sequence[Fault]) -> Story:
         Gpu(f"GPU-{index}", util=constant(util), power_w=constant(power))
         for index, (util, power) in enumerate(zip(UTIL_PCT, POWER_W, strict=True))
     )
-    scenario = Scenario(gpus, ms_ago(AGO_S), late)
-    host = FakeHost(folder, clean_environment(scenario.environment(library, scenario.write(folder / "scenario"))))
-    host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = f"{PACE.call_timeout_s:g}s"
-    finished = host.run("--interval", f"{PACE.interval_s:g}s", "--for", f"{FOR_S}s")
-    assert finished.returncode == 0, finished.stderr
+    scenario = Scenario(gpus, START_MS - round(AGO_S * 1000), late)
+    with pytest.MonkeyPatch.context() as patched:
+        host = SimulatedHost(folder, library, Lake.at(str(folder / "lake")), scenario, patched)
+        host.run(FOR_S, f"{PACE.interval_s:g}s")
     return Story(scenario, host.rows("gpu"), host.rows("event"))
-
-
-def play_all(library: Path, folder: Path, sequences: Sequence[Sequence[Fault]]) -> list[Story]:
-    """Plays sequences side by side, each on a host of its own."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        played = [
-            pool.submit(play, library, folder / str(number), sequence) for number, sequence in enumerate(sequences)
-        ]
-        return [each.result() for each in played]
 
 
 def check(story: Story) -> None:
@@ -222,17 +208,9 @@ def check_events(story: Story) -> None:
     assert kinds[-1] == "agent_stop"
 
 
-@pytest.fixture(scope="module")
-def singles(library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[FaultKind, Story]:
-    """A story of each kind of fault."""
-    kinds = [*OF_ONE_GPU, *OF_THE_DRIVER]
-    faults = [[Fault(kind, None if kind in OF_THE_DRIVER else 1, None, 6.5, 12.5, 0.02)] for kind in kinds]
-    return dict(zip(kinds, play_all(library, tmp_path_factory.mktemp("singles"), faults), strict=True))
-
-
 @pytest.mark.parametrize("kind", [*OF_ONE_GPU, *OF_THE_DRIVER])
-def test_each_fault_by_itself(singles: dict[FaultKind, Story], kind: FaultKind) -> None:
-    check(singles[kind])
+def test_each_fault_by_itself(library: Path, tmp_path: Path, kind: FaultKind) -> None:
+    check(play(library, tmp_path / kind, [Fault(kind, None if kind in OF_THE_DRIVER else 1, None, 6.5, 12.5, 0.02)]))
 
 
 def moments() -> SearchStrategy[float]:
@@ -260,17 +238,11 @@ def sequences(draw: st.DrawFn) -> list[Fault]:
     return faults
 
 
-@settings(
-    max_examples=BATCHES,
-    deadline=None,
-    derandomize="FALLOW_FAULT_SEQUENCES" not in os.environ,
-    database=None,
-    phases=(Phase.generate,),
-    suppress_health_check=list(HealthCheck),
-)
-@given(batch=st.lists(sequences(), min_size=AT_ONCE, max_size=AT_ONCE))
+@pytest.mark.long
+@settings(max_examples=SEQUENCES, derandomize="FALLOW_FAULT_SEQUENCES" not in os.environ, database=None,
+          phases=(Phase.generate,), suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(faults=sequences())
 def test_faults_in_random_sequences(
-    library: Path, tmp_path_factory: pytest.TempPathFactory, batch: list[list[Fault]]
+    library: Path, tmp_path_factory: pytest.TempPathFactory, faults: list[Fault]
 ) -> None:
-    for story in play_all(library, tmp_path_factory.mktemp("sequences"), batch):
-        check(story)
+    check(play(library, tmp_path_factory.mktemp("sequence") / "host", faults))

@@ -23,6 +23,7 @@ RATES = (
     "cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
     "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s",
 )  # fmt: skip
+MEMORY = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 300 kB\nBuffers: 1 kB\nCached: 200 kB\nActive: 100 kB\nInactive: 100 kB\nShmem: 1 kB\n"
 LEVELS = ("cpu_count", "mem_used_bytes", "mem_total_bytes", "swap_used_bytes")
 
 
@@ -35,9 +36,9 @@ class Host:
         self.cpu(user=1000, idle=9000)
         self.write(
             "proc/meminfo",
-            "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 300 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n",
+            MEMORY + "SwapTotal: 50 kB\nSwapFree: 20 kB\n",
         )
-        self.write("sys/devices/system/cpu/online", "0-5,8,10-11\n")
+        self.write("proc/vmstat", "pswpin 0\npswpout 0\n")
         for resource in ("cpu", "memory", "io"):
             self.pressure(resource, 0)
         self.disks({"sda": (100, 50)})
@@ -94,7 +95,7 @@ def test_a_row_has_exactly_the_columns_of_the_table(host: Host) -> None:
 def test_the_first_row_has_levels_and_no_rates(host: Host) -> None:
     row = host.row()
     assert (row["time"], row["interval_ms"]) == (START_MS, INTERVAL_MS)
-    assert [row[name] for name in LEVELS] == [9, 700 * 1024, 1000 * 1024, 30 * 1024]
+    assert [row[name] for name in LEVELS] == [psutil.cpu_count(), 700 * 1024, 1000 * 1024, 30 * 1024]
     assert [row[name] for name in RATES] == [None] * len(RATES)
 
 
@@ -203,7 +204,7 @@ def test_a_mean_over_another_time_than_the_rows_is_no_mean_of_it(host: Host, ela
 def test_nothing_there_is_all_unknown(tmp_path: Path) -> None:
     meter = HostMeter(str(tmp_path / "proc"), str(tmp_path / "sys"))
     rows = [meter.row(START_MS, INTERVAL_MS) for _ in range(2)]
-    assert all(row[name] is None for row in rows for name in (*RATES, *LEVELS))
+    assert all(row[name] is None for row in rows for name in (*RATES, *LEVELS) if name != "cpu_count")
 
 
 @given(garbage=st.one_of(st.binary(max_size=300), st.text(max_size=100).map(str.encode)), data=st.data())
@@ -228,21 +229,16 @@ def test_a_file_that_may_not_be_read_is_unknown(host: Host) -> None:
         (host.proc / "meminfo").chmod(0)
     row = host.row()
     assert row["mem_total_bytes"] is None
-    assert row["cpu_count"] == 9
+    assert row["cpu_count"] == psutil.cpu_count()
 
 
 def test_a_host_without_swap_uses_none_and_one_without_pressure_does_not_know_it(host: Host) -> None:
-    host.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 300 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
+    host.write("proc/meminfo", MEMORY + "SwapTotal: 0 kB\nSwapFree: 0 kB\n")
     for resource in ("cpu", "memory", "io"):
         (host.proc / "pressure" / resource).unlink()
     host.row()
     row = host.row()
     assert (row["swap_used_bytes"], row["cpu_pressure_pct"]) == (0, None)
-    host.write(
-        "proc/meminfo", "MemTotal: 1000 kB\nMemFree: 300 kB\n"
-    )  # Linux before 3.14 does not say what is available
-    row = host.row()
-    assert (row["mem_total_bytes"], row["mem_used_bytes"], row["swap_used_bytes"]) == (1000 * 1024, None, None)
 
 
 def test_this_host_is_what_psutil_takes_it_for() -> None:

@@ -13,13 +13,14 @@ from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
 from fallow import schema
 from tests.agent.attribution_peers import gpu_pod, pod_list, pod_resources_server
-from tests.fakes.nvml import Gpu, Scenario, constant, ms_ago
+from tests.agent.simulation import START_MS
+from tests.fakes.nvml import Gpu, Scenario, constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.agent.conftest import FakeHost
+    from tests.agent.simulation import SimulatedHost
 
 GPU_A, GPU_B = "GPU-6f8d1c2e-0a1b-4c3d-9e5f-112233445566", "GPU-7f8d1c2e-0a1b-4c3d-9e5f-112233445566"
 MIG = "MIG-1f8d1c2e-0a1b-4c3d-9e5f-112233445566"
@@ -113,14 +114,14 @@ def test_what_the_spool_remembers_wrongly_is_left_aside(noted: list[Any]) -> Non
     assert PodClaims([*noted, [GPU_A, "ml/a", NOW]]).as_text() == f'[["{GPU_A}", "ml/a", {NOW}]]'
 
 
-def test_the_agent_writes_claims_and_remembers_them(fake_host: Callable[[Scenario], FakeHost], tmp_path: Path) -> None:
-    host = fake_host(Scenario((Gpu(GPU_A, util=constant(0)), Gpu(GPU_B, util=constant(0))), start_ms=ms_ago(60)))
-    host.environment["FALLOW_KUBERNETES_POD_RESOURCES"] = str(tmp_path / "k.sock")
+def test_the_agent_writes_claims_and_remembers_them(simulated: Callable[..., SimulatedHost], tmp_path: Path) -> None:
+    scenario = Scenario((Gpu(GPU_A, util=constant(0)), Gpu(GPU_B, util=constant(0))), START_MS - 60_000)
+    host = simulated(scenario, kubernetes__pod_resources=str(tmp_path / "k.sock"))
     pods = [gpu_pod("a", GPU_A), gpu_pod("b", GPU_B)]
     with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(*pods)):
-        assert host.run("--interval", "1s", "--for", "4s").returncode == 0
+        host.run(4)
         del pods[1]
-        assert host.run("--interval", "1s", "--for", "4s").returncode == 0
+        host.run(4)
     rows = host.rows("claim")
     assert [(each["claim_id"], each["gpu"], each["end"] is None) for each in rows] in (
         [("ml/a", GPU_A, True), ("ml/b", GPU_B, True), ("ml/b", GPU_B, False)],

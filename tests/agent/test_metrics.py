@@ -14,9 +14,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics import catalogue
-from agent.metrics.collector import collect
+from agent.metrics.collector import collect, judge
 from agent.metrics.exposition import OPEN_METRICS, TEXT, Samples, label_text, negotiate
-from agent.metrics.health import judge
 from agent.snapshot import Board, IdleClock, PublishingStatus, Snapshot
 from fallow import schema
 from tests.agent.snapshots import (

@@ -1,11 +1,13 @@
-"""The publisher: nothing lost, nothing doubled, whatever dies when."""
+"""The publisher: nothing lost, nothing doubled, whatever dies when, and what the lake has lost is published again."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +21,6 @@ from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fallow.lake import Lake, LakeFile
 
 
@@ -82,6 +82,7 @@ def test_a_new_spool_never_reuses_numbers(tmp_path: Path, lake: Lake) -> None:
     assert len(times(lake)) == 2
 
 
+@pytest.mark.long
 def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool: Spool, lake: Lake) -> None:
     days, per_day = 12, 400
     written = 0
@@ -152,11 +153,11 @@ def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: L
     run.publish()
     assert spool.count() == 0
     run.forget()
-    [stretch] = spool.stretches()
+    [stretch] = spool.published_files()
     assert [row.time_ms for row in spool.rows_of(stretch)] == [row["time"] for row in ticks(0, 3)]
     hands.ms += 1000
     run.forget()
-    assert spool.stretches() == []
+    assert spool.published_files() == []
     assert spool.oldest_batch() is None
     assert Publisher(spool, lake, "h").publish() == 0
     assert len(times(lake)) == 3
@@ -169,7 +170,7 @@ def test_a_clock_that_was_put_back_keeps_no_row_for_ever(spool: Spool, lake: Lak
     run.publish()
     hands.ms -= 3_600_000
     run.forget()
-    assert spool.stretches() == []
+    assert spool.published_files() == []
 
 
 class Hands:
@@ -211,3 +212,59 @@ def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, mo
     assert spool.count() == 10
     spool.append({"gpu": ticks(10, 1)})
     assert len(list(spool.rows_until(spool.last_seq(100) or 0))) == 11
+
+
+def test_what_the_lake_loses_is_published_again_under_the_same_name(spool: Spool, lake: Lake) -> None:
+    run = Publisher(spool, lake, "h")
+    for first in (0, 3, 6):
+        spool.append(
+            {"gpu": ticks(first, 3, MIDNIGHT_MS - 20_000), "event": [{"time": MIDNIGHT_MS, "kind": "k", "detail": "d"}]}
+        )
+        run.publish()
+    before = {file.key: Path(file.url).read_bytes() for file in lake.files("gpu")}
+    assert run.repair() == 0
+    lost = lake.files("gpu")[1:3]
+    for file in lost:
+        lake.delete(file)
+    assert run.repair() == 2
+    assert {file.key: Path(file.url).read_bytes() for file in lake.files("gpu")} == before
+    [row] = list(spool.rows_until(spool.last_seq(100) or 0))
+    assert row.body["kind"] == "lake_repaired"
+    rows = sum(file.last_seq - file.first_seq + 1 for file in lost)
+    assert (
+        row.body["detail"] == f"the lake had lost 2 files that it had confirmed; their {rows} rows are published again"
+    )
+    assert run.repair() == 0
+
+
+def test_a_file_that_a_wider_one_took_in_is_not_missed(spool: Spool, lake: Lake) -> None:
+    run = Publisher(spool, lake, "h")
+    for first in (0, 3):
+        spool.append({"gpu": ticks(first, 3)})
+        run.publish()
+    first, second = lake.files("gpu")
+    lake.put(type(first)("gpu", first.date, "h", first.first_seq, second.last_seq), Path(first.url).read_bytes())
+    lake.delete(first)
+    lake.delete(second)
+    assert run.repair() == 0
+    assert len(lake.all_files("gpu")) == 1
+
+
+def test_another_lake_is_not_filled_with_what_was_published_elsewhere(spool: Spool, lake: Lake, tmp_path: Path) -> None:
+    spool.append({"gpu": ticks(0, 3)})
+    Publisher(spool, lake, "h").publish()
+    other = type(lake).at(str(tmp_path / "other"))
+    assert Publisher(spool, other, "h").repair() == 0
+    assert other.files("gpu") == []
+
+
+def test_rows_that_left_the_spool_are_not_published_half(spool: Spool, lake: Lake) -> None:
+    run = Publisher(spool, lake, "h")
+    spool.append({"gpu": ticks(0, 3)})
+    run.publish()
+    [file] = lake.files("gpu")
+    with contextlib.closing(sqlite3.connect(spool.folder / "spool.sqlite")) as db, db:
+        db.execute("DELETE FROM row WHERE seq = ?", (file.first_seq,))
+    lake.delete(file)
+    assert run.repair() == 0
+    assert lake.files("gpu") == []

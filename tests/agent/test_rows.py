@@ -47,6 +47,8 @@ def _name(table: Table) -> str:
 
 def _type(table: Table, column: Column) -> str:
     kind = TYPES.get(column.type, "int")
+    if table is schema.EVENT and column.name == "time":
+        return f"{kind} | None"  # None until it is written: it has just happened
     key = column.name == "gpu" and column.key and table not in (schema.SERVING, schema.CLAIM)
     return kind if key or column.name in NEVER_NULL else f"{kind} | None"
 

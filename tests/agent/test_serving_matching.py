@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.serving import relatives
-from agent.serving.listener import find_listener
+from agent.serving import processes
+from agent.serving.processes import find_listener
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -88,7 +88,7 @@ def find(port: int, address: str = "127.0.0.1", likely: Collection[int] = ()) ->
 
 def gpus(pid: int, gpu_pids: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
     everyone = {each for pids in gpu_pids.values() for each in pids}
-    return relatives.gpus_of("/proc", pid, gpu_pids, relatives.families("/proc", everyone))
+    return processes.gpus_of("/proc", pid, gpu_pids, processes.families("/proc", everyone))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  # as servers do by default
@@ -141,7 +141,7 @@ def test_a_port_that_is_connected_and_not_listened_on() -> None:
 
 def test_without_a_proc_nothing_is_known(tmp_path: Path) -> None:
     assert find_listener(str(tmp_path), "127.0.0.1", 8000, ()) is None
-    assert relatives.gpus_of(str(tmp_path), 5, {"GPU-a": (6,)}, relatives.families(str(tmp_path), {6})) == ()
+    assert processes.gpus_of(str(tmp_path), 5, {"GPU-a": (6,)}, processes.families(str(tmp_path), {6})) == ()
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "tcp").write_bytes(b"\xff garbage\n\n 0: 0100007F:zzzz 0 0A 0 0 0 0 0 77\nx y z 0A\n")
     assert find_listener(str(tmp_path), "127.0.0.1", 8000, ()) is None
@@ -186,23 +186,23 @@ def test_programs_started_from_one_shell_are_strangers() -> None:
         assert running.stdout is not None
         stranger = int(running.stdout.readline())
         tree = told(running)
-        assert relatives.command("/proc", relatives.parent("/proc", tree.pid) or 0) in {"sh", "dash", "bash", "busybox"}
+        assert processes.command("/proc", processes.parent("/proc", tree.pid) or 0) in {"sh", "dash", "bash", "busybox"}
         assert gpus(tree.pid, {"GPU-a": (stranger,)}) == ()
 
 
 def test_a_process_is_another_when_its_number_is_used_again() -> None:
     with listener() as tree:
-        known = relatives.identify("/proc", tree.pid)
-        assert known == relatives.identify("/proc", tree.pid)
-        assert known != relatives.identify("/proc", os.getpid())
-    assert relatives.identify("/proc", tree.pid) is None
+        known = processes.identify("/proc", tree.pid)
+        assert known == processes.identify("/proc", tree.pid)
+        assert known != processes.identify("/proc", os.getpid())
+    assert processes.identify("/proc", tree.pid) is None
 
 
 def test_a_name_with_brackets_and_spaces_is_no_riddle() -> None:
     before = Path("/proc/self/comm").read_text(encoding="utf-8")
     try:
         Path("/proc/self/comm").write_text("a) R 1 (b", encoding="utf-8")
-        assert relatives.parent("/proc", os.getpid()) == os.getppid()
-        assert relatives.command("/proc", os.getpid()) == "a) R 1 (b"
+        assert processes.parent("/proc", os.getpid()) == os.getppid()
+        assert processes.command("/proc", os.getpid()) == "a) R 1 (b"
     finally:
         Path("/proc/self/comm").write_text(before, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`fallow top` as a command: asked once, and on a real terminal, over the fake driver."""
+"""`fallow top` and `fallow agent once` as commands: asked once, and on a real terminal, over the fake driver."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ import pytest
 
 from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
+from agent.top.once import Look, table_text
+from agent.top.sources import UnnamedGpus
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.agent.top_terminal import PROGRAM, Terminal, line_of
@@ -26,6 +28,10 @@ from tests.fakes.nvml import Fault, Gpu, Process, Scenario, constant, ms_ago
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.agent.conftest import FakeHost
+
+    MakeHost = Callable[[Scenario], FakeHost]
 
 
 @pytest.fixture
@@ -178,10 +184,10 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal
 
 def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
     view = terminal(60, 30)
-    view.await_text("MEMORY GiB[^A-Z]*HOLDER")
+    view.await_text("MEMORY GiB[^A-Z]*USER")
     view.resize(140, 30)
     view.process.send_signal(signal.SIGWINCH)
-    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*HOLDER")
+    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*USER")
     view.press(b"q")
     assert view.ended() == (0, True)
 
@@ -210,6 +216,7 @@ def test_no_color_is_respected(terminal: Callable[..., Terminal]) -> None:
     assert coloured.search(view.await_text("idle while held.*sort: memory"))
 
 
+@pytest.mark.long
 def test_a_gpu_that_blocks_does_not_freeze_the_view(
     terminal: Callable[..., Terminal],
     environment: Callable[[Scenario], dict[str, str]],
@@ -224,3 +231,50 @@ def test_a_gpu_that_blocks_does_not_freeze_the_view(
     view.await_text("0 of 1 watched GPUs idle while held.*1 wedged")
     view.press(b"q")
     assert view.ended() == (0, True)
+
+
+def three_gpus(*faults: Fault) -> Scenario:
+    return Scenario(tuple(Gpu(f"GPU-{name}", util=constant(60)) for name in "abc"), ms_ago(20), faults)
+
+
+def healths(host: FakeHost) -> dict[str, str]:
+    finished = host.once("--json")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    return {row["gpu"]: row["health"] for row in json.loads(finished.stdout)["gpus"]}
+
+
+@pytest.mark.long
+def test_a_gpu_that_blocks_is_wedged_and_the_others_are_shown(fake_host: MakeHost) -> None:
+    host = fake_host(three_gpus(Fault("hang", gpu=1, function="nvmlDeviceGetPowerUsage", start_s=0)))
+    host.environment["FALLOW_AGENT_CALL_TIMEOUT"] = "4s"
+    assert healths(host) == {"GPU-a": "ok", "GPU-b": "wedged", "GPU-c": "ok"}
+
+
+def test_a_gpu_without_a_name_goes_by_its_position(fake_host: MakeHost) -> None:
+    host = fake_host(three_gpus(Fault("lost", gpu=1, start_s=0)))
+    assert healths(host) == {"GPU-a": "ok", "#1": "lost", "GPU-c": "ok"}
+    assert [line.split()[:3] for line in host.once().stdout.splitlines() if "lost" in line] == [["1", "-", "lost"]]
+
+
+def test_a_position_with_a_name_is_no_unnamed_gpu() -> None:
+    unnamed = UnnamedGpus()
+    unnamed.hear(
+        [
+            {"kind": "gpu_wedged", "gpu": None, "detail": "GPU 1: nvmlDeviceGetUUID has not returned for 5 s"},
+            {"kind": "gpu_lost", "gpu": None, "detail": "GPU 12 cannot be opened: GPU is lost"},
+            {"kind": "gpu_lost", "gpu": "GPU-c", "detail": "GPU 3 is lost"},
+            {"kind": "worker_restart", "gpu": None, "detail": "GPU 4 was there"},
+        ]
+    )
+    assert [(row["gpu"], row["health"]) for row in unnamed.rows([0], 0, 1000)] == [("#1", "wedged"), ("#12", "lost")]
+    assert [row["gpu"] for row in unnamed.rows([0, 1, None], 0, 1000)] == ["#12"]
+
+
+@pytest.mark.parametrize(("users", "shown"), [(4, "u0, u1, u2, u3"), (7, "u0, u1, u2, u3 +3")])
+def test_long_values_find_room(users: int, shown: str) -> None:
+    rows = [{"gpu": "GPU-a", "health": "reset_required"}, {"gpu": "GPU-b", "health": "ok"}]
+    processes = [{"gpu": "GPU-a", "pid": n, "kind": "compute", "user": f"u{n}"} for n in range(users)]
+    lines = table_text(Look("gn001", 0, rows, processes, [])).splitlines()
+    assert lines[2].endswith(f"  {shown}")
+    assert " reset_required " in lines[2]
+    assert len({line.index("  - ", 30) for line in (lines[2], lines[3])}) == 1, "the columns stand below one another"

@@ -54,7 +54,7 @@ class Terminal:
     def press(self, keys: bytes) -> None:
         os.write(self.main, keys)
 
-    def await_text(self, pattern: str, timeout_s: float = 30) -> str:
+    def await_text(self, pattern: str, timeout_s: float = 120) -> str:
         """What was written up to here, when the pattern has come since the last call."""
         since, deadline = "", time.monotonic() + timeout_s
         while not re.search(pattern, since, re.DOTALL):
@@ -64,7 +64,7 @@ class Terminal:
 
     def ended(self) -> tuple[int, bool]:
         """The exit code, and whether the terminal is as it was before."""
-        code = self.process.wait(30)
+        code = self.process.wait(120)
         while self._read():
             pass
         return code, termios.tcgetattr(self._child) == self.before

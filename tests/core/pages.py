@@ -48,7 +48,7 @@ def rules_page() -> str:
     head = [
         "# The rules",
         "",
-        "<!-- written by `make docs` from analytics/findings/rules -->",
+        "<!-- written by `make docs` from analytics/rules -->",
         "",
         "One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).",
         "`python -m tests.findings.scenarios` tries every rule on some 250 labelled situations and prints precision and recall.",
@@ -61,8 +61,11 @@ def rules_page() -> str:
 
 
 def _rule(rule: Rule) -> list[str]:
-    module, described = sys.modules[rule.find.__module__].__doc__ or "", rule.find.__doc__ or ""
-    lines = ["", f"## {rule.name}", "", " ".join(module.split()), "", " ".join(described.split()), ""]
+    what, _, look_alikes = (sys.modules[rule.find.__module__].__doc__ or "").partition("\n\n")
+    lines = ["", f"## {rule.name}"]
+    for paragraph in (what, rule.find.__doc__ or "", look_alikes):
+        lines += ["", " ".join(paragraph.split())]
+    lines.append("")
     return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
 
 

@@ -16,6 +16,7 @@ from fallow import cli
 from fallow.cli import COMMANDS, Command
 from fallow.errors import EmptyLakeError, MissingExtraError, UsageError
 from tests.conftest import REPOSITORY, clean_environment, run_python
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from tests.conftest import RunFallow
@@ -51,9 +52,14 @@ def test_an_unknown_command_names_the_nearest(run_fallow: RunFallow) -> None:
     assert run_fallow("zzz").stderr == "fallow: there is no command 'zzz'; `fallow --help` lists the commands\n"
 
 
+def test_a_former_name_is_the_same_command(run_fallow: RunFallow) -> None:
+    assert run_fallow("claims", "--help").stdout == run_fallow("allocations", "--help").stdout
+    assert run_fallow("").returncode == 2
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_shows_an_example(run_fallow: RunFallow, command: Command) -> None:
-    done = run_fallow(command.name, "--help")
+def test_every_command_shows_an_example(command: Command) -> None:
+    done = run_in_process(command.name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"usage: fallow {command.name}" in done.stdout
     assert f"example: {command.example}" in done.stdout
@@ -61,8 +67,8 @@ def test_every_command_shows_an_example(run_fallow: RunFallow, command: Command)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_refuses_a_flag_that_it_lacks(run_fallow: RunFallow, command: Command) -> None:
-    done = run_fallow(command.name, "--no-such-flag")
+def test_every_command_refuses_a_flag_that_it_lacks(command: Command) -> None:
+    done = run_in_process(command.name, "--no-such-flag")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
 

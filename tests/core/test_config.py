@@ -59,10 +59,10 @@ def test_numbers_in_the_file_may_stand_without_quotes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[agent]\nintervall = "1s"\n', "sets agent.intervall, which is no setting; did you mean agent.interval?"),
-        ('[agnet]\ninterval = "1s"\n', "sets agnet.interval, which is no setting; did you mean agent.interval?"),
-        ('[zzz]\nqqq = "1s"\n', "sets zzz.qqq, which is no setting; docs/configuration.md lists every setting"),
-        ('lake = "/srv/lake"\n', "sets lake, which is no setting; did you mean lake.path?"),
+        ('[agent]\nintervall = "1s"\n', "sets agent.intervall, which is not a setting; did you mean agent.interval?"),
+        ('[agnet]\ninterval = "1s"\n', "sets agnet.interval, which is not a setting; did you mean agent.interval?"),
+        ('[zzz]\nqqq = "1s"\n', "sets zzz.qqq, which is not a setting; docs/configuration.md lists every setting"),
+        ('lake = "/srv/lake"\n', "sets lake, which is not a setting; did you mean lake.path?"),
         ("[agent]\ninterval = [1]\n", "is neither text nor a number; write it as in docs/configuration.md"),
         ("[agent.interval]\nx = 1\n", "is neither text nor a number; write it as in docs/configuration.md"),
         ("[agent]\ninterval = 10\n", "'10' is not a duration; write a number and a unit"),
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_misspelt_variable_is_named(variable: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=f"the environment sets {variable}, which is no setting") as error:
+    with pytest.raises(ConfigError, match=f"the environment sets {variable}, which is not a setting") as error:
         load({}, None, {variable: "1s"})
     assert error.value.hint == hint
 

@@ -29,11 +29,13 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def skeleton(tmp_path: Path) -> Path:
-    """The four packages with nothing in them, under this project's contracts."""
+    """Every module of the four packages, empty, under this project's contracts."""
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
     for package in CONTRACTS["root_packages"]:
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").touch()
+        for module in (REPOSITORY / package).rglob("*.py"):
+            empty = tmp_path / module.relative_to(REPOSITORY)
+            empty.parent.mkdir(parents=True, exist_ok=True)
+            empty.touch()
     return tmp_path
 
 
@@ -43,9 +45,9 @@ def test_the_packages_are_those_that_are_shipped() -> None:
 
 
 def test_what_the_design_allows_passes(skeleton: Path) -> None:
-    (skeleton / "agent/a.py").write_text("import fallow\n")
-    (skeleton / "analytics/a.py").write_text("import fallow\n")
-    (skeleton / "dashboard/a.py").write_text("import analytics\nimport fallow\n")
+    (skeleton / "agent/__init__.py").write_text("import fallow\n")
+    (skeleton / "analytics/__init__.py").write_text("import fallow\n")
+    (skeleton / "dashboard/__init__.py").write_text("import analytics\nimport fallow\n")
     done = lint_imports(skeleton)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -59,8 +61,7 @@ def test_what_the_design_allows_passes(skeleton: Path) -> None:
 )  # fmt: skip
 def test_every_import_against_the_design_is_found(skeleton: Path, importer: str, imported: str) -> None:
     # inside a function, as it would be hidden in practice
-    (skeleton / importer / "a.py").write_text(f"def f() -> None:\n    import {imported}.b\n")
-    (skeleton / imported / "b.py").touch()
+    (skeleton / importer / "__init__.py").write_text(f"def f() -> None:\n    import {imported}\n")
     done = lint_imports(skeleton)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{importer}.a -> {imported}.b" in done.stdout
+    assert f"{importer} -> {imported} (l.2)" in done.stdout

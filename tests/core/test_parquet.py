@@ -81,7 +81,7 @@ def gpu_rows(count: int = 3) -> list[Row]:
 def test_every_table_comes_back_sorted_with_its_nulls(table: Table, tmp_path_factory: pytest.TempPathFactory) -> None:
     lake = Lake.at(str(tmp_path_factory.mktemp("lake")))
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(rows_of(table))
     def round_trip(rows: list[Row]) -> None:
         file = write(lake, table, rows)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analytics.window import Inputs, open_inputs
+from dashboard.access.people import PLANNER, VIEWER, Person
 from dashboard.app import build_app
-from dashboard.people import PLANNER, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

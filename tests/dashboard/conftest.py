@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from analytics.simulation import Fleet, write_fleet
 from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
-from dashboard.filter_bar import OUTPUTS
+from dashboard.frame import OUTPUTS
 from dashboard.source import Source
 from fallow.lake import Lake
+from tests.dashboard.acting import Held, held_lake
+from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,3 +92,17 @@ def words(tree: Any) -> str:
 def empty_folder(path: Path) -> Lake:
     path.mkdir()
     return Lake.at(str(path))
+
+
+@pytest.fixture(scope="session")
+def _held_site(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    folder = tmp_path_factory.mktemp("held")
+    return held_lake(Lake.at(str(folder / "lake")), folder)
+
+
+@pytest.fixture
+def held(_held_site: Held, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """Four GPUs that are held; what a test does about the findings is forgotten after it."""
+    share_results(monkeypatch)
+    yield _held_site
+    shutil.rmtree(f"{_held_site.lake.root}/action", ignore_errors=True)

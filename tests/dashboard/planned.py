@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
 from analytics.window import Inputs, load_whole, open_inputs
+from dashboard.access.people import VIEWER, Person
 from dashboard.app import build_app
-from dashboard.people import VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

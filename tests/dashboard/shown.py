@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flask.testing import FlaskClient
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 PATIENCE_S = 600.0
 """How long a page may take on a machine that has other work to do: numbers are compared here, no times."""

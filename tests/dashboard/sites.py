@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from plotly.utils import PlotlyJSONEncoder
 
+from analytics.sections.palette import palette
 from analytics.simulation import Fleet, write_fleet
 from analytics.window import Inputs, open_inputs
+from dashboard.access.people import ADMIN, Person
 from dashboard.app import build_app
-from dashboard.palette import palette
-from dashboard.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

@@ -10,7 +10,7 @@ import pytest
 from dash.development.base_component import Component
 
 from analytics.simulation import Fleet, owners_csv
-from dashboard.people import ADMIN, VIEWER, Person
+from dashboard.access.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.access.directory import Directory
-from dashboard.people import ADMIN, PLANNER, VIEWER, Person
+from dashboard.access.people import ADMIN, PLANNER, VIEWER, Person
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -284,7 +284,7 @@ def test_who_is_in_no_line_of_the_file_is_refused_by_name(
     client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     idp.user["preferred_username"] = "eve"
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         answer = sign_in(client_of())
     assert answer.status_code == 403
     assert "you are signed in as eve, who has no role here" in answer.text
@@ -295,7 +295,7 @@ def test_a_group_gives_a_role(
     client_of: Callable[..., FlaskClient], idp: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     idp.user |= {"preferred_username": "bob", "groups": ["others", "gpu-admins"]}
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert sign_in(client_of()).status_code == 302
     assert "bob: signed in as admin" in caplog.messages
 

@@ -74,13 +74,13 @@ def test_a_proxy_that_names_nobody_gets_nothing(proxied: FlaskClient, headers: d
 
 
 def test_names_beyond_ascii(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "zoë".encode().decode("latin-1")}).status_code == 200
     assert "zoë: came through the proxy as planner" in caplog.messages
 
 
 def test_who_has_no_role_is_refused(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "mallory"}).status_code == 403
         assert ask(proxied, "10.1.2.3", {HEADER: "somebody"}).status_code == 200  # dashboard.default_role
     assert "mallory: was refused /: no role" in caplog.messages

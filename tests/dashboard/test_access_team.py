@@ -12,10 +12,10 @@ import pytest
 
 from analytics.simulation import Fleet, owners_csv
 from dashboard.access.choose import access_of
+from dashboard.access.people import ADMIN, Person
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import load_actions, record
+from dashboard.access.audit import AUDIT
+from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Person
 from dashboard.actions import Wish, act, last_of
-from dashboard.audit import AUDIT
-from dashboard.people import ADMIN, VIEWER, NotAllowedError, Person
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.errors import UsageError
-from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
 from tests.dashboard.conftest import filled, page, words
 from tests.ledger.rows import snapshot
 
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.decide.actions import Action
-    from fallow.lake import Lake
-
-
-@pytest.fixture
-def held(lake: Lake, tmp_path: Path) -> Held:
-    return held_lake(lake, tmp_path)
 
 
 @pytest.fixture
@@ -253,11 +247,11 @@ def test_a_fault_that_nobody_foresaw_is_told_on_a_page_that_stays(
     answer = pages.answer("findings-grid.selectedRows", {
         "findings-grid.selectedRows": [{"id": finding_id}], "url.search": search,
     })  # fmt: skip
-    assert said in answer["sideUpdate"]["mishap"]["children"]
+    assert said in answer["sideUpdate"]["failed-action"]["children"]
     assert not answer["response"]
     assert "a fault of the test's own" not in json.dumps(answer)
     assert "a fault of the test's own" in caplog.text
 
 
 def test_the_next_page_has_nothing_of_the_fault_before(held: Held) -> None:
-    assert filled(held.pages().client, "/findings", "?span=all")["mishap"] == {"children": ""}
+    assert filled(held.pages().client, "/findings", "?span=all")["failed-action"] == {"children": ""}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from dashboard import own_gpus
 from dashboard.app import build_app
+from dashboard.demo import look_at_own_gpus, own_gpus_text
 from dashboard.exports import as_csv
 from dashboard.source import Source
 from tests.dashboard.conftest import inputs_of, page, words
@@ -109,8 +109,8 @@ def test_a_program_that_lies_in_the_folder_is_not_run(tmp_path: Path, monkeypatc
     for name in ("fallow.py", "argparse.py"):
         (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    with own_gpus.looking() as look:
-        own_gpus.text(look)
+    with look_at_own_gpus() as look:
+        own_gpus_text(look)
     assert not (tmp_path / "ran").exists()
 
 

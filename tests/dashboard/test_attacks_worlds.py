@@ -23,11 +23,11 @@ from dash._utils import split_callback_id
 from analytics.decide.actions import load_actions
 from analytics.render.report import FORMATS
 from dashboard.access.choose import access_of
+from dashboard.access.people import ADMIN, Person
 from dashboard.actions import KINDS
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import View
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.dashboard.sites import Site
+
+pytestmark = pytest.mark.long
 
 HEADER = "X-Forwarded-User"
 VIEWER, PLANNER, THEIRS, BOSS = "vic", "pia", "tom", "boss"
@@ -108,7 +110,11 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
         f"name,role,team\n{VIEWER},viewer,{TEAM}\n{PLANNER},planner,{TEAM}\n{THEIRS},viewer,{OTHERS}\n{BOSS},admin,\n",
         encoding="utf-8",
     )
-    settings = {"dashboard.proxy_header": HEADER, "dashboard.proxies": "127.0.0.1", "dashboard.people": str(people)}
+    settings = {
+        "dashboard.proxy_header": HEADER,
+        "dashboard.proxies": "127.0.0.1",
+        "dashboard.people": str(people),
+    }
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
 
     def make(others: Any) -> World:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.audit import audit
+from dashboard.access.audit import audit
 from dashboard.sending import send_tried
 from fallow.lake import Lake
 from tests.conftest import run_python
@@ -18,11 +18,11 @@ from tests.dashboard.conftest import page, words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
 
 SAYS = """
 import logging
-from dashboard.audit import audit, show_log
+from dashboard.access.audit import audit, show_log
 show_log(); show_log()
 audit("ann\\n2026-01-01T00:00:00Z audit: eve", "did\\x1b[31m this\\u202e")
 logging.getLogger("dashboard.pages").warning("odd")
@@ -55,7 +55,7 @@ def test_a_line_each_and_no_name_makes_two_of_one() -> None:
     ("", '"": did it'),
 ])  # fmt: skip
 def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         audit(who, "did it")
     assert caplog.messages == [said]
 
@@ -74,11 +74,11 @@ def test_a_line_says_who_sent_a_report_and_what_became_of_it(
     out = tmp_path / "out"
     held.config.write_text(f'{held.config.read_text(encoding="utf-8")}[report]\nto = ["{out}"]\n', encoding="utf-8")
     pages = held.pages(who)
-    with caplog.at_level(logging.INFO, "dashboard.audit"), pages.app.server.test_request_context("/"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"), pages.app.server.test_request_context("/"):
         pages.app.server.preprocess_request()
         week = "?start=2025-W46"
         send_tried(pages.source, week, {"search": week, "targets": [target.format(folder=f"file:{out}")]})
-    said = [each.getMessage() for each in caplog.records if each.name == "dashboard.audit"]
+    said = [each.getMessage() for each in caplog.records if each.name == "dashboard.access.audit"]
     assert said == [each.format(folder=f"file:{out}") for each in lines]
 
 
@@ -86,7 +86,7 @@ def test_a_page_that_is_not_for_a_reader_is_written_down(
     lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = held_lake(lake, tmp_path).pages(PLAN).client
-    with caplog.at_level(logging.INFO, "dashboard.audit"):
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert "not for you" in words(page(client, "/settings", "?span=all"))
     assert caplog.messages == ["pia: refused the page /settings as planner: it takes the role admin"]
 
@@ -94,7 +94,7 @@ def test_a_page_that_is_not_for_a_reader_is_written_down(
 def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:
     forged = "2026-01-01T00:00:00Z audit: boss: signed in as admin"
     says = (
-        "import logging\nfrom dashboard.audit import show_log\nshow_log()\n"
+        "import logging\nfrom dashboard.access.audit import show_log\nshow_log()\n"
         f"try:\n    raise LookupError('no such thing: \\n{forged}\\u2028{forged}\\x85{forged}\\x1b[2K')\n"
         "except LookupError:\n    logging.getLogger('dashboard').exception('Exception on /x')\n"
     )

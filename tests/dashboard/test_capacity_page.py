@@ -11,12 +11,13 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.report.figures import Reclaimable
+from analytics.sections.demand import gpus_by_hour
+from analytics.sections.gangs import gangs_of
+from analytics.sections.off_peak import off_peak
+from analytics.sections.palette import LIGHT
+from analytics.sections.surplus import surplus
 from dashboard.app import build_app
-from dashboard.charts.demand import hours_of
-from dashboard.charts.gangs import gangs_of
-from dashboard.charts.off_peak import off_peak
-from dashboard.charts.reclaimable import reclaimable
-from dashboard.palette import LIGHT
+from dashboard.render.panel import section_panel
 from dashboard.source import Source
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
@@ -25,6 +26,8 @@ from tests.dashboard.test_holders_page import table
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
+    from analytics.sections.section import Section
+    from dashboard.view import View
     from fallow.lake import Lake
 
 
@@ -38,13 +41,18 @@ def figure(shown: Any, name: str) -> dict[str, Any]:
     return dict(found["props"]["figure"])
 
 
+def drawn(view: View, section: Section | None, **places: Any) -> Any:
+    assert section is not None
+    return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
+
+
 def test_what_can_go_is_the_reports(planned: Planned) -> None:
     done = run_python("-m", "fallow", "report", "--config", planned.config, "--format", "json", *WINDOW)  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["reclaimable"]
     assert told
-    rows = table(page(planned.client(), "/capacity", WEEK), "reclaimable-title")[1:]
-    assert [row[1:9] for row in rows] == [
+    rows = table(page(planned.client(), "/capacity", WEEK), "surplus-title")[1:]
+    assert [row[2:10] for row in rows] == [
         [
             f"{each['gpus']:.0f}",
             *(str(each[name]) for name in ("low", "point", "high")),
@@ -52,16 +60,20 @@ def test_what_can_go_is_the_reports(planned: Planned) -> None:
         ]
         for each in told
     ]
-    assert f"{told[0]['back_test']['short_hours']} hours of {told[0]['back_test']['hours']}" in rows[0][9]
+    assert rows[0][10].split()[:3] == [
+        str(told[0]["back_test"]["short_hours"]),
+        "of",
+        str(told[0]["back_test"]["hours"]),
+    ]
 
 
 def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
-    hours = hours_of(planned.view(WEEK))
+    hours = gpus_by_hour(planned.view(WEEK))
     assert hours.height == 7 * 24
     assert (hours["working"] <= hours["allocated"]).all()
     assert (hours["allocated_or_unknown"] <= hours["there"]).all()
-    train = hours_of(planned.view(WEEK + "&pool=train"))
-    others = [hours_of(planned.view(f"{WEEK}&pool={pool}")) for pool in planned.view(WEEK).names["pool"]]
+    train = gpus_by_hour(planned.view(WEEK + "&pool=train"))
+    others = [gpus_by_hour(planned.view(f"{WEEK}&pool={pool}")) for pool in planned.view(WEEK).names["pool"]]
     assert max(train["there"]) < max(hours["there"]) == sum(max(each["there"]) for each in others)
 
 
@@ -100,13 +112,10 @@ def test_shares_are_written_as_in_the_table(planned: Planned, lang: str, sign: s
 def test_what_the_off_peak_chart_leaves_out_is_said(planned: Planned) -> None:
     view = planned.view(WEEK)
     found = tuple(OffPeak(f"pool{number}", 5, 7, 30, 2, 4) for number in range(6))
-    panel = off_peak(replace(view, report=replace(view.report, off_peak=found)), LIGHT)
-    shown = json.loads(json.dumps(panel, cls=PlotlyJSONEncoder))
+    shown = drawn(view, off_peak(replace(view.report, off_peak=found)))
     assert len(figure(shown, "off-peak-chart")["data"][0]["z"]) == 4 * 7
-    assert "2 more pools are in the table alone." in words(shown)
+    assert {row[0] for row in table(shown, "off-peak-title")[1:]} == {f"pool{number}" for number in range(6)}
     assert "Hours left blank" in words(shown)
-    few = off_peak(replace(view, report=replace(view.report, off_peak=found[:4])), LIGHT)
-    assert "in the table alone" not in json.dumps(few, cls=PlotlyJSONEncoder)
 
 
 def test_people_have_no_capacity(planned: Planned) -> None:
@@ -121,15 +130,14 @@ def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) ->
     """Other than those of the simulation's week, whose points are their highs."""
     view = planned.view(WEEK)
     wide = Reclaimable("train", "<b>X</b>", 12.0, 1, 3, 7, {1: 3, 2: 2, 4: 0, 8: 0}, 21.0, None)
-    own = replace(view, report=replace(view.report, reclaimable=(wide,)))
-    panel = json.loads(json.dumps(reclaimable(own, LIGHT), cls=PlotlyJSONEncoder))
-    bar, mark = figure(panel, "reclaimable-chart")["data"]
+    panel = drawn(view, surplus(replace(view.report, reclaimable=(wide,))), table="below")
+    bar, mark = figure(panel, "surplus-chart")["data"]
     assert (bar["x"], mark["x"], mark["text"]) == ([12.0], [3], ["3 [1, 7]"])
     assert (mark["error_x"]["arrayminus"], mark["error_x"]["array"]) == ([2], [4])
-    [note] = figure(panel, "reclaimable-chart")["layout"]["annotations"]
+    [note] = figure(panel, "surplus-chart")["layout"]["annotations"]
     assert note["text"] == "train, &lt;b>X&lt;/b>  <b>3 [1, 7]</b>"
-    assert table(panel, "reclaimable-title")[1] == [
-        "train, <b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not enough history"
+    assert table(panel, "surplus-title")[1] == [
+        "train", "<b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not enough history"
     ]  # fmt: skip
     assert "3 GPUs of train can go with the reserve kept, by the interval 1 to 7." in words(panel)
 

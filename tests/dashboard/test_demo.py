@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard import own_gpus
+from dashboard.demo import HEADING, NO_DRIVER, own_gpus_text
 from tests.conftest import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import RunFallow
+
+pytestmark = pytest.mark.long
 
 SMALL = ("demo", "--no-serve", "--gpus", "4", "--days", "2", "--out")
 TABLES = ("owners.csv", "prices.csv")
@@ -43,7 +45,7 @@ def test_it_writes_everything_and_ends_with_the_report(demo: tuple[Path, subproc
 
 def test_everything_shown_says_simulated(demo: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     out, done = demo
-    assert own_gpus.HEADING in done.stdout or "below is simulated" in done.stdout.splitlines()[0]
+    assert HEADING in done.stdout or "below is simulated" in done.stdout.splitlines()[0]
     for name in ("report.txt", "report.md"):
         assert "SIMULATED FLEET" in (out / name).read_text()
     report = json.loads((out / "report.json").read_text())
@@ -194,15 +196,15 @@ def test_without_dash_all_but_serving_works(tmp_path: Path, flags: tuple[str, ..
 @pytest.mark.parametrize(
     ("program", "shown"),
     [
-        ("print('gn001, one GPU')", f"{own_gpus.HEADING}\ngn001, one GPU\n"),
-        ("import sys; sys.exit('fallow: no NVIDIA driver here: ...')", own_gpus.NO_DRIVER),
+        ("print('gn001, one GPU')", f"{HEADING}\ngn001, one GPU\n"),
+        ("import sys; sys.exit('fallow: no NVIDIA driver here: ...')", NO_DRIVER),
         ("import sys; sys.exit('fallow: the driver hangs')", "could not be read"),
     ],
 )
 def test_the_machines_own_gpus_come_first_or_one_line(program: str, shown: str) -> None:
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as look:
-        text = own_gpus.text(look)
+        text = own_gpus_text(look)
     assert shown in text
     assert "below is simulated" in text
 

@@ -17,20 +17,12 @@ from dashboard.source import LATE
 from fallow.cli import main
 from fallow.clock import from_ms
 from fallow.schema import STATES
-from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dashboard.people import Person
-    from fallow.lake import Lake
+    from dashboard.access.people import Person
 
 ALL = "?span=all"
-
-
-@pytest.fixture
-def held(lake: Lake, tmp_path: Path) -> Held:
-    return held_lake(lake, tmp_path)
 
 
 def lines(text: str) -> list[dict[str, str]]:

@@ -7,30 +7,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from dashboard.grid import Column, Row, grid
-from dashboard.grid_words import _WORDS, grid_words
-from dashboard.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Person
+from dashboard.grid import _WORDS, Column, Row, grid, grid_words
 from fallow.cli import main
 from fallow.clock import format_ms
-from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held, held_lake
+from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
 from tests.dashboard.conftest import components, page, words
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fallow.lake import Lake
+    import pytest
 
 ALL = "?span=all"
 NOW_MS = 1_900_000_000_000
-
-
-@pytest.fixture
-def held(lake: Lake, tmp_path: Path) -> Held:
-    return held_lake(lake, tmp_path)
 
 
 def shown(held: Held, who: Person = PLAN, search: str = ALL) -> Any:

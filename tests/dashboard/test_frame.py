@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import plotly.offline
 import pytest
 
+from dashboard.access.people import ADMIN, VIEWER, Person
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.people import ADMIN, VIEWER, Person
 from dashboard.source import Source
 from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
 from tests.dashboard.sites import As
@@ -101,7 +101,7 @@ def test_links_keep_window_and_scope(client: FlaskClient) -> None:
     ("path", "search", "said"),
     [
         ("/nowhere", "", "There is no such page"),
-        ("/", "?span=9y", "is no length of a window"),
+        ("/", "?span=9y", "is not a valid window"),
         ("/", "?pool=nobody's", "nothing in this window is of pool nobody's"),
         ("/", "?since=2001-01-01&until=2001-01-02", "choose a window that has some of them"),
     ],

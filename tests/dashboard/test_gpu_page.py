@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from dashboard.charts.series import round_step
-from dashboard.charts.strip import WORDS
-from dashboard.detail import Subject
-from dashboard.histories import events, processes
-from dashboard.pages.gpu import Gpu
-from dashboard.palette import LIGHT
+from analytics.sections.history import Subject, events_of, processes_of
+from analytics.sections.palette import LIGHT
+from dashboard.pages.detail import Gpu
+from dashboard.render.series import round_step
+from dashboard.render.strip import WORDS
 from dashboard.series import MOST_POINTS, gpu_series
 from fallow.clock import HOUR_MS, to_ms
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from dashboard.view import View
     from fallow.lake import Lake
 
@@ -187,7 +186,7 @@ def test_an_event_in_somebody_else_s_time_is_not_told(teams: Teams, fleet_lake: 
     everybody, hiro = teams.view("?span=all"), teams.view("?span=all", HIRO)
 
     def told(view: View, those: pl.DataFrame) -> list[int]:
-        return events(view, Subject(gpu, those), gpu)["time"].to_list() if those.height else []
+        return events_of(view, Subject(gpu, is_host=False, spans=those))["time"].to_list() if those.height else []
 
     assert at_ms in told(everybody, spans)
     assert at_ms in told(hiro, spans.filter(then))
@@ -210,7 +209,7 @@ def test_as_much_of_a_name_as_no_other_begins_with_is_enough(teams: Teams) -> No
 
 
 def test_of_a_name_that_several_begin_with_none_is_shown(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.pages.gpu._NO_NAME", 1)
+    monkeypatch.setattr("dashboard.pages.detail._NO_NAME", 1)
     text = text_of(content(teams, "GPU-"))
     assert "The names of several GPUs begin with GPU-." in text
     assert "sim-" not in text
@@ -220,7 +219,9 @@ def test_the_processes_are_those_of_the_lists(teams: Teams, fleet_lake: Lake) ->
     gpu = shared_gpu(teams)
     lists = pl.concat([pl.read_parquet(file.url) for file in fleet_lake.files("process")]).filter(pl.col("gpu") == gpu)
     view = teams.view(f"?span=all&gpu={gpu}")
-    found = processes(view, Subject(gpu, view.part.inside.stretches.filter(pl.col("gpu") == gpu)))
+    found = processes_of(
+        view, Subject(gpu, is_host=False, spans=view.part.inside.stretches.filter(pl.col("gpu") == gpu))
+    )
     wanted = lists.group_by("pid", "started").agg(
         pl.col("mem_used_bytes").max(), pl.col("user").last(), pl.col("time").min().dt.epoch("ms")
     )
@@ -237,8 +238,10 @@ def test_a_team_is_told_of_its_own_processes_only(teams: Teams) -> None:
     gpu = shared_gpu(teams)
     view = teams.view(f"?span=all&gpu={gpu}", HIRO)
     own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
-    found = processes(view, Subject(gpu, own))
-    every = processes(teams.view("?span=all"), Subject(gpu, teams.spans().filter(pl.col("gpu") == gpu)))
+    found = processes_of(view, Subject(gpu, is_host=False, spans=own))
+    every = processes_of(
+        teams.view("?span=all"), Subject(gpu, is_host=False, spans=teams.spans().filter(pl.col("gpu") == gpu))
+    )
     assert 0 < found.height < every.height
     for row in found.iter_rows(named=True):
         met = own.filter((pl.col("time") < row["end"]) & (pl.col("end") > row["time"]))

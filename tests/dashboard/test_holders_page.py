@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analytics.sections.quotas import quota_headline, quota_uses
 from dashboard.app import build_app
-from dashboard.charts.holders import quota_finding, quota_uses
 from dashboard.source import Source
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
@@ -58,9 +58,10 @@ def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> 
         used = hours["low"] + hours["active"]
         wanted = [used + hours["held"] + hours["reserved"], used, hours["held"], hours["reserved"]]
         # the command adds in whole milliseconds
-        assert [float(each.replace(",", "")) for each in row[2:6]] == pytest.approx(wanted, abs=0.0501), name
-        assert row[7].split("/")[0] == str(rank)
-        assert row[8] == f"{given[name]['paid']:,.2f}\N{NO-BREAK SPACE}USD"
+        figures = [row[3], *row[5:8]]
+        assert [float(each.replace(",", "")) for each in figures] == pytest.approx(wanted, abs=0.0501), name
+        assert row[9].split("/")[0] == str(rank)
+        assert row[10] == f"{given[name]['paid']:,.2f}"
 
 
 def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) -> None:
@@ -158,7 +159,7 @@ def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Planned) -> Non
     view = planned.view(WEEK)
     uses = quota_uses(view)
     half = replace(view.report.seen, observed_ms=1.0, unseen_ms=1.0)
-    assert "widest gap" in quota_finding(view.report.seen, uses)
-    told = str(quota_finding(half, uses))
+    assert "widest gap" in quota_headline(view.report.seen, uses)
+    told = str(quota_headline(half, uses))
     assert "Only 50.0" in told.replace("\N{NO-BREAK SPACE}", " ")
     assert "gap" not in told

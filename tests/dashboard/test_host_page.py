@@ -9,17 +9,17 @@ import pytest
 
 from analytics.ledger.occupancy import stays
 from analytics.report.model import Report
-from dashboard.charts.strip import WORDS
-from dashboard.detail import find
-from dashboard.histories import findings_panel
-from dashboard.pages.host import Host
-from dashboard.palette import LIGHT
+from analytics.sections.history import findings_naming
+from analytics.sections.palette import LIGHT
+from dashboard.pages.detail import Host, subject_named
+from dashboard.render.panel import section_panel
+from dashboard.render.strip import WORDS
 from dashboard.series import host_series
 from fallow.clock import HOUR_MS
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from fallow.lake import Lake
 
 __all__ = ["teams"]
@@ -120,19 +120,19 @@ def test_long_lists_are_folded(teams: Teams) -> None:
 def test_of_many_findings_the_first_are_in_sight(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
     view = teams.view("?span=all")
     [finding, *_] = view.report.findings
-    subject = find(view, "gpu", finding.gpus[0])
+    subject = subject_named(view, "gpu", finding.gpus[0])
     assert subject is not None
     monkeypatch.setattr(Report, "findings", (finding,) * 13)
-    panel = findings_panel(view, subject)
-    first, rest = (each for each in parts(panel) if getattr(each, "className", "") == "plainlist")
-    assert [len(each.children) for each in (first, rest)] == [10, 3]
+    panel = section_panel(view, LIGHT, findings_naming(view, subject), first=10)
+    first, rest = (each for each in parts(panel) if type(each).__name__ == "Table")
+    assert [count_rows(first), count_rows(rest)] == [10, 3]
     folded = next(each for each in parts(panel) if type(each).__name__ == "Details")
     assert (is_in(first, folded), is_in(rest, folded)) == (False, True)
     assert "and 3 more" in text_of(folded)
 
 
 def is_table(each: Any) -> bool:
-    return getattr(each, "className", "") == "linked"
+    return getattr(each, "className", "") == "listed"
 
 
 def is_in(wanted: Any, tree: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.charts.demand import hours_of
-from dashboard.people import ADMIN, Person
+from analytics.sections.demand import gpus_by_hour
+from dashboard.access.people import ADMIN, Person
 from dashboard.query import Query
 from dashboard.view import View
 from tests.dashboard.planned import planned_site
@@ -52,7 +52,7 @@ def at_once(site: Site, asked: Question) -> pl.DataFrame:
     """The most GPUs at once in each hour, of the same ledger that the page has."""
     found = site.pages.source.look(Query.parse(asked.search()), Person("root", ADMIN))
     assert isinstance(found, View)
-    return hours_of(found)
+    return gpus_by_hour(found)
 
 
 def reached(levels: Sequence[float], level: float) -> int:
@@ -129,8 +129,8 @@ def test_what_can_go_is_drawn_as_the_report_has_it(planned: Site, scope: dict[st
     asked = Question("a week", {"since": "2025-11-13", "until": "2025-11-19", **scope})
     told = planned.told.report(asked)["reclaimable"]
     assert told
-    panel = planned.shown("/capacity", asked).panel("reclaimable")
-    bars, marks = panel.figure("reclaimable-chart")["data"]
+    panel = planned.shown("/capacity", asked).panel("surplus")
+    bars, marks = panel.figure("surplus-chart")["data"]
     assert bars["x"] == [each["gpus"] for each in told]
     assert marks["x"] == [each["point"] for each in told]
     reach = marks["error_x"]
@@ -140,7 +140,7 @@ def test_what_can_go_is_drawn_as_the_report_has_it(planned: Site, scope: dict[st
     assert [one + other for one, other in zip(marks["x"], reach["array"], strict=True)] == [
         each["high"] for each in told
     ]
-    notes = [each["text"] for each in panel.figure("reclaimable-chart")["layout"]["annotations"]]
+    notes = [each["text"] for each in panel.figure("surplus-chart")["layout"]["annotations"]]
     for note, each in zip(notes, told, strict=True):
         assert note.startswith(f"{each['pool']}, {each['model']}")
         assert f"{each['point']} [{each['low']}, {each['high']}]" in note
@@ -162,11 +162,11 @@ def test_off_peak_hours_are_the_reports(long: Site, *, narrowed: bool) -> None:
 
     wanted = [
         [each["pool"], hour(each["weekday"], each["from_hour"]), hour(each["weekday"], each["until_hour"]), str(each["gpus"]), str(each["weeks"])]
-        for each in told
+        for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
     ]  # fmt: skip
     assert panel.rows() == wanted
     [drawn] = panel.figure("off-peak-chart")["data"]
-    pools = list(dict.fromkeys(each["pool"] for each in told))
+    pools = sorted({each["pool"] for each in told})
     cells = {
         (pools.index(each["pool"]) * 7 + (each["weekday"] + number // 24) % 7, number % 24): each["gpus"]
         for each in told for number in range(each["from_hour"], each["until_hour"])

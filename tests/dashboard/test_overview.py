@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dashboard.charts.findings import _overlap
-from dashboard.charts.panel import GRAPH_CONFIG
+from analytics.sections.costliest import costliest_findings
+from analytics.sections.palette import DARK, LIGHT
+from dashboard.access.people import VIEWER, Person
 from dashboard.pages.overview import Overview
-from dashboard.palette import DARK, LIGHT
-from dashboard.people import VIEWER, Person
+from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 
 if TYPE_CHECKING:
+    from analytics.workloads.model import Finding
     from tests.conftest import RunFallow
 
 SEARCH = "?since=2025-11-18&until=2025-11-19"
@@ -102,8 +104,12 @@ def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, 
 
 
 def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
-    idle = site.view(SEARCH).report.summary.as_json()["idle"]
-    assert by_id(shown, "idle-chart")["figure"]["data"][0]["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
+    report = site.view(SEARCH).report
+    idle, held_ms = report.summary.as_json()["idle"], report.summary.totals.state_ms["held"]
+    held, zero = by_id(shown, "idle-chart")["figure"]["data"]
+    assert zero["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
+    hours = [held_ms / 3_600_000, *report.review.sensitivity.values()]
+    assert held["x"] == pytest.approx([each / hours[0] for each in hours])
 
 
 def test_the_costliest_findings_lead_to_all_of_them(site: Site, shown: Any) -> None:
@@ -123,8 +129,13 @@ def test_that_findings_about_one_gpu_do_not_add_up_is_said_where_there_are_some(
     view = site.view(SEARCH)
     first, *others = view.report.findings
     other = next(each for each in others if not set(each.gpus) & set(first.gpus))
-    assert "do not add up" in words(_overlap(view, [first, other, first]))
-    assert _overlap(view, [first, other]) == []
+
+    def notes(*found: Finding) -> tuple[str, ...]:
+        review = replace(view.report.review, findings=found)
+        return costliest_findings(replace(view.report, review=review)).notes
+
+    assert "do not add up" in notes(first, other, first)[0]
+    assert notes(first, other) == ()
 
 
 def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:

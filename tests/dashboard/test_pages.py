@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.states import USED_FIRST
+from analytics.sections.palette import DARK, LIGHT, ORDER
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.palette import DARK, LIGHT
 from dashboard.source import Source
 from fallow.schema import STATES
 from tests.dashboard.conftest import components, page, words
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_every_state_has_a_colour_in_both_schemes() -> None:
-    assert set(USED_FIRST) == set(STATES) == set(LIGHT.state) == set(DARK.state)
+    assert set(ORDER) == set(STATES) == set(LIGHT.state) == set(DARK.state)
     for colours in (LIGHT, DARK):
         assert len(set(colours.state.values())) == len(STATES)
 

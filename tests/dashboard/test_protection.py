@@ -10,7 +10,7 @@ import pytest
 from flask import Response
 
 from dashboard.app import build_app
-from dashboard.charts.panel import GRAPH_CONFIG
+from dashboard.render.panel import GRAPH_CONFIG
 from dashboard.source import Source
 from tests.dashboard.conftest import inputs_of
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dashboard.access.people import VIEWER, Person
 from dashboard.pages.quality import Quality
-from dashboard.people import VIEWER, Person
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 from tests.ledger.rows import device, fill, samples

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.delivery.from_page import site_targets
+from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
+from dashboard.access.people import PLANNER, VIEWER, Person
 from dashboard.pages.report import ReportPage
-from dashboard.people import PLANNER, VIEWER, Person
 from dashboard.sending import Answer, send_tried, try_target
 from dashboard.source import Source
 from fallow import schema

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
+from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, PREALLOCATED, card_fit, card_sizes, workload_sizes
+from analytics.sections.moves import moves
+from analytics.sections.palette import LIGHT
+from dashboard.access.people import VIEWER, Person
 from dashboard.app import build_app
-from dashboard.charts import right_size
-from dashboard.charts.moves import moves
-from dashboard.charts.right_size import EITHER_DOES, KEEPS, LESS, PREALLOCATED, capacities, works_of
-from dashboard.palette import LIGHT
-from dashboard.people import VIEWER, Person
 from dashboard.query import Query
+from dashboard.render.panel import section_panel
 from dashboard.source import Source
 from dashboard.view import View
 from tests.dashboard.conftest import components, inputs_of, page, words
@@ -46,7 +46,7 @@ def points(shown: Any) -> int:
 
 def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
     view = planned.view(WEEK)
-    works = works_of(view)
+    works = workload_sizes(view)
     named = [each for each in view.report.findings if each.rule in ("memory_oversized", "compute_oversized", "mig_fit")]
     assert named
     for finding in named:
@@ -67,7 +67,7 @@ def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
 
 def test_kinds_differ_in_shape(planned: Planned) -> None:
     view = planned.view(WEEK)
-    kinds = set(works_of(view)["kind"])
+    kinds = set(workload_sizes(view)["kind"])
     assert {KEEPS, PREALLOCATED} < kinds
     assert kinds & set(LESS)
     shown = page(planned.client(), "/right-size", WEEK)
@@ -81,7 +81,7 @@ def test_kinds_differ_in_shape(planned: Planned) -> None:
 
 def works_drawn(planned: Planned) -> list[str]:
     """The kinds of the works that can be drawn."""
-    works = works_of(planned.view(WEEK))
+    works = workload_sizes(planned.view(WEEK))
     known = pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
     return works.filter(known)["kind"].to_list()
 
@@ -90,15 +90,15 @@ def test_those_for_which_less_would_do_are_drawn_before_all_others(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     less = sum(each in LESS for each in works_drawn(planned))
-    monkeypatch.setattr(right_size, "_DRAWN", less)
-    panel = right_size.right_size(planned.view(WEEK), LIGHT)
-    tree = json.loads(json.dumps(panel, cls=PlotlyJSONEncoder))
+    monkeypatch.setattr("analytics.sections.card_fit._DRAWN", less)
+    view = planned.view(WEEK)
+    tree = json.loads(json.dumps(section_panel(view, LIGHT, card_fit(view)), cls=PlotlyJSONEncoder))
     assert points(tree) == less > 0
     assert {trace["marker"]["color"] for trace in figure(tree)["data"]} == {LIGHT.state["held"]}
 
 
 def test_every_known_work_is_drawn_once(planned: Planned) -> None:
-    works = works_of(planned.view(WEEK))
+    works = workload_sizes(planned.view(WEEK))
     known = works.filter(
         pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
     )
@@ -125,26 +125,27 @@ def test_the_figure_keeps_its_budget(planned: Planned) -> None:
 
 
 def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:
-    sizes = [size for size, _ in capacities(planned.view(WEEK))]
+    sizes = [size for size, _ in card_sizes(planned.view(WEEK))]
     assert sizes == sorted(sizes)
     assert all(high > 1.04 * low for low, high in itertools.pairwise(sizes))
 
 
 def test_savings_are_those_of_the_findings(planned: Planned) -> None:
     view = planned.view(WEEK)
-    text = words(json.loads(json.dumps(moves(view).to_plotly_json(), default=lambda each: each.to_plotly_json())))
+    section = moves(view.report)
+    text = f"{section.headline} {' '.join(str(cell) for row in section.rows for cell in row)}"
     found = [each for each in view.report.findings if each.category == "right_size"]
     assert f"{len(found)} findings." in text
     for each in found:
         saving = each.evidence.numbers.get("saving")
         if isinstance(saving, float):
-            assert f"{saving:,.2f}\N{NO-BREAK SPACE}USD" in text
+            assert f"{saving:,.2f} USD" in text
 
 
 def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
     view = planned.view(WEEK, LANGUAGE)
     mine = {owner.name for owner in view.whole.money.owners.by_name.values() if owner.team == "language"}
-    shown = set(works_of(view)["holder"])
+    shown = set(workload_sizes(view)["holder"])
     assert shown
     assert shown <= mine
     export = planned.client(LANGUAGE).get("/export/works.csv" + WEEK + "&team=vision")
@@ -173,7 +174,7 @@ def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
     source = Source(lambda: inputs_of(lake))
     view = source.look(Query(), Person("reader", VIEWER))
     assert isinstance(view, View)
-    works = works_of(view)
+    works = workload_sizes(view)
     assert works.select("holder", "gpus").rows() == [("ann", ["a"])]
     assert works["peak_bytes"].to_list() == [20 * GIB]
     assert works["util_pct"].to_list() == [91.0]  # the next whole percent, as the rules take it

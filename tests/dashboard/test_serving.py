@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
     from tests.conftest import RunFallow
 
+pytestmark = pytest.mark.long
+
 
 def answer(address: str) -> str:
     with urllib.request.urlopen(address, timeout=30) as response:  # noqa: S310  # our own server's address

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.language.languages import language
-from dashboard.pages.settings import Settings
-from dashboard.people import ADMIN, PLANNER, VIEWER, Person
-from dashboard.settings_shown import shown_settings
+from dashboard.access.people import ADMIN, PLANNER, VIEWER, Person
+from dashboard.pages.settings import Settings, shown_settings
 from fallow import config
 from fallow.config import SETTINGS
 from tests.dashboard.conftest import components, page, words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import record
-from dashboard.people import ADMIN, VIEWER, Person
+from dashboard.access.people import ADMIN, VIEWER, Person
 from dashboard.query import Query
 from dashboard.source import Source
 from dashboard.view import Problem, View
@@ -175,11 +175,11 @@ def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: 
     Path(own_lake.root).rename(tmp_path / "elsewhere")
     source.refresh()
     assert viewed(source).report is first.report
-    assert source.trouble is not None
-    assert "no lake" in source.trouble.message
+    assert source.stale_because is not None
+    assert "no lake" in source.stale_because.message
     (tmp_path / "elsewhere").rename(own_lake.root)
     source.refresh()
-    assert source.trouble is None
+    assert source.stale_because is None
     assert viewed(source).report is first.report
 
 
@@ -193,16 +193,16 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     Path(file.url).write_bytes(content[:50])
     clock.time_ms += 2_000
     assert viewed(source).report is first.report
-    assert source.trouble is not None
-    assert "not a whole Parquet file" in source.trouble.message
+    assert source.stale_because is not None
+    assert "not a whole Parquet file" in source.stale_because.message
     source.refresh()  # the data are as they were
-    assert source.trouble is not None
+    assert source.stale_because is not None
     clock.time_ms += HOUR_MS
     source.refresh()
     assert viewed(source).report is first.report
     Path(file.url).write_bytes(content)
     source.refresh()
-    assert source.trouble is None
+    assert source.stale_because is None
     assert viewed(source).report.findings[0].status == "acknowledged"
 
 
@@ -225,11 +225,11 @@ def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it
     write("")
     source.refresh()
     assert viewed(source).names["team"] == ("second",)
-    assert source.trouble is not None
-    assert "owners.csv" in source.trouble.message
+    assert source.stale_because is not None
+    assert "owners.csv" in source.stale_because.message
     write("third")
     source.refresh()
-    assert source.trouble is None
+    assert source.stale_because is None
     assert viewed(source).names["team"] == ("third",)
 
 

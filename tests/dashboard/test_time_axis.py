@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from analytics.language.languages import language
-from dashboard.charts.time_axis import marks_of
+from dashboard.render.strip import marks_of
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
 
 BACK_MS = to_ms(datetime(2026, 10, 25, tzinfo=UTC))

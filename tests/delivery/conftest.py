@@ -11,10 +11,19 @@ import trustme
 from tests.delivery.hands import Hands
 from tests.delivery.mail_server import Mailbox, mail_server
 from tests.delivery.receiver import Receiver
+from tests.in_process import run_in_process
+from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.conftest import RunFallow
+
+
+@pytest.fixture(autouse=True)
+def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_results(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +32,12 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def run_fallow() -> RunFallow:
+    """The command in this process."""
+    return run_in_process
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
-"""A clock whose hands a test turns, and parcels out of nothing."""
+"""A clock whose hands a test turns, parcels out of nothing, and a lake that forgets who was told."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import Any
 
-from analytics.delivery.journal import Delivery, Journal
-from analytics.delivery.model import Brief, Line, Parcel, Part
+from analytics.delivery.journal import Journal
+from analytics.delivery.model import Brief, Delivery, Line, Message, Part
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from tests.ledger.rows import T0
@@ -33,10 +34,10 @@ class Hands:
         self.at_ms += round(1000 * seconds)
 
 
-def parcel(**changes: Any) -> Parcel:
+def example_message(**changes: Any) -> Message:
     """A small edition of everything."""
     lines = (Line("F-0000000001", "24.0 GPU-hours: 1 GPU on gn001 held without a kernel", "ann, since Monday"),)
-    whole = Parcel(
+    whole = Message(
         subject="GPU waste report 2026-W46: 24.0 of 336.0 GPU-hours went unused",
         language="en",
         text="GPU waste report\n.a line that begins with a period\nZoë · ünïcode\n" + "x" * 2000 + "\n",
@@ -59,3 +60,9 @@ def parcel(**changes: Any) -> Parcel:
 def journal(lake: Lake, clock: Hands, actor: str = "zoe") -> Journal:
     """A journal over all that the lake has of late, as another process would read it."""
     return Journal(Lake.at(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)
+
+
+def forget_what_was_done(lake: Lake) -> None:
+    """Takes actions and deliveries out of a lake that other tests use as well."""
+    for table in ("action", "delivery"):
+        shutil.rmtree(f"{lake.root}/{table}", ignore_errors=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.contacts import Contacts
+from analytics.delivery.nudges import Contacts
 from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.errors import ConfigError
 

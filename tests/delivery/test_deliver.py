@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery import sender_lock as claims
-from analytics.delivery.deliver import ALREADY, BUSY, Result, deliver
-from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Delivery, Journal, new_try
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome, Parcel
-from analytics.delivery.sender_lock import claim
+from analytics.delivery import deliver as deliver_module
+from analytics.delivery.deliver import ALREADY, BUSY, Result, acquire_send_lock, deliver
+from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, new_try
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, Message, Outcome
 from analytics.delivery.targets import parse_targets
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.errors import LakeError
-from tests.delivery.hands import DELIVERY, Hands, journal, parcel
+from tests.delivery.hands import DELIVERY, Hands, example_message, journal
 from tests.ledger.rows import snapshot
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Counting:
     sent: list[Delivery] = field(default_factory=list)
     meanwhile: Callable[[], object] | None = None
 
-    def send(self, _: Parcel, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002
+    def send(self, _: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002
         self.sent.append(delivery)
         if self.meanwhile:
             self.meanwhile()
@@ -46,7 +45,7 @@ class Counting:
 
 def send(lake: Lake, channel: Counting, hands: Hands, *, again: bool = False) -> Result:
     """In a process that knows nothing but what the lake holds."""
-    return deliver(journal(lake, hands), DELIVERY, parcel(), channel, hands, again=again, sleep=hands.sleep)
+    return deliver(journal(lake, hands), DELIVERY, example_message(), channel, hands, again=again, sleep=hands.sleep)
 
 
 def steps(lake: Lake) -> list[str]:
@@ -64,8 +63,8 @@ def test_the_same_edition_goes_to_the_same_target_once(lake: Lake, hands: Hands)
 def test_another_content_of_the_same_week_is_the_same_edition(lake: Lake, hands: Hands) -> None:
     channel = Counting()
     send(lake, channel, hands)
-    late = parcel(text="with rows that came late")
-    assert late.sha256 != parcel().sha256
+    late = example_message(text="with rows that came late")
+    assert late.sha256 != example_message().sha256
     assert deliver(journal(lake, hands), DELIVERY, late, channel, hands, sleep=hands.sleep).step == ALREADY
 
 
@@ -77,7 +76,7 @@ def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
     assert failed == {
         "time": hands.now_ms(), "delivery_id": DELIVERY.delivery_id, "step": "failed", "purpose": "report",
         "week": "2026-W46", "edition": "all/en", "round": 0, "target": "mailto:lead@example.org", "actor": "zoe",
-        "content_sha256": parcel().sha256, "content_bytes": parcel().size_bytes, "tries": 1, "reason": "it failed",
+        "content_sha256": example_message().sha256, "content_bytes": example_message().size_bytes, "tries": 1, "reason": "it failed",
         "finding_ids": ["F-0000000001"],
     }  # fmt: skip
     assert set(failed) | {"try_id"} == set(schema.DELIVERY.names)
@@ -143,7 +142,7 @@ def test_where_a_repeat_leaves_no_copy_it_is_simply_repeated(lake: Lake, hands: 
 
 def test_a_sender_that_ended_before_it_began_leaves_nothing(lake: Lake, hands: Hands) -> None:
     other = journal(lake, hands)
-    other.add(DELIVERY, new_try(hands.now_ms()), CLAIMED, parcel())
+    other.add(DELIVERY, new_try(hands.now_ms()), CLAIMED, example_message())
     channel = Counting()
     assert send(lake, channel, hands).step == BUSY
     hands.at_ms += LEASE_MS
@@ -155,7 +154,7 @@ def test_nothing_goes_out_that_could_not_be_recorded_before(lake: Lake, hands: H
     Path(lake.root).mkdir()
     Path(lake.root, "delivery").write_text("in the way of the folder", encoding="utf-8")
     with pytest.raises(LakeError, match="cannot write"):
-        deliver(own, DELIVERY, parcel(), channel, hands, sleep=hands.sleep)
+        deliver(own, DELIVERY, example_message(), channel, hands, sleep=hands.sleep)
     assert channel.sent == []
 
 
@@ -184,14 +183,14 @@ def test_a_sender_that_slept_through_its_lease_sends_nothing(lake: Lake, hands: 
             hands.at_ms += LEASE_MS // 2
 
     own, channel = Slow(lake, hands, "zoe", 0), Counting()
-    result = deliver(own, DELIVERY, parcel(), channel, hands, sleep=hands.sleep)
+    result = deliver(own, DELIVERY, example_message(), channel, hands, sleep=hands.sleep)
     assert (result.step, channel.sent) == (FAILED, [])
 
 
 def rival(lake: Lake, hands: Hands, try_id: str, *steps_of_it: str) -> Journal:
     other = journal(lake, hands, "rival")
     for step in steps_of_it:
-        other.add(DELIVERY, try_id, step, parcel())
+        other.add(DELIVERY, try_id, step, example_message())
     return other
 
 
@@ -210,7 +209,7 @@ LOW, HIGH = "000000000000-low", "ffffffffffff-high"
 def test_who_sees_another_claim(lake: Lake, hands: Hands, try_id: str, steps_of_it: list[str], *, wins: bool) -> None:
     own = journal(lake, hands)
     rival(lake, hands, try_id, *steps_of_it)
-    assert (claim(own, DELIVERY, parcel(), hands, hands.sleep) is not None) is wins
+    assert (acquire_send_lock(own, DELIVERY, example_message(), hands, hands.sleep) is not None) is wins
 
 
 def test_the_lowest_waits_for_the_others_word(lake: Lake, hands: Hands) -> None:
@@ -221,15 +220,15 @@ def test_the_lowest_waits_for_the_others_word(lake: Lake, hands: Hands) -> None:
         if len(hands.slept_s) == 3:
             other.add(DELIVERY, HIGH, YIELDED)
 
-    assert claim(own, DELIVERY, parcel(), hands, then_it_yields) is not None
+    assert acquire_send_lock(own, DELIVERY, example_message(), hands, then_it_yields) is not None
     assert len(hands.slept_s) == 3
 
 
 def test_the_lowest_does_not_wait_for_ever(lake: Lake, hands: Hands) -> None:
     own = journal(lake, hands)
     rival(lake, hands, HIGH, CLAIMED)
-    assert claim(own, DELIVERY, parcel(), hands, hands.sleep) is None
-    assert sum(hands.slept_s) == claims.WAIT_S
+    assert acquire_send_lock(own, DELIVERY, example_message(), hands, hands.sleep) is None
+    assert sum(hands.slept_s) == deliver_module.WAIT_S
 
 
 @pytest.mark.parametrize("number", [2, 5])
@@ -239,7 +238,7 @@ def test_of_several_senders_at_once_at_most_one_sends(lake: Lake, hands: Hands, 
     def one() -> None:
         own = journal(lake, Hands())
         begin.wait(30)
-        found.append(deliver(own, DELIVERY, parcel(), channel, Hands(), sleep=threading.Event().wait).step)
+        found.append(deliver(own, DELIVERY, example_message(), channel, Hands(), sleep=threading.Event().wait).step)
 
     for _ in range(5):
         threads = [threading.Thread(target=one, daemon=True) for _ in range(number)]
@@ -268,7 +267,7 @@ def test_rows_are_only_ever_added(lake: Lake, hands: Hands) -> None:
 def test_a_target_with_a_secret_leaves_none_in_the_lake(lake: Lake, hands: Hands) -> None:
     [target] = parse_targets(["https://hooks.slack.com/services/T0/B0/hush-hush"])
     delivery = Delivery("report", "2026-W46", "all/en", target.shown)
-    deliver(journal(lake, hands), delivery, parcel(), Counting(), hands, sleep=hands.sleep)
+    deliver(journal(lake, hands), delivery, example_message(), Counting(), hands, sleep=hands.sleep)
     rows = read_frame(lake.files("delivery"), schema.DELIVERY)
     assert "hush" not in str(rows.to_dicts())
     assert "hooks.slack.com" in str(rows.to_dicts())

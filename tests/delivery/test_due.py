@@ -12,7 +12,7 @@ from analytics.delivery.journal import CLAIMED, SENDING, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
 from fallow.clock import parse_window
 from fallow.errors import UsageError
-from tests.delivery.hands import Hands, journal, parcel
+from tests.delivery.hands import Hands, example_message, journal
 
 if TYPE_CHECKING:
     from analytics.report.weeks import Week
@@ -53,8 +53,8 @@ def test_a_week_that_is_not_closed_is_not_sent() -> None:
 def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
     own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
     for each in (CLAIMED, SENDING):
-        own.add(due.of(week(label), "all/en", target), name, each, parcel())
-    own.add(due.of(week(label), "all/en", target), name, step, parcel(), Outcome(step))
+        own.add(due.of(week(label), "all/en", target), name, each, example_message())
+    own.add(due.of(week(label), "all/en", target), name, step, example_message(), Outcome(step))
 
 
 def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t") -> list[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.message import compose, message_id
-from tests.delivery.hands import DELIVERY, PICTURE, parcel
+from analytics.delivery.mail import compose, message_id
+from tests.delivery.hands import DELIVERY, PICTURE, example_message
 from tests.ledger.rows import T0
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SENDER = Address("Zoë (GPU team)", addr_spec="gpu@example.org")
 
 
 def composed(**changes: object) -> bytes:
-    return compose(parcel(**changes), DELIVERY, SENDER, "lead@example.org", T0).as_bytes()
+    return compose(example_message(**changes), DELIVERY, SENDER, "lead@example.org", T0).as_bytes()
 
 
 def read(data: bytes) -> EmailMessage:
@@ -62,7 +62,7 @@ def test_the_picture_stands_where_the_body_names_it() -> None:
 
 def test_documents_come_whole() -> None:
     documents = {part.get_filename(): part for part in read(composed()).iter_attachments()}
-    for part in parcel().attachments:
+    for part in example_message().attachments:
         content = documents[part.name].get_payload(decode=True)
         assert content == part.data
 
@@ -76,13 +76,13 @@ def test_headers() -> None:
     assert message["List-Id"] == "fallow report <report.fallow.example.org>"
     assert message["MIME-Version"] == "1.0"
     assert message["Content-Language"] == "en"
-    answer = compose(parcel(), DELIVERY, SENDER, "a@b.org", T0, reply_to=Address(addr_spec="help@example.org"))
+    answer = compose(example_message(), DELIVERY, SENDER, "a@b.org", T0, reply_to=Address(addr_spec="help@example.org"))
     assert answer["Reply-To"].addresses[0].addr_spec == "help@example.org"
 
 
 def test_the_same_gives_the_same_bytes_and_every_try_the_same_id() -> None:
     assert composed() == composed()
-    later = compose(parcel(), DELIVERY, SENDER, "lead@example.org", T0 + 3_600_000)
+    later = compose(example_message(), DELIVERY, SENDER, "lead@example.org", T0 + 3_600_000)
     assert later["Message-ID"] == message_id(DELIVERY, SENDER)
     assert message_id(replace(DELIVERY, round=1), SENDER) != message_id(DELIVERY, SENDER)
 

@@ -17,12 +17,13 @@ from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import EmptyLakeError, UsageError
 from fallow.lake import Lake
-from tests.delivery.hands import Hands
+from tests.delivery.hands import Hands, forget_what_was_done
 from tests.delivery.mail_server import DROP
 from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
 from tests.report.conftest import EVERY, HELD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import RunFallow
@@ -99,9 +100,9 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture
-def nudge(held: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], mailbox: Mailbox) -> Nudger:
-    shutil.copytree(held.root, tmp_path / "lake")
-    return Nudger(Lake.at(str(tmp_path / "lake")), tmp_path, capsys, mailbox)
+def nudge(held: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], mailbox: Mailbox) -> Iterator[Nudger]:
+    yield Nudger(held, tmp_path, capsys, mailbox)
+    forget_what_was_done(held)
 
 
 def test_without_send_nothing_is_sent_and_nothing_written(nudge: Nudger) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import load_actions, record
-from analytics.delivery.nudge_text import pack_nudge
+from analytics.delivery.content import pack_nudge
 from analytics.delivery.nudges import Chosen, Past, choose
 from analytics.language.languages import language
 from analytics.workloads.model import Confidence

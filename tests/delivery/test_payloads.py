@@ -12,13 +12,13 @@ import pytest
 from analytics.delivery.model import Brief, Line
 from analytics.delivery.payloads import payload
 from analytics.delivery.targets import CHATS
-from tests.delivery.hands import DELIVERY, parcel
+from tests.delivery.hands import DELIVERY, example_message
 
 EVIL = "<!channel> @here **b** [x](https://evil.example) `c` </at> \u202e\x07 <script> | # "
 
 
 def of(kind: str, brief: Brief | None = None) -> dict[str, Any]:
-    return payload(kind, parcel(brief=brief) if brief else parcel(), DELIVERY)
+    return payload(kind, example_message(brief=brief) if brief else example_message(), DELIVERY)
 
 
 def evil(length: int = 1) -> Brief:
@@ -42,8 +42,11 @@ def test_slack_has_blocks_of_plain_text_alone() -> None:
 
 
 def test_what_slack_notifies_of_is_set_as_the_language_sets_it() -> None:
-    assert payload("slack", parcel(), DELIVERY)["text"] == "GPU waste report 2026-W46: 24.0 went unused."
-    assert payload("slack", parcel(language="fr"), DELIVERY)["text"] == "GPU waste report 2026-W46 : 24.0 went unused."
+    assert payload("slack", example_message(), DELIVERY)["text"] == "GPU waste report 2026-W46: 24.0 went unused."
+    assert (
+        payload("slack", example_message(language="fr"), DELIVERY)["text"]
+        == "GPU waste report 2026-W46 : 24.0 went unused."
+    )
 
 
 def test_slack_limits() -> None:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from analytics.delivery.quiet import Quiet
+from analytics.delivery.nudges import Quiet
 from fallow import config
 from fallow.clock import parse_window
 from fallow.errors import ConfigError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,12 @@ from analytics.commands.report_send import add_send_arguments, run_send
 from fallow.clock import HOUR_MS, WEEK_MS, parse_window
 from fallow.errors import ConfigError, FallowError, UsageError
 from fallow.lake import Lake
-from tests.delivery.hands import Hands
+from tests.delivery.hands import Hands, forget_what_was_done
 from tests.ledger.rows import load, snapshot
 from tests.report.conftest import everything
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.delivery.mail_server import Mailbox
@@ -67,11 +67,11 @@ class Sender:
 
 
 @pytest.fixture
-def send(reported: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Sender:
-    shutil.copytree(reported.root, tmp_path / "lake")
+def send(reported: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sender]:
     now_ms = parse_window(MONDAY, None).since_ms
     assert now_ms is not None
-    return Sender(Lake.at(str(tmp_path / "lake")), Hands(now_ms), tmp_path / "reports", capsys)
+    yield Sender(reported, Hands(now_ms), tmp_path / "reports", capsys)
+    forget_what_was_done(reported)
 
 
 def mail(box: Mailbox) -> dict[str, str]:
@@ -217,7 +217,7 @@ WRONG: list[tuple[list[str], dict[str, str], type[FallowError], str]] = [
     (["--to", "./x", "--format", "docx"], {}, UsageError, "--format: 'docx' is not one of"),
     (["--to", "./x", "--week", "tomorrow"], {}, UsageError, "'tomorrow' is not a week"),
     (["--to", "./x"], {"REPORT_TIMEZONE": "Mars/Base"}, UsageError, "'Mars/Base' is not a time zone"),
-    (["--to", "./x", "--as", " "], {}, UsageError, "it is not known who you are"),
+    (["--to", "./x", "--as", " "], {}, UsageError, "your user name is not known"),
 ]
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.delivery.mail import MailChannel
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
 from analytics.delivery.settings import MailSettings
-from analytics.delivery.smtp import MailChannel
 from fallow import config
 from fallow.errors import ConfigError
-from tests.delivery.hands import DELIVERY, parcel
+from tests.delivery.hands import DELIVERY, example_message
 from tests.delivery.mail_server import DROP, HANG, Mailbox, mail_server
 from tests.ledger.rows import T0
 
@@ -35,7 +35,7 @@ def settings(port: int, security: str = "none", **changes: str) -> MailSettings:
 
 
 def send(mail: MailSettings, recipient: str = "lead@example.org") -> Outcome:
-    return MailChannel(mail, recipient).send(parcel(), DELIVERY, T0)
+    return MailChannel(mail, recipient).send(example_message(), DELIVERY, T0)
 
 
 def test_what_arrives_is_what_was_sent(mailbox: Mailbox) -> None:
@@ -45,8 +45,10 @@ def test_what_arrives_is_what_was_sent(mailbox: Mailbox) -> None:
     assert address == "lead@example.org"
     text = message.get_body(("plain",))
     assert text is not None
-    assert text.get_content().splitlines() == parcel().text.splitlines()
-    assert [part.get_filename() for part in message.iter_attachments()] == [each.name for each in parcel().attachments]
+    assert text.get_content().splitlines() == example_message().text.splitlines()
+    assert [part.get_filename() for part in message.iter_attachments()] == [
+        each.name for each in example_message().attachments
+    ]
 
 
 def test_starttls_with_login(server_context: ssl.SSLContext, ca_file: Path) -> None:

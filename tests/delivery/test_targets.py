@@ -73,7 +73,7 @@ def test_folders() -> None:
         ("ftp://x/y", "a target is neither a mail address, nor a webhook, nor a folder"),
         ("lead", "a target is neither"), ("", "a target is neither"), ("file:", "a target is neither"),
         (f"htps://hooks.slack.com/{TOKEN}", "a target is neither"),
-        (f"http://chat.example.org/{TOKEN}", "the webhook at chat.example.org is to be called without TLS"),
+        (f"http://chat.example.org/{TOKEN}", "the webhook at chat.example.org has an address without TLS"),
         ("https://ann:hush@chat.example.org/x", "the address of the webhook at"),
         (f"https://chat.example.org/ü{TOKEN}", "or holds what no address may"),
         (f"https:///{TOKEN}", "a webhook's address names no host"),

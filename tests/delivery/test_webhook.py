@@ -14,7 +14,7 @@ from analytics.delivery.settings import WebhookSettings
 from analytics.delivery.targets import parse_targets
 from analytics.delivery.webhook import TRIES, WebhookChannel
 from fallow.clock import from_ms
-from tests.delivery.hands import DELIVERY, Hands, parcel
+from tests.delivery.hands import DELIVERY, Hands, example_message
 from tests.delivery.receiver import DRIP, DROP, HANG, Receiver
 from tests.ledger.rows import T0
 
@@ -26,7 +26,7 @@ def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = 
     [target] = parse_targets([url])
     context = ssl.create_default_context(cafile=ca_file)
     channel = WebhookChannel(WebhookSettings(context, timeout_s), target, hands.sleep)
-    outcome = channel.send(parcel(), DELIVERY, T0)
+    outcome = channel.send(example_message(), DELIVERY, T0)
     assert "secret-token" not in outcome.reason
     return outcome
 

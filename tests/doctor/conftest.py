@@ -147,5 +147,5 @@ def healthy(tree: Tree) -> Tree:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return library_folder(tmp_path_factory.mktemp("driver"))
+def library() -> Path:
+    return library_folder()

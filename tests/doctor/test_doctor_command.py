@@ -11,7 +11,7 @@ import pytest
 from agent.doctor import command
 from agent.doctor.case import Check, Finding, Options, Result, Status, error, ok, skipped, warning
 from agent.doctor.checks import CHECKS
-from agent.doctor.examine import WIDTH, as_text, examine
+from agent.doctor.command import WIDTH, as_text, examine
 from agent.doctor.host import Host
 from agent.doctor.look import look_at_driver
 from fallow.errors import UsageError
@@ -98,13 +98,15 @@ def test_a_driver_that_refuses_tells_its_code(tmp_path: Path, library: Path, kin
     assert (seen.state, seen.code, seen.gpus) == ("refused", code, ())
 
 
+@pytest.mark.long
 def test_a_driver_that_never_returns_is_left_behind(tmp_path: Path, library: Path) -> None:
-    seen = look(tmp_path, library, Fault("hang", function="nvmlInit"), timeout_s=4)
+    seen = look(tmp_path, library, Fault("hang", function="nvmlInit"), timeout_s=10)
     assert (seen.state, seen.step) == ("hung", "nvmlInit")
 
 
+@pytest.mark.long
 def test_a_gpu_that_never_returns_does_not_hide_the_other(tmp_path: Path, library: Path) -> None:
-    seen = look(tmp_path, library, Fault("hang", gpu=0, function="nvmlDeviceGetPowerUsage"), timeout_s=4)
+    seen = look(tmp_path, library, Fault("hang", gpu=0, function="nvmlDeviceGetPowerUsage"), timeout_s=10)
     assert (seen.state, seen.hung) == ("ok", ("GPU 0: nvmlDeviceGetPowerUsage",))
     assert [gpu.uuid for gpu in seen.gpus] == ["GPU-b"]
 

@@ -1,7 +1,8 @@
-"""CUDA on the host: toolkits, wheels, compatibility packages."""
+"""CUDA on the host: toolkits, wheels, compatibility packages, and the GPUs that programs are told to see."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent.doctor import cuda_installs as pythons
 from agent.doctor.case import Status
 from agent.doctor.cuda_installs import Package, find_environments, find_toolkits
+from agent.doctor.look import DriverLook
 from tests.doctor.conftest import H100, NO_LIBRARY, P40, RTX5090, V100, answers, finding, findings
 
 if TYPE_CHECKING:
@@ -239,3 +241,44 @@ def test_a_torch_without_cuda_is_an_error_where_it_is_in_use(
 def test_a_torch_that_does_not_tell_is_not_judged(healthy: Tree) -> None:
     folder = environment(healthy, "2.9.1")
     assert finding("cuda.python", healthy.case(pythons=(str(folder),))).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "says"),
+    [
+        (None, Status.OK, "not set"),
+        ("0", Status.OK, "1 device(s)"),
+        ("0, 1", Status.OK, "2 device(s)"),
+        ("GPU-b,MIG-1", Status.OK, "2 device(s)"),
+        ("", Status.ERROR, "hides every GPU"),
+        ("-1", Status.ERROR, "hides every GPU"),
+        ("NoDevFiles", Status.ERROR, "hides every GPU"),
+        ("2", Status.ERROR, "of 2 GPU(s) here"),
+        ("GPU-x", Status.ERROR, "begins with what is no device"),
+        ("0,2,1", Status.WARNING, "'2' is no device, of 2 GPU(s) here; only the 1 before it"),
+        ("0,-1", Status.WARNING, "only the 1 before it"),
+    ],
+)
+def test_a_variable_that_hides_gpus(healthy: Tree, value: str | None, status: Status, says: str) -> None:
+    if value is not None:
+        healthy.environment["CUDA_VISIBLE_DEVICES"] = value
+    found = finding("cuda.visible", healthy.case(answers(H100, V100)))
+    assert found.status is status
+    assert says in found.found
+
+
+def test_positions_are_not_judged_where_they_count_mig_instances_or_nothing_is_known(healthy: Tree) -> None:
+    healthy.environment["CUDA_VISIBLE_DEVICES"] = "3"
+    split = replace(H100, mig=True, mig_instances=7)
+    assert finding("cuda.visible", healthy.case(answers(split))).status is Status.OK
+    assert finding("cuda.visible", healthy.case(DriverLook("hung", step="nvmlInit"))).status is Status.OK
+
+
+@pytest.mark.parametrize("value", ["void", "none"])
+def test_a_container_that_keeps_the_gpus_out(tree: Tree, value: str) -> None:
+    tree.environment["NVIDIA_VISIBLE_DEVICES"] = value
+    assert finding("cuda.visible", tree.case(NO_LIBRARY)).status is Status.SKIPPED, "on a host it says nothing"
+    tree.file(".dockerenv")
+    assert finding("cuda.visible", tree.case(NO_LIBRARY)).status is Status.ERROR
+    assert finding("cuda.visible", tree.case(answers())).status is Status.ERROR
+    assert finding("cuda.visible", tree.case(answers(H100))).status is Status.OK, "handed in another way"

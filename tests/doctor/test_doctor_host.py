@@ -6,8 +6,10 @@ import errno
 import os
 import pwd
 import socket
+import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +19,10 @@ from agent.doctor.checks import storage as spool
 from agent.doctor.checks.storage import file_system
 from agent.doctor.host import Host, KernelClock, User, kernel_clock
 from agent.doctor.look import DriverLook
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, run_python
 from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.doctor.conftest import Tree
 
 NOBODY = next(name for name in ("nobody", "daemon") if pwd.getpwnam(name).pw_uid != os.geteuid())
@@ -246,6 +246,7 @@ def test_a_lake_that_cannot_be_written(healthy: Tree, tmp_path: Path) -> None:
     assert "no store for ftp://" in found.found
 
 
+@pytest.mark.long
 def test_a_store_that_never_answers_is_left_behind(healthy: Tree) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         healthy.environment |= clean_environment(
@@ -289,3 +290,47 @@ def test_windows_and_jetson_are_no_errors(tree: Tree) -> None:
 )
 def test_the_family_of_package_managers(tree: Tree, text: str, family: str) -> None:
     assert tree.distribution(text).host.distribution == family
+
+
+_AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from agent.doctor.case import Case, Options
+from agent.doctor.checks import CHECKS
+from agent.doctor.host import Host
+from agent.doctor.installed import read_kernel
+from agent.doctor.look import DriverLook
+from agent.doctor.store_probe import main
+root = Path(sys.argv[1])
+closed = root / "closed"
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    (closed / "x").stat()
+except PermissionError:
+    print("closed")
+driver = DriverLook("ok", driver_version="580.95.05", gpu_count=0)
+for host in (Host(root=root), Host(root=closed, dev=closed, proc=closed, sys=closed)):
+    case = Case(host, read_kernel(host), driver, Options(spool=f"{closed}/spool", pythons=(f"{closed}/python",)))
+    for check in CHECKS:
+        list(check.look(case))
+sys.argv[1:] = [f"{closed}/lake"]
+main()
+"""
+
+
+def test_a_closed_folder_breaks_no_check_for_an_ordinary_user() -> None:
+    # not below tmp_path, which is closed to other users as a whole
+    with tempfile.TemporaryDirectory() as folder:
+        closed = Path(folder, "closed")
+        Path(folder).chmod(0o755)
+        closed.mkdir(mode=0o000)
+        done = run_python(
+            "-c", _AS_NOBODY, folder, PATH=f"{closed}:{os.environ['PATH']}", HOME=str(closed),
+            VIRTUAL_ENV=str(closed / "venv"), LD_LIBRARY_PATH=str(closed), CUDA_HOME=str(closed),
+        )  # fmt: skip
+        closed.chmod(0o700)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("closed\n")

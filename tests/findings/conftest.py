@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.decide.review import Review, review
+from analytics.decide.review import Review, review, run_rules
+from analytics.rules import RULES
 from analytics.simulation import Fleet, FleetSummary, write_fleet
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
+from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
 
 HOUR, DAY = 3600, 86_400
-IDLE = ("held", "never_used")
+IDLE = tuple(rule for rule in RULES if rule.name in ("held", "never_used"))
 """The rules of `idle_findings` and `only`; what other rules find beside them has tests of its own."""
 HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
 BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
@@ -32,8 +34,8 @@ def findings(lake: Lake, since: str | None = None, until: str | None = None) -> 
 
 
 def idle_findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
-    """Those of the two rules about GPUs that do nothing."""
-    return tuple(finding for finding in findings(lake, since, until) if finding.rule in IDLE)
+    """Those of the two rules about GPUs that do nothing; no other rule runs."""
+    return run_rules(context_of(lake, since, until), IDLE)
 
 
 def reviewed(lake: Lake, since: str | None = None, until: str | None = None, *, later_ms: int = 0) -> Review:
@@ -55,6 +57,11 @@ def only(lake: Lake, since: str | None = None, until: str | None = None) -> Find
     """The one finding that there is."""
     (found,) = idle_findings(lake, since, until)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_results(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.decide.review import run_rules
+from analytics.rules import RULES
 from tests.findings.conftest import context_of
 
 if TYPE_CHECKING:
@@ -21,4 +23,16 @@ def found(rule: Rule, fleet: Fleet, lake: Lake, since: str | None = None, until:
 def again(rule: Rule, lake: Lake, since: str | None = None, until: str | None = None) -> list[Finding]:
     """What the rule says of a lake that is filled."""
     context = context_of(lake, since, until)
-    return sorted(rule.find(context), key=lambda finding: (finding.host, finding.subject))
+    return sorted(run_rules(context, [rule]), key=lambda finding: (finding.host, finding.subject))
+
+
+def of_rule(name: str, fleet: Fleet, lake: Lake, since: str | None = None) -> list[Finding]:
+    """What the rule of that name says of the fleet, by subject."""
+    (rule,) = (each for each in RULES if each.name == name)
+    return sorted(found(rule, fleet, lake, since), key=lambda finding: finding.subject)
+
+
+def only_of(name: str, fleet: Fleet, lake: Lake, since: str | None = None) -> Finding:
+    """The one finding of the rule."""
+    (finding,) = of_rule(name, fleet, lake, since)
+    return finding

@@ -161,7 +161,7 @@ def test_an_unknown_id_names_near_ones_and_nothing_is_written(held: Lake, run: C
         (["suppress", "F-1", "--reason", "x", "--for", "1d", "--until", "2099-01-01"], "not allowed with"),
         (["note", "F-1"], "the following arguments are required: --text"),
         (["ack"], "the following arguments are required: ID"),
-        (["ack", "F-1", "--as", " "], "it is not known who you are; give --as NAME"),
+        (["ack", "F-1", "--as", " "], "your user name is not known; give --as NAME"),
         (["acknowledge", "F-1"], "invalid choice"),
     ],
 )
@@ -264,6 +264,7 @@ def test_who_acted_at_the_same_time_is_told() -> None:
     assert beside_others([ann, note], ann, 9) == ""
 
 
+@pytest.mark.long
 def test_eight_people_on_one_finding_at_once(held: Lake, run: Callable[..., Run]) -> None:
     """Real commands side by side: nobody fails, nothing is lost, and every reader sees the same order and status."""
     finding_id = the_id(held)

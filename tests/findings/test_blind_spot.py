@@ -1,4 +1,4 @@
-"""The rule `blind_spot`: which hosts are not seen well enough, how much of them, and what to check."""
+"""The rule `blind_spot`: which hosts are not observed well enough, how much of them, and what to check."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def test_the_numbers_of_a_pair(lake: Lake) -> None:
     assert numbers["saving"] == pytest.approx(72 * 3.4309)
     assert each.reclaimable_gpus == ()
     assert each.confidence.grade == "low"
-    assert "interference cannot be measured: try it and compare the time per step" in each.confidence.failed
-    assert "none of them is known to be best effort: each may slow the other down" in each.confidence.failed
-    assert any("NVML cannot see" in note and "hypothesis" in note for note in each.notes)
+    assert "interference cannot be measured: try it, and compare the time per step" in each.confidence.failed
+    assert "none of them is known to be best effort, and each may slow the other down" in each.confidence.failed
+    assert any("NVML cannot see" in note and "try it" in note for note in each.notes)
     assert each.next_command == f"ssh h1 nvidia-smi dmon -i {first.uuid},{second.uuid} -s puc -c 30"
 
 
@@ -56,8 +56,8 @@ def test_strangers_and_those_who_have_gone_are_said(lake: Lake) -> None:
     train(fleet, second, "bob", fleet.between(0, -0.5), util=25.0, mem_gb=24, job="2")
     (each,) = found(RULE, fleet, lake)
     assert each.holder == "ann+bob"
-    assert "not all of them still run" in each.confidence.failed
-    assert any(failure.startswith("they belong to different holders") for failure in each.confidence.failed)
+    assert "not all of them are still running" in each.confidence.failed
+    assert any(failure.startswith("they belong to different users") for failure in each.confidence.failed)
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(24, False), (25, True)])

@@ -26,8 +26,8 @@ COLUMNS = [
 
 
 FAILED = [
-    "0.0 days of history, 14 are wanted",
-    "0 idle spells of the whole fleet seen to begin: how long one lasts is not known, 30 are wanted",
+    "0.0 days of history, 14 are needed",
+    "only 0 idle intervals of the whole fleet have a known start: how long one lasts is not known, 30 are needed",
 ]
 
 
@@ -103,7 +103,7 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
 2 GPUs can be taken back (each counted once), 0 with high confidence
-held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min
+held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min
 
   rule                     findings   GPUs  to take    GPU-hours               cost
   held                            1      2        2          4.0                  -
@@ -113,13 +113,13 @@ F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   to take back GPU-1, GPU-2 (2 of 2)
   rule         held, new
   confidence   low:
-               - 0.0 days of history, 14 are wanted
-               - 0 idle spells of the whole fleet seen to begin: how long one lasts is not known,
-                 30 are wanted
-  evidence     4.0 / 4.0 / 4.0 GPU-hours in stretches of at least 30 / 60 / 120 min; holder known
-               by process; 2 of 2 GPUs held at the end; in 2 stretches; longest 2.0 h; memory in
-               use up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3;
-               240 samples; observed 100.0 %
+               - 0.0 days of history, 14 are needed
+               - only 0 idle intervals of the whole fleet have a known start: how long one lasts
+                 is not known, 30 are needed
+  evidence     4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by
+               process; 2 of 2 GPUs held at the end; in 2 intervals; longest 2.0 h; memory in use
+               up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3; 240
+               samples; observed 100.0 %
   next         ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv
 """
 
@@ -180,8 +180,8 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--holder", "zed"], "none of the 2 findings has holder 'zed'; holders with findings: ann, bob, cy"),
-        (["--holder", "anne"], "none of the 2 findings has holder 'anne'; near it: ann"),
+        (["--holder", "zed"], "none of the 2 findings has user 'zed'; users with findings: ann, bob, cy"),
+        (["--holder", "anne"], "none of the 2 findings has user 'anne'; near it: ann"),
         (["--holder", "cy", "--team", "lang"], "the owners file has no team 'lang'; its teams: vision"),
         (["--holder", "ann", "--team", "vision"],
          "none of the 1 finding that the other filters leave has team 'vision'; teams with findings: none"),

@@ -38,7 +38,10 @@ def test_the_numbers_of_light_work(lake: Lake) -> None:
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == (L40S.model, 1)
     assert numbers["saving"] == pytest.approx(72 * (6.88 - 1.861))
     assert each.next_command == "#SBATCH --gres=gpu:l40s:1"
-    assert "it has room for the work; a step that fills the present card would take 2.7 times as long" in each.notes
+    assert (
+        "it has room for the workload, but a step that fills the present card would take 2.7 times as long"
+        in each.notes
+    )
 
 
 @pytest.mark.parametrize(("util_pct", "fires"), [(0.0, False), (1.0, True), (20.0, True), (21.0, False)])
@@ -113,7 +116,7 @@ def test_work_over_nvlink_is_no_certain_answer(lake: Lake) -> None:
     train(fleet, fleet.host("h2", L40S, 2), "bob", job="1002")
     (each,) = found(RULE, fleet, lake)
     assert each.next_command == "#SBATCH --gres=gpu:l40s:2"
-    assert "its GPUs talk over NVLink, and whether L40S would be linked is not known" in each.confidence.failed
+    assert "its GPUs use NVLink, and whether L40S would have it is not known" in each.confidence.failed
 
 
 def test_names_that_schedulers_use() -> None:

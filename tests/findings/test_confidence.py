@@ -10,11 +10,11 @@ import pytest
 from analytics.workloads.confidence import (
     HISTORY_MIN_DAYS,
     Observation,
-    alone,
     conditions,
     grade,
     known_holder,
     measured_enough,
+    other_work,
     watched_enough,
 )
 from fallow.clock import DAY_MS, HOUR_MS
@@ -35,16 +35,16 @@ def seen(**changes: Any) -> list[str]:
 
 def test_a_well_watched_gpu_fails_nothing() -> None:
     assert seen() == []
-    assert grade(seen(), known_holder("process", "ann"), alone(0)).grade == "high"
+    assert grade(seen(), known_holder("process", "ann"), other_work(0)).grade == "high"
 
 
 @pytest.mark.parametrize(
     ("coverage", "failed"),
     [
         (0.9, []),
-        (0.8999, ["only 89.9 % of the time was observed, 90 % are wanted"]),  # never rounded up to what it missed
-        (0.5, ["only 50.0 % of the time was observed, 90 % are wanted"]),
-        (None, ["only nothing of the time was observed, 90 % are wanted"]),
+        (0.8999, ["only 89.9 % of the time was observed, 90 % are needed"]),  # never rounded up to what it missed
+        (0.5, ["only 50.0 % of the time was observed, 90 % are needed"]),
+        (None, ["only nothing of the time was observed, 90 % are needed"]),
     ],
 )
 def test_coverage(coverage: float | None, failed: list[str]) -> None:
@@ -57,8 +57,8 @@ def test_coverage(coverage: float | None, failed: list[str]) -> None:
         (14 * DAY_MS, []),
         (14 * DAY_MS - 20, []),  # the clock jitter of a first row
         (14 * DAY_MS - HOUR_MS, []),
-        (14 * DAY_MS - HOUR_MS - 1, ["13.9 days of history, 14 are wanted"]),
-        (DAY_MS // 2, ["0.5 days of history, 14 are wanted"]),
+        (14 * DAY_MS - HOUR_MS - 1, ["13.9 days of history, 14 are needed"]),
+        (DAY_MS // 2, ["0.5 days of history, 14 are needed"]),
     ],
 )
 def test_history_is_never_shown_as_what_is_wanted_when_it_is_not(history_ms: int, failed: list[str]) -> None:
@@ -70,7 +70,7 @@ def test_history_is_never_shown_as_what_is_wanted_when_it_is_not(history_ms: int
     ("watched", "count", "failed"),
     [
         (0.9, 5, []),
-        (0.8999, 5, ["utilization was watched 89.9 % of the time, 90 % are wanted"]),
+        (0.8999, 5, ["utilization was watched 89.9 % of the time, 90 % are needed"]),
         (None, 300, ["point samples only: a duty cycle of up to 1.00 % can hide behind 300 zeros (95 %)"]),
         (None, 1, ["point samples only: a duty cycle of up to 100.00 % can hide behind 1 zero (95 %)"]),
     ],
@@ -100,8 +100,8 @@ def test_what_was_not_measured_is_not_called_a_sample() -> None:
     ("known", "total", "failed"),
     [
         (90, 100, []),
-        (89.99, 100, ["SM activity was measured for 89.9 % of the time, 90 % are wanted"]),
-        (0, 0, ["SM activity was measured for nothing of the time, 90 % are wanted"]),
+        (89.99, 100, ["SM activity was measured for 89.9 % of the time, 90 % are needed"]),
+        (0, 0, ["SM activity was measured for nothing of the time, 90 % are needed"]),
     ],
 )
 def test_a_metric_has_to_be_there(known: float, total: float, failed: list[str]) -> None:
@@ -113,9 +113,9 @@ def test_a_metric_has_to_be_there(known: float, total: float, failed: list[str])
     [
         ("process", "ann", []),
         ("claim", "ann", []),
-        ("process", None, ["the holder is not known"]),
-        (None, None, ["the holder is not known"]),
-        ("memory", None, ["no process list: memory in use stands for a holder"]),
+        ("process", None, ["the user is not known"]),
+        (None, None, ["the user is not known"]),
+        ("memory", None, ["no process list: memory in use stands in for a user"]),
     ],
 )
 def test_who_holds_it(source: str | None, holder: str | None, failed: list[str]) -> None:
@@ -163,9 +163,9 @@ def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("days", "gap_s", "changes", "failed"),
     [
-        (3, 0, {}, "3.0 days of history, 14 are wanted"),
-        (14, 2 * DAY, {}, "only 85.7 % of the time was observed, 90 % are wanted"),
-        (14, 0, {"gpu_util_coverage_ratio": 0.5}, "utilization was watched 50.0 % of the time, 90 % are wanted"),
+        (3, 0, {}, "3.0 days of history, 14 are needed"),
+        (14, 2 * DAY, {}, "only 85.7 % of the time was observed, 90 % are needed"),
+        (14, 0, {"gpu_util_coverage_ratio": 0.5}, "utilization was watched 50.0 % of the time, 90 % are needed"),
         (14, 0, {"gpu_util_coverage_ratio": None},
          "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)"),
     ],

@@ -69,7 +69,7 @@ def test_a_claimed_gpu_of_a_job_that_works_on_another(
     (each,) = found(lake, "reserved_unused")
     assert each.next_command == ("scancel 77" if ends else "squeue --jobs=77 --long")
     assert each.reclaimable == ends
-    assert any("with work on them" in failure for failure in each.confidence.failed) != ends
+    assert any("are also at work on" in failure for failure in each.confidence.failed) != ends
 
 
 def test_a_pod_that_works_on_another_gpu(lake: Lake) -> None:

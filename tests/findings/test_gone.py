@@ -78,7 +78,7 @@ def test_one_by_one_each_says_who_where_and_what_was_wrong(fortnight: Lake, caps
         f"  ID  reversed  {'held':<20}  ann on h1", f"  ID  reversed  {'held':<20}  bob on h1",
     ]  # fmt: skip
     assert sorted(wrong.values()) == [
-        "last week's was wrong: used again from 2026-11-23 00:00 UTC", "last week's was wrong: used again from 2026-11-26 23:00 UTC",
+        "last week's finding was wrong: used again from 2026-11-23 00:00 UTC", "last week's finding was wrong: used again from 2026-11-26 23:00 UTC",
     ]  # fmt: skip
     assert "--gone lists them" not in said
     assert "\x1b" not in said

@@ -49,7 +49,7 @@ def test_unknown_holders_are_not_one_person(lake: Lake) -> None:
     found = idle_findings(fill(lake, rows))
     assert {(each.holder, each.gpus) for each in found} == {(None, ("a",)), (None, ("b",))}
     assert all(each.next_command == LOOK for each in found)
-    assert all("no process list: memory in use stands for a holder" in each.confidence.failed for each in found)
+    assert all("no process list: memory in use stands in for a user" in each.confidence.failed for each in found)
 
 
 @pytest.mark.parametrize(("minutes", "count"), [(59, 0), (60, 1), (61, 1)])
@@ -159,7 +159,7 @@ def test_work_that_also_runs_elsewhere_is_not_ended(lake: Lake, owner: dict[str,
     users = lists("a", 0, 2 * HOUR, pid=1, **owner) + lists("b", 0, 2 * HOUR, pid=2 if owner else 1, **owner)
     found = only(fill(lake, rows, users))
     assert (found.gpus, found.reclaimable, found.next_command) == (("a",), False, LOOK)
-    assert "the same processes also hold 1 GPU with work on them" in found.confidence.failed
+    assert "the same processes are also at work on 1 GPU" in found.confidence.failed
 
 
 def test_a_job_that_idles_on_two_hosts_can_be_ended(lake: Lake) -> None:
@@ -191,7 +191,7 @@ def test_a_past_window_knows_nothing_of_what_came_after(lake: Lake) -> None:
 def test_processes_of_nobody_known_are_shown_not_ended_blindly(lake: Lake) -> None:
     found = only(fill(lake, held("a", 0, 2 * HOUR)))
     assert (found.holder, found.next_command) == (None, LOOK)
-    assert "the holder is not known" in found.confidence.failed
+    assert "the user is not known" in found.confidence.failed
 
 
 def test_a_claim_names_the_holder_where_processes_do_not(lake: Lake) -> None:

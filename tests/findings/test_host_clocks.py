@@ -73,7 +73,7 @@ def test_of_a_host_whose_clock_is_ahead_nothing_is_taken_back(lake: Lake) -> Non
     host(lake, "odd", ahead_s=5 * HOUR)
     odd = held_on(review(lake, END), "odd")
     assert (odd.reclaimable_gpus, odd.next_command) == ((), "")
-    assert "the clock of odd is ahead: nobody knows how it stands now" in odd.confidence.failed
+    assert "the clock of odd is ahead: its state at the end of the window is not known" in odd.confidence.failed
     assert odd.gpu_hours == pytest.approx(7)
 
 

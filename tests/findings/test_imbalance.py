@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import A100_80, H100, Fleet
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_who_lags_behind_and_by_how_much(lake: Lake) -> None:
     assert found.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0,GPU-h1-1,GPU-h1-2 -s puc -c 30"
     assert found.reclaimable_gpus == ()
     assert (
-        "SM activity is not measured on every GPU of the job: a spinning kernel counts as work"
+        "SM activity is not measured on every GPU of the job, so a spinning kernel counts as work"
         in found.confidence.failed
     )
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import A100_80, H100, Card, Fleet
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
 RULE = "inefficient"
-NO_SM = "SM activity is not measured on this card: power alone says that little is done"
-NO_DRAM = "memory bandwidth is not measured on this card: work that is bound by it looks the same"
+NO_SM = "SM activity is not measured on this card: only low power suggests that little work is done"
+NO_DRAM = "memory bandwidth is not measured on this card: memory-bound work looks the same"
 
 
 def fleet_of(card: Card = H100, *, days: float = 2, dram: float | None = None, **work: Any) -> Fleet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import GB, H100, Fleet
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def test_the_numbers_and_what_is_not_sure(lake: Lake) -> None:
     assert (found.gpu_hours, numbers["starved_gpu_hours"], numbers["share_of_middling_hours"]) == (48.0, 48.0, 1.0)
     assert (numbers["gpu_util_mean_pct"], numbers["gpu_util_mean_otherwise_pct"]) == (40.0, None)
     assert numbers["cpu_util_mean_pct"] == pytest.approx(97.0)
-    assert "there is no hour in which the host's CPUs were not at the limit, to compare with" in found.confidence.failed
+    assert (
+        "the host's CPUs: at the limit in every hour, so that there is no other hour to compare with"
+        in found.confidence.failed
+    )
     assert not found.reclaimable
 
 
@@ -97,4 +100,4 @@ def test_other_work_on_the_host_is_a_doubt(lake: Lake) -> None:
     fleet.run(first, "ann", util=40.0, slurm_job_id="7")
     fleet.run(second, "bob", util=95.0, slurm_job_id="8")
     first.host.load(fleet.always, cpu_util_pct=97.0)
-    assert "other work runs on the same host: the load may be its" in only_of(RULE, fleet, lake).confidence.failed
+    assert "other workloads run on the same host and may cause the load" in only_of(RULE, fleet, lake).confidence.failed

@@ -88,7 +88,7 @@ def test_new_standing_closed_and_reversed(two_weeks: Lake) -> None:
 def test_what_is_gone_has_nothing_to_take_back_and_nothing_to_type(two_weeks: Lake) -> None:
     dan = next(each for each in reviewed(two_weeks, since="2026-11-29", until="2026-12-03").gone if each.rule == "held")
     assert (dan.holder, dan.reclaimable, dan.next_command) == ("dan", False, "")
-    assert dan.notes == ("last week's was wrong: used again from 2026-11-28 00:00 UTC",)
+    assert dan.notes == ("last week's finding was wrong: used again from 2026-11-28 00:00 UTC",)
 
 
 def test_without_a_week_before_everything_is_new(two_weeks: Lake) -> None:

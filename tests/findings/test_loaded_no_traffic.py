@@ -72,7 +72,7 @@ def test_without_metrics_it_is_less_sure_and_only_looked_at(lake: Lake) -> None:
     (each,) = found(RULE, fleet, lake)
     assert each.subject == "by utilization: mlops"
     assert (
-        "no metrics of the server itself: that nobody asked is concluded from utilization alone"
+        "no metrics of the server itself: only its utilization suggests that it got no requests"
         in each.confidence.failed
     )
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
@@ -122,7 +122,7 @@ def test_a_replica_of_a_busy_model_is_kept(lake: Lake) -> None:
     fleet.serving(second, model="llama", **NOTHING)
     (each,) = found(RULE, fleet, lake)
     assert (each.gpus, each.reclaimable) == ((second.uuid,), False)
-    assert "the same model has traffic elsewhere: this may be a replica that waits for more" in each.confidence.failed
+    assert "the same model has traffic elsewhere: this may be a spare replica" in each.confidence.failed
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
 
 

@@ -46,7 +46,7 @@ def test_the_numbers_of_a_small_job(lake: Lake) -> None:
     assert numbers["saving"] == pytest.approx(192 * (3.4309 - 2.7447))
     assert each.next_command == "#SBATCH --gres=gpu:a100_40gb:1"
     assert each.reclaimable_gpus == ()
-    assert "SM activity and memory bandwidth were not measured: the time with any kernel stands for them" in (
+    assert "SM activity and memory bandwidth were not measured: the time with any kernel stands in for them" in (
         each.confidence.failed
     )
 
@@ -114,7 +114,7 @@ def test_days_of_peaks_are_stated(lake: Lake) -> None:
     fleet, gpu = beside(A100_40)
     train(fleet, gpu, "ann", util=90.0, mem_gb=14)
     (each,) = found(RULE, fleet, lake)
-    assert "memory was seen on 3 days, 7 are wanted: a rare step may need more" in each.confidence.failed
+    assert "memory was observed on 3 days, 7 are needed: a rare step may need more" in each.confidence.failed
 
 
 def offer(name: str, hourly: float | None = None, origin: str | None = None) -> Offer:

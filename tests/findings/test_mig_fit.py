@@ -55,7 +55,7 @@ def test_without_sm_activity_it_is_to_be_tried(lake: Lake) -> None:
     assert each.evidence.numbers["mig_profile"] == "2g.20gb"
     assert each.evidence.numbers["sm_active_p98_pct"] is None
     assert (
-        "SM activity was not measured, the time with any kernel stands for it: try it, then measure"
+        "SM activity was not measured; the time with any kernel stands in for it: try it, then measure"
         in each.confidence.failed
     )
     assert any("nvidia.com/mig-2g.20gb: 1" in note for note in each.notes)
@@ -111,7 +111,7 @@ def test_sm_activity_of_some_of_the_time_is_a_failed_condition(lake: Lake, share
     train(fleet, gpu, "ann", util=60.0, sm=11.5, mem_gb=8, job="7")
     gpu.override(fleet.between(0, 3 * (1 - share)), sm_active_pct=None)
     (each,) = found(RULE, fleet, lake)
-    assert ("SM activity was measured for 50.0 % of the time, 90 % are wanted" in each.confidence.failed) == said
+    assert ("SM activity was measured for 50.0 % of the time, 90 % are needed" in each.confidence.failed) == said
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.95, False), (0.5, True)])

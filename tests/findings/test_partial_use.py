@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import H100, Fleet, Gpu
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
 RULE = "partial_use"
-NEXT_TIME = "the unused GPUs cannot be taken without ending the work on the others: it is for the next submission"
+NEXT_TIME = "taking the unused GPUs would end the work on the others: change the next submission instead"
 
 
 def test_the_unused_gpus_of_a_job_and_what_they_cost(lake: Lake) -> None:
@@ -157,8 +157,8 @@ def test_gpus_that_the_claim_counts_and_the_job_was_never_on(lake: Lake) -> None
     assert found.energy_kwh is None
     assert [found.evidence.numbers[f"gpus_{name}"] for name in ("claimed", "seen_of_the_claim")] == [4, 1]
     assert found.evidence.numbers["gpus_never_seen_of_the_claim"] == 3
-    assert found.confidence.failed[-1].startswith("the claim counts its GPUs and does not name them")
-    assert found.confidence.failed[-1].endswith("3 of these 7")
+    assert found.confidence.failed[-1].startswith("the allocation counts its GPUs and does not name them")
+    assert found.confidence.failed[-1].endswith("3 of these 7 GPUs)")
     assert found.confidence.grade != "high"
     assert (found.next_command, NEXT_TIME in found.notes) == ("#SBATCH --gres=gpu:1", True)
 
@@ -170,7 +170,7 @@ def test_where_as_many_are_left_over_they_are_the_jobs(lake: Lake) -> None:
     found = only_of(RULE, fleet, lake)
     assert (found.gpus, found.gpu_hours) == (tuple(gpu.uuid for gpu in gpus[1:4]), pytest.approx(144))
     assert found.energy_kwh is not None
-    assert found.sentence == "never worked while other GPUs of the same job did"
+    assert found.sentence == "that never worked while other GPUs of the same job did"
 
 
 @pytest.mark.parametrize("count", [1, 2])

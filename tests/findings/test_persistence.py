@@ -195,10 +195,10 @@ def test_the_failure_in_words(lake: Lake) -> None:
     fill(lake, rows, lists("a", 0, at + HOUR))
     (finding,) = [each for each in reviewed(lake).findings if each.rule == "held"]
     low, high = wilson(0.25, 40)  # of the 41 the one that runs was never seen older than it is
-    (said,) = [each for each in finding.confidence.failed if "likely" in each]
+    (said,) = [each for each in finding.confidence.failed if "the probability of" in each]
     assert said == (
-        "of 41 idle spells of ann's that lasted 1 h, 30 ended within the next hour: lasting 60 more minutes is "
-        f"{math.floor(100 * low) / 100:.2f} to {high:.2f} likely (90 %), at least 0.5 is wanted"
+        "of 41 idle intervals of ann's that lasted 1 h, 30 ended within the next hour: the probability of 60 more minutes is "
+        f"{math.floor(100 * low) / 100:.2f} to {high:.2f} (90 %), at least 0.5 is needed"
     )
 
 
@@ -206,7 +206,7 @@ def test_where_the_fleet_has_too_little_history_it_says_so(lake: Lake) -> None:
     fill(lake, busy("a", 0, HOUR) + held("a", HOUR, 4 * HOUR), lists("a", 0, 4 * HOUR))
     context = reviewed(lake).context
     assert lasting(context, "ann", "a", 3 * HOUR_MS) == [
-        "1 idle spell of the whole fleet seen to begin: how long one lasts is not known, 30 are wanted"
+        "only 1 idle interval of the whole fleet has a known start: how long one lasts is not known, 30 are needed"
     ]
 
 

@@ -71,7 +71,7 @@ def test_a_standing_claim_is_only_looked_at(lake: Lake) -> None:
     fleet, _ = claimed(3, scheduler="csv", claim_id="contract")
     (each,) = found(RULE, fleet, lake)
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-gpu")
-    assert each.notes == ("release the reservation contract where it was made: fallow cannot name the command",)
+    assert each.notes == ("release the reservation contract where it was made; fallow does not know the command",)
 
 
 def test_a_past_window_is_only_looked_at(lake: Lake) -> None:
@@ -93,7 +93,7 @@ def test_a_job_that_works_on_another_gpu_is_not_ended(lake: Lake) -> None:
     (each,) = found(RULE, fleet, lake)
     assert (each.gpus, each.reclaimable_gpus) == ((gpus[1].uuid,), ())
     assert each.next_command == "squeue --jobs=77 --long"
-    assert "the same processes also hold 1 GPU with work on them" in each.confidence.failed
+    assert "the same processes are also at work on 1 GPU" in each.confidence.failed
 
 
 def test_work_of_the_last_day_lowers_the_confidence(lake: Lake) -> None:
@@ -111,4 +111,4 @@ def test_unknown_claimants_are_told_apart_by_their_jobs(lake: Lake) -> None:
     fleet.claim([second], None, -1, claim_id="2")
     there = found(RULE, fleet, lake)
     assert [each.subject for each in there] == ["slurm:1", "slurm:2"]
-    assert all("the holder is not known" in each.confidence.failed for each in there)
+    assert all("the user is not known" in each.confidence.failed for each in there)

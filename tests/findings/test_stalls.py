@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import H100, Fleet
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_a_night_without_the_job_does_not_break_the_rhythm(lake: Lake) -> None:
 def test_coarse_rows_are_a_doubt(lake: Lake) -> None:
     fleet = Fleet(2)
     fleet.run(fleet.host("h1", H100, 1), "ann", util=np.where(fleet.every(0.5, 1 / 12), 0, 95), slurm_job_id="7")
-    assert "rows of 300 s are coarse for stalls of 300 s" in only_of(RULE, fleet, lake).confidence.failed
+    assert "samples of 300 s are coarse for stalls of 300 s" in only_of(RULE, fleet, lake).confidence.failed
 
 
 def test_a_server_pauses_for_its_callers(lake: Lake) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.capacity.concurrency import hourly_most, lasting_on
-from analytics.render.evidence_text import evidence
+from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.rules.standing_surplus import STANDING_SURPLUS
+from analytics.sections.evidence_text import evidence
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, L40S, Fleet
@@ -60,7 +61,7 @@ def test_most_at_once_agrees_with_counting_minute_by_minute() -> None:
 
 
 def test_a_tail_joins_what_it_reaches() -> None:
-    joined = lasting_on(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), 30 * MINUTE_MS)
+    joined = merge(spans(("a", 0, 1), ("a", 1.25, 2), ("a", 3, 4), ("b", 2, 3)), tail_ms=30 * MINUTE_MS)
     hours = [
         (gpu, first / HOUR_MS, last / HOUR_MS) for gpu, first, last in joined.select("gpu", "time", "end").iter_rows()
     ]
@@ -152,7 +153,7 @@ def test_last_weeks_estimate_is_held_against_what_was_needed_since(lake: Lake) -
     assert (numbers["backtest_hours"], numbers["backtest_exceeded_hours"]) == (168, 0)
     assert not [failure for failure in each.confidence.failed if "last week's estimate" in failure]
     assert (
-        "back-test: a week earlier 6 were to be enough and 10 to spare; more than 6 were needed at once in 0 of the 168 h since, at most 5"
+        "back-test of the estimate of a week earlier: it found 6 GPUs enough and a surplus of 10; more than 6 were needed at once in 0 of the 168 h since, at most 5"
         in evidence(each)
     )
 
@@ -168,7 +169,7 @@ def test_an_estimate_that_did_not_hold_says_so(lake: Lake, hours: float, *, hold
     said = [failure for failure in each.confidence.failed if failure.startswith("last week's estimate did not hold")]
     assert bool(said) != holds
     if said:
-        assert said[0].endswith("6 GPUs were to be enough, and more were needed at once in 9 of 168 hours since")
+        assert said[0].endswith("6 GPUs should have been enough, but more were needed at once in 9 of 168 hours since")
 
 
 def test_without_a_week_before_the_last_there_is_no_back_test(lake: Lake) -> None:
@@ -176,7 +177,7 @@ def test_without_a_week_before_the_last_there_is_no_back_test(lake: Lake) -> Non
     train(fleet, fleet.host("h1", H100, 8)[:2], "ann")
     (each,) = found(RULE, fleet, lake)
     assert each.evidence.numbers["backtest_hours"] is None
-    assert "no back-test: it takes 14 days of hours in which the pool was seen" in evidence(each)
+    assert "no back-test: it needs 14 days in which the pool was observed" in evidence(each)
 
 
 def test_a_week_that_nobody_saw_tests_nothing(lake: Lake) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.findings.of_rule import of_rule, only_of
+from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import H100, Fleet
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_cards_without_the_counters_are_not_judged(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(0.95, []), (0.5, ["why clocks were held down was measured for 49.8 % of the time, 90 % are wanted"])],
+    [(0.95, []), (0.5, ["why clocks were held down was measured for 49.8 % of the time, 90 % are needed"])],
 )
 def test_counters_that_were_read_for_some_of_the_time_say_so(lake: Lake, share: float, said: list[str]) -> None:
     fleet = fleet_of(sw_thermal=0.5, days=2)

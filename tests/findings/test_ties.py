@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
 STEP = 300
 UNLISTED = {"gpu_util_pct": 90.0, "process_count": None, "gpu_util_coverage_ratio": 1.0}
-NOT_SEEN = "1 GPU or host of the same job is seen by nobody (such as {}): it may be at work there"
+NOT_SEEN = "1 GPU or host of the same job is not observed ({}): the job may be at work there"
 
 
 def found(lake: Lake, rule: str) -> list[Finding]:
@@ -188,9 +188,9 @@ def test_a_gpu_of_the_job_that_fell_silent_at_rest(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("count", "end_s", "free", "said"),
     [
-        (4, None, 0, "4 GPUs of h1 are claimed by count alone: nobody can say which"),
-        (1, None, 0, "1 GPU of h1 is claimed by count alone: nobody can say which"),
-        (None, None, 0, "GPUs of h1 are claimed, and nobody can say how many or which"),
+        (4, None, 0, "4 GPUs of h1 are allocated by count only: which ones is not known"),
+        (1, None, 0, "1 GPU of h1 is allocated by count only: which one is not known"),
+        (None, None, 0, "GPUs of h1 are allocated: how many and which ones is not known"),
         (4, 8 * DAY, 8, None),
     ],
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.totals import most_first, saving_of, savings, totals
-from analytics.render.evidence_text import evidence
 from analytics.rules import RULES
+from analytics.sections.evidence_text import evidence
 from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples
@@ -83,8 +83,8 @@ def test_work_is_moved_once_and_saves_once(lake: Lake) -> None:
     [
         ("works", 1, "1 job"),
         ("works", 3, "3 jobs"),
-        ("stretch_count", 1, "in 1 stretch"),
-        ("stretch_count", 2, "in 2 stretches"),
+        ("stretch_count", 1, "in 1 interval"),
+        ("stretch_count", 2, "in 2 intervals"),
         ("gpus_held_now", 0, "none of the 5 GPUs still held at the end"),
         ("gpus_reserved_now", 0, "none of the 5 GPUs still reserved at the end"),
         ("gpus_reserved_now", 4, "4 of 5 GPUs reserved at the end"),
@@ -96,12 +96,12 @@ def test_work_is_moved_once_and_saves_once(lake: Lake) -> None:
         ("period_cv", 0.0, "intervals vary by less than 0.1 %"),
         ("period_cv", 0.036, "intervals vary by 3.6 %"),
         ("quota_gpus", 32.0, "a quota of 32 GPUs"),
-        ("quota_unused_gpus", 2.5, "2.5 of the quota not taken"),
+        ("quota_unused_gpus", 2.5, "2.5 of the quota not allocated"),
         ("gpus_added", 1, "1 GPU added"),
-        ("holder_source", "process+claim", "holder known by process+claim"),
+        ("holder_source", "process+claim", "user known by process+claim"),
         ("cause", "heat", "slowed down by heat"),
         ("why", "notebook idle", "the notebook is idle"),
-        ("kind", "quota", "the quota is far above what the team takes"),
+        ("kind", "quota", "the quota far exceeds the team's allocations"),
         ("commands", "heat", "commands heat"),
         ("disk_read_mean_bytes_per_s", 2.0 * 2**30, "2.0 GiB/s read from disks"),
         ("aligned_hours", 40, "seen side by side for 40 h"),

@@ -52,7 +52,7 @@ def test_parent_one_from_the_start_is_only_looked_at(lake: Lake) -> None:
     (each,) = found(RULE, fleet, lake)
     pid = first.stays[0].columns["pid"]
     assert each.next_command == f"ssh h1 ps -o pid,ppid,lstart,user,args -p {pid}"
-    assert "no other parent was seen before: it may be a service of its own" in each.confidence.failed
+    assert "no other parent process was ever seen: it may be a service" in each.confidence.failed
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_notebook_in_a_hub(lake: Lake) -> None:
     fleet, _ = idle(2, pod="jupyter-ann", namespace="hub", container_id="c1")
     (each,) = found(RULE, fleet, lake)
     assert (each.subject, each.next_command) == ("notebook idle: ann", "kubectl delete pod -n hub jupyter-ann")
-    assert each.notes == ("unsaved results of a notebook end with its kernel: ask first",)
+    assert each.notes == ("a notebook's unsaved results are lost with its kernel: ask first",)
 
 
 def test_one_process_with_a_purpose_keeps_the_gpu(lake: Lake) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_works_elsewhere_is_not_ended(lake: Lake) -> None:
     fleet.run(gpus, "ann", util=util, mem_gb=40, cpu_util_pct=1.0, one_process=True, parent_pid=orphan(fleet, 2))
     (each,) = found(RULE, fleet, lake)
     assert (each.gpus, each.reclaimable, "ps" in each.next_command) == ((gpus[0].uuid,), False, True)
-    assert "the same processes also hold 1 GPU with work on them" in each.confidence.failed
+    assert "the same processes are also at work on 1 GPU" in each.confidence.failed
 
 
 def test_a_past_window_is_only_looked_at(lake: Lake) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("make", [demo, small])
+@pytest.mark.parametrize("make", [pytest.param(demo, marks=pytest.mark.long), small])
 def test_commands_print_what_they_printed(make: Callable[[Path], int], tmp_path: Path) -> None:
     changed = [
         name for name, text in outputs(tmp_path, make(tmp_path)) if text != kept(f"{make.__name__}-{name}")

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics.importers.model import Imported
-from analytics.importers.progress import Silent
 from analytics.importers.publish import Published, publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
@@ -41,7 +40,7 @@ def imported(rows: Sequence[Row], interval_ms: int = 10_000, host: str = "h") ->
 
 
 def put(place: str, rows: Sequence[Row], interval_ms: int = 10_000) -> Published:
-    return publish(Lake.at(place), imported(rows, interval_ms), Silent())[1]
+    return publish(Lake.at(place), imported(rows, interval_ms))[1]
 
 
 def everything(place: str, table: str = "gpu") -> list[tuple[object, ...]]:
@@ -158,7 +157,7 @@ def test_a_crash_at_any_moment_loses_nothing_and_doubles_nothing(tmp_path: Path)
         place = str(tmp_path / str(changes))
         put(place, old)
         try:
-            publish(Lake(Dying(place, changes)), imported(new), Silent())
+            publish(Lake(Dying(place, changes)), imported(new))
         except PowerLoss:
             crashes += 1
         seen = query(place, "select gpu, epoch_ms(time) + offset_ms from lake")
@@ -189,7 +188,7 @@ SAMPLES = st.dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(samples=SAMPLES, parts=st.integers(1, 4), data=st.data())
 def test_any_split_in_any_order_gives_the_same_lake(samples: dict, parts: int, data: st.DataObject) -> None:
     """Each value goes to one or more of the imports; rows without values to at least one."""

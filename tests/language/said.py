@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.language.catalogue import catalogue
 from analytics.language.sentences import Listed, Sentence
-from analytics.render.evidence_text import evidence
+from analytics.sections.evidence_text import evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -117,14 +117,14 @@ def test_to_everything_else_it_is_the_english_text() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "english", "said"), [
-    (0, "need half of the card's memory or less, and a smaller card would do", "n'a besoin"),
-    (1, "needs half of the card's memory or less, and a smaller card would do", "n'a besoin"),
-    (2, "need half of the card's memory or less, and a smaller card would do", "n'ont besoin"),
+    (0, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
+    (1, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
+    (2, "needing at most half of the card's memory, where a smaller card would do", "n'ont besoin"),
 ])  # fmt: skip
 def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, english: str, said: str) -> None:
     rule = of_gpus(
-        "needs half of the card's memory or less, and a smaller card would do",
-        "need half of the card's memory or less, and a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
+        "needing at most half of the card's memory, where a smaller card would do",
     )
     found = agreeing(rule, gpus)
     assert found == english

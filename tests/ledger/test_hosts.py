@@ -24,7 +24,7 @@ def renamed(rows: list[Row], prefix: str) -> list[Row]:
     return [row | {"gpu": prefix + row["gpu"]} for row in rows]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(fleets(), fleets())
 def test_hosts_do_not_look_at_each_other(one: Fleet, other: Fleet) -> None:
     second = [renamed(rows, "z") for rows in other]

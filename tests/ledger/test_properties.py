@@ -51,7 +51,7 @@ def spells_of(ledger: Ledger) -> set[tuple[Any, ...]]:
     return set(ledger.spells.select("gpu", "time", "end", "spell_start", "spell_end").rows())
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(fleets())
 @example((samples("a", 0, 10), [], []))
 def test_a_plain_second_implementation_agrees(fleet: Fleet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 
 from analytics.ledger.build import load_ledger
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fleets())
 def test_duckdb_finds_the_same_of_random_hosts(fleet: Fleet) -> None:
     with lake_of(fleet) as lake:
         assert_agree(load_ledger(lake, SHORT, warn=silent), duckdb_ledger(lake, SHORT))
 
 
+@pytest.mark.long
 def test_duckdb_finds_the_same_of_a_simulated_fleet(lake: Lake) -> None:
     write_fleet(lake, Simulated(until_ms=T0, gpus=24, days=3, interval_ms=60_000))
     ledger = load_ledger(lake, LedgerSettings(), warn=silent)

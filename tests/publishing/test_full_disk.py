@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.publishing.conftest import S3
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
     folder = tmp_path / "disk"

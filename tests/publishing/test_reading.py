@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tests.publishing.conftest import S3
 
 
+pytestmark = pytest.mark.long
+
+
 def fallow(*arguments: str, **environment: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "fallow", *arguments],

@@ -9,10 +9,14 @@ import pytest
 
 from fallow.cli import main
 from fallow.lake import Lake
+from tests.in_process import run_in_process
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
+from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.conftest import RunFallow
 
 DAY, HOUR = 86_400, 3600
 EVERY: dict[str, Any] = {"every_s": 300, "gpu_util_coverage_ratio": 1.0}
@@ -62,6 +66,17 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def _one_ledger_for_many_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_results(monkeypatch)
+
+
+@pytest.fixture
+def run_fallow() -> RunFallow:
+    """The command in this process; `run_python` runs it in one of its own."""
+    return run_in_process
 
 
 @pytest.fixture

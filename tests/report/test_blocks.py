@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from analytics.render.report.columns import columns
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.actions import record
 from analytics.language.languages import language
 from analytics.render.html.page import page
-from analytics.render.report.columns import columns
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat
 from analytics.report.figures import BackTest, Person, Reclaimable
@@ -101,9 +101,12 @@ def test_what_can_be_given_away_has_its_interval_blocks_and_back_test(week: Repo
 def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
     paris = replace(week, off_peak=(NIGHT,), zone=ZoneInfo("Europe/Paris"))
     rows = part(text_of(paris, zone="Europe/Paris"), "OFF-PEAK HOURS")
-    assert rows[0] == "OFF-PEAK HOURS (local time, Europe/Paris; GPUs not needed in nine weeks of ten)"
-    assert rows[2].split() == ["train", "Fri", "20:00", "Sat", "08:00", "24", "6"]
-    assert part(text_of(paris, "fr", "Europe/Paris"), "HEURES CREUSES")[2].split()[1:5] == [
+    assert rows[1] == "The widest window: 24 GPUs of train, Fri 20:00 to Sat 08:00."
+    assert rows[3].split() == ["train", "Fri", "20:00", "Sat", "08:00", "24", "6"]
+    assert " ".join(rows).endswith(
+        "hours are those of Europe/Paris. Hours left blank have no more room than usual, or were not observed enough."
+    )
+    assert part(text_of(paris, "fr", "Europe/Paris"), "HEURES CREUSES")[3].split()[1:5] == [
         "ven.",
         "20:00",
         "sam.",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.decide.actions import record
+from fallow.lake import Lake
 from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
-    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
@@ -23,8 +24,25 @@ DAY_S = 24 * 3600
 OTHERS = ("zelda", "GPU-z", "the-other-job", "nobody-here", "speech")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("editions")
+
+
+@pytest.fixture(scope="module")
+def lake(folder: Path) -> Lake:
+    return Lake.at(str(folder / "lake"))
+
+
 @pytest.fixture
-def config(lake: Lake, tmp_path: Path) -> Path:
+def config(lake: Lake, site: Path) -> Iterator[Path]:
+    """The settings of a site where nobody has done anything yet."""
+    yield site
+    shutil.rmtree(Path(lake.root, "action"), ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def site(lake: Lake, folder: Path) -> Path:
     """Ann and zelda each hold a GPU without a kernel for nine days; a claim of zelda's names a GPU that is not there."""
     rows = [*samples("GPU-a", 0, 9 * DAY_S, every_s=300, **IDLE), *samples("GPU-z", 0, 9 * DAY_S, every_s=300, **IDLE)]
     lists = [
@@ -33,11 +51,9 @@ def config(lake: Lake, tmp_path: Path) -> Path:
     ]
     claims = [claim("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
     fill(lake, rows, lists, claims, devices=[device("GPU-a"), device("GPU-z", pool="other")])
-    (tmp_path / "owners.csv").write_text(
-        "kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n"
-    )
-    config = tmp_path / "fallow.toml"
-    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{tmp_path}/owners.csv"\n')
+    (folder / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n")
+    config = folder / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\n')
     return config
 
 
@@ -107,8 +123,13 @@ def one_line(text: str) -> str:
     return " ".join(text.replace("\\", "").split())
 
 
-@pytest.fixture
-def shared(lake: Lake, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def shared_lake(folder: Path) -> Lake:
+    return Lake.at(str(folder / "shared" / "lake"))
+
+
+@pytest.fixture(scope="module")
+def shared(shared_lake: Lake, folder: Path) -> Path:
     """Ann and zelda, of two teams, hold one GPU together; ann has one of her own in each of two pools."""
     rows = [*(row for gpu in ("GPU-a", "GPU-b", "GPU-s") for row in samples(gpu, 0, 9 * DAY_S, every_s=300, **IDLE))]
     every = range(0, 9 * DAY_S, 300)
@@ -119,41 +140,42 @@ def shared(lake: Lake, tmp_path: Path) -> Path:
         *processes("GPU-s", *every, user="zelda", pid=2, every_s=300),
     ]
     fill(
-        lake,
+        shared_lake,
         rows,
         lists,
         devices=[device("GPU-a", pool="train"), device("GPU-b", pool="dev"), device("GPU-s", pool="dev")],
     )
-    (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\n")
-    config = tmp_path / "fallow.toml"
-    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{tmp_path}/owners.csv"\n')
+    (folder / "shared" / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\n")
+    config = folder / "shared" / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{shared_lake.root}"\n[money]\nowners = "{folder}/shared/owners.csv"\n')
     return config
 
 
 @pytest.mark.parametrize("scope", [("--holder", "ann"), ("--team", "vision")])
 def test_what_others_hold_too_is_counted_and_not_shown(
-    lake: Lake, shared: Path, report: Callable[..., Outcome], scope: tuple[str, str]
+    shared_lake: Lake, shared: Path, report: Callable[..., Outcome], scope: tuple[str, str]
 ) -> None:
     flags = ("--config", str(shared), *scope)
-    content = json.loads(report(lake, *flags, "--format", "json").out)
+    content = json.loads(report(shared_lake, *flags, "--format", "json").out)
     assert content["findings_left_out"] > 0
     assert "zelda" not in json.dumps(content)
     assert content["findings"]
     assert (
-        "findings about GPUs that others hold as well" in report(lake, *flags).out or content["findings_left_out"] == 1
+        "findings about GPUs that others hold as well" in report(shared_lake, *flags).out
+        or content["findings_left_out"] == 1
     )
-    whole = json.loads(report(lake, "--config", str(shared), "--format", "json").out)
+    whole = json.loads(report(shared_lake, "--config", str(shared), "--format", "json").out)
     assert whole["findings_left_out"] == 0
     assert any("zelda" in (each["holder"] or "") for each in whole["findings"])
 
 
 def test_ranks_go_with_the_figures_they_were_given_for(
-    lake: Lake, shared: Path, report: Callable[..., Outcome]
+    shared_lake: Lake, shared: Path, report: Callable[..., Outcome]
 ) -> None:
     """Ann has 2.5 GPUs of three, and of the pool dev 1.5 of two; in an edition of it she ranks among its people."""
 
     def ranks(*scope: str) -> dict[str, tuple[float, int | None]]:
-        content = json.loads(report(lake, "--config", str(shared), *scope, "--format", "json").out)
+        content = json.loads(report(shared_lake, "--config", str(shared), *scope, "--format", "json").out)
         return {each["name"]: (each["allocated_gpu_hours"] / 216, each["rank_gpu_time"]) for each in content["holders"]}
 
     assert ranks() == {"ann": (2.5, 1), "zelda": (0.5, 2)}

@@ -95,7 +95,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("command", ["ledger", "findings", "report"])
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(LAKES)
 def test_garbage_in_any_table_is_never_a_crash(command: str, tables: dict[str, list[Row]]) -> None:
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from analytics.render.listed_findings import to_act_on
+from analytics.render.report.markdown_words import escape
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.render.listed_findings import to_act_on
 from analytics.render.report.markdown import MarkdownFormat
-from analytics.render.report.markdown_words import escape
 from fallow.lake import Lake
 from tests.ledger.rows import T0
 from tests.report.conftest import BACK_S, everything

@@ -7,15 +7,15 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-
 from analytics.render.report.markdown_words import code, escape
+
+from fallow.lake import Lake
 from tests.ledger.rows import device, fill, processes, samples
 from tests.report.conftest import HELD, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 NAMES = [
@@ -34,15 +34,18 @@ NAMES = [
 ]
 
 
-def odd(lake: Lake, name: str) -> Lake:
+@pytest.fixture(scope="module", params=NAMES, ids=range(len(NAMES)))
+def odd(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Lake, str]:
     """The name as user, command, pod, model and pool of a GPU that is held."""
+    name: str = request.param
+    lake = Lake.at(str(tmp_path_factory.mktemp("odd") / "lake"))
     lists = processes("GPU-0", *range(0, 2 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
-    return fill(lake, samples("GPU-0", 0, 2 * HOUR, **HELD), lists, devices=[device("GPU-0", model=name, pool=name)])
+    rows = samples("GPU-0", 0, 2 * HOUR, **HELD)
+    return fill(lake, rows, lists, devices=[device("GPU-0", model=name, pool=name)]), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_markdown_stays_the_document_that_it_is(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    plain_lines = report(odd(lake, name), "--format", "md").out.splitlines()
+def test_markdown_stays_the_document_that_it_is(odd: tuple[Lake, str], report: Callable[..., Outcome]) -> None:
+    plain_lines = report(odd[0], "--format", "md").out.splitlines()
     assert [line for line in plain_lines if line.startswith("#")] == HEADINGS + plain_finding(plain_lines) + TAIL
     tables = [line for line in plain_lines if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} == {3, 5, 7, 11}
@@ -79,9 +82,8 @@ def outside_code(lines: list[str]) -> list[str]:
     return [spans.sub("", line) for line in lines]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_text_columns_stay_in_their_places(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    out = report(odd(lake, name)).out
+def test_text_columns_stay_in_their_places(odd: tuple[Lake, str], report: Callable[..., Outcome]) -> None:
+    out = report(odd[0]).out
     lines = out.splitlines()
     assert all(line.isprintable() for line in lines)
     for section in ("BY POOL", "BY MODEL", "BY HOLDER"):
@@ -93,11 +95,10 @@ def test_text_columns_stay_in_their_places(lake: Lake, report: Callable[..., Out
     assert wide == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_json_keeps_every_name_whole(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    content = json.loads(report(odd(lake, name), "--format", "json").out)
-    assert content["findings"][0]["holder"] == name
-    assert list(content["by"]["pool"]) == [name]
+def test_json_keeps_every_name_whole(odd: tuple[Lake, str], report: Callable[..., Outcome]) -> None:
+    content = json.loads(report(odd[0], "--format", "json").out)
+    assert content["findings"][0]["holder"] == odd[1]
+    assert list(content["by"]["pool"]) == [odd[1]]
 
 
 @pytest.mark.parametrize("text", ["a", "`a`", "``", "a `b` ``c``", "`"])

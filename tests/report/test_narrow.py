@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fallow import schema
+from fallow.lake import Lake
 from tests.conftest import REPOSITORY, clean_environment
 from tests.ledger.rows import claim, device, fill, processes, samples, write
 from tests.report.conftest import BUSY, FREE, HELD, HOUR, LOST
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from pathlib import Path
+
     from tests.conftest import RunFallow
 
 COMMANDS = (("ledger",), ("ledger", "--by", "pool"), ("ledger", "--by", "holder"), ("prices",), ("claims", "list"))
@@ -50,9 +53,10 @@ def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
-@pytest.fixture
-def wide(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Every state, long names everywhere, claims that have a state, and models whose prices are from far away."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("wide") / "lake"))
     host = "a-host-with-a-long-name-01"
     states = {"GPU-0": HELD, "GPU-1": BUSY, "GPU-2": FREE, "GPU-3": LOST, "GPU-4": FREE}
     rows = [row for gpu, values in states.items() for row in samples(gpu, 0, 300 * HOUR, **values)]
@@ -94,6 +98,7 @@ def table(text: str, heading: str) -> list[str]:
     return lines[start : lines.index("", start)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, ...], run_fallow: RunFallow) -> None:
     piped = run_fallow(*command, "--lake", wide.root, COLUMNS="80").stdout
@@ -101,7 +106,8 @@ def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, 
     assert on_terminal(140, *command, "--lake", wide.root) == piped
 
 
-def test_claims_of_two_years_show_their_days(wide: Lake) -> None:
+def test_claims_of_two_years_show_their_days(wide: Lake, tmp_path: Path) -> None:
+    wide = Lake.at(str(shutil.copytree(wide.root, tmp_path / "lake")))
     write(wide, schema.CLAIM, [claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year")], "h9")
     lines = on_terminal(80, "claims", "list", "--lake", wide.root).splitlines()
     assert max(map(len, lines)) <= 80

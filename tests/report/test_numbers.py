@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fallow.lake import Lake
 from tests.ledger.rows import claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fallow.lake import Lake
     from tests.conftest import RunFallow
 
 BUSY = {"gpu_util_pct": 71.3, "process_count": 2, "power_w": 303.0}
@@ -20,9 +20,11 @@ IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
 HOUR_S = 3600
 
 
-@pytest.fixture
-def config(lake: Lake, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three GPUs in two pools over two weeks: shared, idle, reserved and free time, with prices and owners."""
+    tmp_path = tmp_path_factory.mktemp("numbers")
+    lake = Lake.at(str(tmp_path / "lake"))
     monday = 3 * 24 * HOUR_S  # T0 is a Friday
     rows = [
         *samples("a", monday - HOUR_S, monday + 2 * HOUR_S, **BUSY),

@@ -59,10 +59,12 @@ def rows(site: Path, table: Table) -> pl.DataFrame:
     return frame
 
 
+@pytest.mark.long
 def test_every_rule_has_something_to_say(found: list[dict[str, Any]]) -> None:
     assert {each["rule"] for each in found} == {rule.name for rule in RULES}
 
 
+@pytest.mark.long
 def test_most_gpus_are_nobodys_trouble(found: list[dict[str, Any]]) -> None:
     to_take = {gpu for each in found for gpu in each["reclaimable_gpus"]}
     assert 8 <= len(to_take) <= FLEET.gpus // 3
@@ -71,6 +73,7 @@ def test_most_gpus_are_nobodys_trouble(found: list[dict[str, Any]]) -> None:
     assert len(people & holders) <= len(people) // 2
 
 
+@pytest.mark.long
 def test_teams_and_prices_are_those_of_the_fleet(site: Path) -> None:
     groups = {row["label"] for row in said(site, "ledger", "--by", "team")["groups"]["rows"]}
     assert groups == {*TEAMS, "(nobody)"}
@@ -110,6 +113,7 @@ def test_a_short_fleet_has_no_scenes() -> None:
     assert "nav-planner" in {stay.name for host in plan_fleet(FLEET).hosts for stay in host.stays}
 
 
+@pytest.mark.long
 def test_servers_answer_in_step_with_their_gpus(site: Path) -> None:
     served = rows(site, SERVING)
     assert served.filter(pl.col("requests_per_s") < 0).is_empty()
@@ -120,6 +124,7 @@ def test_servers_answer_in_step_with_their_gpus(site: Path) -> None:
     assert 0 < cache.max() <= 0.25  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_hot_cards_are_held_down_and_the_late_host_comes_late(site: Path) -> None:
     gpu = rows(site, GPU).with_columns(pl.col("time").dt.epoch("ms"))
     heat = gpu.group_by("gpu").agg(pl.col("throttled_sw_thermal_ms").max(), pl.col("temperature_c").max())

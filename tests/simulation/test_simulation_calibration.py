@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
+pytestmark = pytest.mark.long
 needs_traces = pytest.mark.skipif(
     not TRACES.is_dir(), reason="the traces are not in ../shared/traces (their licence keeps them out of the project)"
 )

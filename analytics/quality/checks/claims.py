@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import FOREVER_MS, claim_spans, flatten, known_claims, overlapping_claims
+from analytics.allocations.spans import (
+    FOREVER_MS,
+    allocation_spans,
+    flatten,
+    known_allocations,
+    overlapping_allocations,
+)
 from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import say, say_many
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 def overlapping(data: Data) -> Iterator[Remark]:
     """GPUs that several claims name at once."""
-    found = _inside(overlapping_claims(data.claims), data, "time")
+    found = _inside(overlapping_allocations(data.claims), data, "time")
     if len(found):
         worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
             0, named=True
@@ -56,7 +62,7 @@ def contradicting(data: Data) -> Iterator[Remark]:
 
 def without_telemetry(data: Data) -> Iterator[Remark]:
     """Claims on GPUs, or hosts, of which nothing was recorded."""
-    spans = _inside(known_claims(data.claims), data, "start")
+    spans = _inside(known_allocations(data.claims), data, "start")
     gpus, hosts = (data.stretches[name].unique().implode() for name in ("gpu", "host"))
     silent = spans.filter(
         pl.when(pl.col("gpu").is_not_null()).then(~pl.col("gpu").is_in(gpus)).otherwise(~pl.col("host").is_in(hosts))
@@ -82,7 +88,7 @@ def by_count(data: Data) -> Iterator[Remark]:
     gpus = data.stretches.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique())
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
     shown = data.stretches.select("gpu", "host", "time", "end", "job").drop_nulls("job")
-    found = claim_spans(data.claims, dict(gpus.iter_rows()), shown, since_ms=since_ms, until_ms=until_ms).unplaced
+    found = allocation_spans(data.claims, dict(gpus.iter_rows()), shown, since_ms=since_ms, until_ms=until_ms).unplaced
     # what is claimed where nothing was recorded is a remark of its own
     counted = found.filter(pl.col("host").is_in(gpus["host"].implode())).with_columns(
         gpu_ms=(pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host").fill_null(1)

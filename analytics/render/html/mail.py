@@ -8,21 +8,18 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from markupsafe import escape
 from PIL import Image, ImageDraw
 
-from analytics.language.sentences import say, say_many
+from analytics.language.quantities import from_cents
+from analytics.language.sentences import Listed, say, say_many
 from analytics.ledger.summary import ratio
-from analytics.render.facts import facts
-from analytics.render.html import findings, head
-from analytics.render.html.amounts import cents
-from analytics.render.html.cells import said
-from analytics.render.html.charts.days import shown_days
-from analytics.render.html.page import environment
-from analytics.render.html.states import LOOKS
-from analytics.render.trend_wording import unfinished
-from analytics.render.wording import headline, reclaimable
-from analytics.states import USED_FIRST
+from analytics.render.html.marked import marked
+from analytics.render.html.page import environment, head
+from analytics.sections.days import bins_of
+from analytics.sections.findings import costliest, notes, notified
+from analytics.sections.palette import HATCHED, LIGHT, ORDER
+from analytics.sections.section import Card
+from analytics.sections.trends import unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,27 +39,20 @@ _WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
 def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
     """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
     body = environment().get_template("mail.html").render(
-        say=language.say,
-        labelled=lambda label, value: said(language, "{label}: {value}", {"label": escape(label), "value": escape(value)}),
-        language=language,
-        report=report,
-        title=head.title(report, language),
-        edition=head.edition(report, language),
-        facts=facts(report, language),
-        headline=language.say(headline(report)),
-        taken=language.say(reclaimable(report)),
+        **head(report, language),
+        labelled=lambda label, value: marked(say("{label}: {value}", label=say(label), value=say("{value}", value=value)), language),
         **({} if report.is_empty else _content(report, language)),
     )  # fmt: skip
     return body, None if report.is_empty else states_image(report)
 
 
 def _content(report: Report, language: Language) -> dict[str, object]:
+    first = costliest(report)[:FINDINGS]
     return {
-        "tiles": head.tiles(report, language),
-        "unfinished": language.say(unfinished(report)),
+        "unfinished": Listed(unfinished(report), " "),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
-        "cards": findings.cards(report, language)[:FINDINGS],
+        "cards": [Card(each, notes(report, each), notified(report, each)) for each in first],
         "others": _others(report, language),
         "image_id": IMAGE_ID,
         "width": _WIDTH,
@@ -75,7 +65,7 @@ def states_image(report: Report) -> bytes:
     image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
     draw = ImageDraw.Draw(image)
     _bar(draw, report.summary.totals.state_ms)
-    days = list(shown_days(report).values())
+    days = [each.totals for each in bins_of(report)]
     if len(days) > 1:
         most = max(totals.total_ms for totals in days)
         for place, totals in enumerate(days):
@@ -86,19 +76,13 @@ def states_image(report: Report) -> bytes:
     return target.getvalue()
 
 
-def opaque(state: str) -> str:
-    """A state's colour as it is on white."""
-    *rgb, opacity = LOOKS[state].rgba
-    return "#" + "".join(f"{round(255 + (part - 255) * opacity / 255):02x}" for part in rgb)
-
-
 def _height(report: Report) -> int:
-    return _BAR + (_GAP + _DAYS if len(shown_days(report)) > 1 else 0)
+    return _BAR + (_GAP + _DAYS if len(bins_of(report)) > 1 else 0)
 
 
 def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
     total, at = sum(state_ms.values()), 0.0
-    for state in USED_FIRST:
+    for state in ORDER:
         width = (ratio(state_ms[state], total) or 0.0) * _WIDTH * _SCALE
         _box(draw, (at, 0.0, at + width, _BAR * _SCALE), state)
         at += width
@@ -106,7 +90,7 @@ def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
 
 def _column(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float], across: tuple[float, float], most: float) -> None:
     at = float((_BAR + _GAP + _DAYS) * _SCALE)
-    for state in USED_FIRST:
+    for state in ORDER:
         height = (ratio(state_ms[state], most) or 0.0) * _DAYS * _SCALE
         _box(draw, (across[0], at - height, across[1], at), state)
         at -= height
@@ -117,8 +101,8 @@ def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], 
     left, top, right, bottom = (round(corner) for corner in corners)
     if right <= left or bottom <= top:
         return
-    draw.rectangle((left, top, right - 1, bottom - 1), fill=opaque(state))
-    if LOOKS[state].lines:
+    draw.rectangle((left, top, right - 1, bottom - 1), fill=LIGHT.state[state])
+    if state in HATCHED:
         for x in range(left + 6, right, 12):
             draw.line((x, top, x, bottom - 1), fill="#ffffff", width=2)
 
@@ -132,12 +116,12 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
     """Colour, name, GPU-hours, share and cost of each state, then the sum."""
     totals, account = report.summary.totals, report.money.accounts.total
     priced = account.paid_cents is not None
-    for state in USED_FIRST:
+    for state in ORDER:
         spent = account.state_cents[state] if priced else None
         share = "" if state == "unknown" else language.percent(totals.share(state))
         hours = language.hours(totals.state_ms[state])
-        yield opaque(state), language.say(state), hours, share, language.number(cents(spent), 2)
-    paid = language.number(cents(account.paid_cents), 2)
+        yield LIGHT.state[state], language.say(state), hours, share, language.number(from_cents(spent), 2)
+    paid = language.number(from_cents(account.paid_cents), 2)
     yield "", language.say("paid"), language.hours(totals.total_ms), "", paid
 
 

@@ -6,25 +6,26 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analytics.render.facts import facts
-from analytics.render.html import findings, head, prices
-from analytics.render.html.charts.days import days
-from analytics.render.html.charts.idle import idle
-from analytics.render.html.charts.off_peak import off_peak
-from analytics.render.html.charts.owners import owners
-from analytics.render.html.charts.reclaim import reclaim
-from analytics.render.html.charts.waterfall import waterfall
-from analytics.render.html.film import film_strip
-from analytics.render.wording import headline, how_made, reclaimable, reversals
+from analytics.glossary import CONFIDENCE, STATES
+from analytics.render.finding_block_text import ENDED
+from analytics.render.html.drawings import drawing
+from analytics.render.html.findings import card_facts, card_notes, taken_names
+from analytics.render.html.marked import marked
+from analytics.sections.evidence_text import evidence
+from analytics.sections.facts import facts
+from analytics.sections.findings import heading
+from analytics.sections.key_figures import key_figures
+from analytics.sections.palette import DARK, HATCHED, LIGHT, Palette
+from analytics.sections.report_sections import chapters
+from analytics.sections.wording import headline, page_title, reclaimable
 
 if TYPE_CHECKING:
     from analytics.language.languages import Language
-    from analytics.render.html.chart import Table
     from analytics.report.model import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -32,50 +33,57 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def page(report: Report, language: Language) -> str:
     """The page; the same report gives the same bytes. Of a window in which nothing was seen only its head."""
-    style = minified((TEMPLATES / "style.css").read_text(encoding="utf-8"))
-    say = language.say
+    style = style_sheet()
+    made = () if report.is_empty else tuple(chapters(report))
     return environment().get_template("page.html").render(
-        say=say,
-        language=language,
+        **head(report, language),
         style=style,
         style_hash=style_hash(style),
-        report=report,
-        title=head.title(report, language),
-        edition=head.edition(report, language),
-        facts=facts(report, language),
-        headline=say(headline(report)),
-        taken=say(reclaimable(report)),
-        **({} if report.is_empty else _content(report, language)),
+        chapters=made,
+        draw=lambda section: drawing(section, language),
+        states=STATES,
+        grades=CONFIDENCE,
     )  # fmt: skip
 
 
-def _content(report: Report, language: Language) -> dict[str, object]:
-    say = language.say
+def head(report: Report, language: Language) -> dict[str, Any]:
+    """What the page and the body of a mail begin with, and what their templates call."""
     return {
-        "tiles": head.tiles(report, language),
-        "compared": head.compared(report, language),
-        "waterfall": waterfall(report, language),
-        "days": days(report, language),
-        "idle": idle(report, language),
-        "reclaim": reclaim(report, language),
-        "off_peak": off_peak(report, language),
-        "film": film_strip(report, language),
-        "owners": owners(report, language),
-        "cards": findings.cards(report, language),
-        "others": findings.others(report, language),
-        "tables": _tables(report, language),
-        "reversals": say(reversals(report)),
-        "energy": [say(line) for line in prices.energy(report.money)],
-        "prices": prices.price_table(report.money, language),
-        "price_remarks": [say(line) for line in prices.price_remarks(report.money)],
-        "quality": [say(remark.sentence) for remark in report.quality],
-        "made": [say(line) for line in how_made(report)],
+        "say": language.say,
+        "mark": lambda cell: marked(cell, language),
+        "language": language,
+        "report": report,
+        "title": language.say(page_title(report)),
+        "edition": [(label, name) for label, name in vars(report.scope).items() if name is not None],
+        "facts": facts(report, language),
+        "headline": headline(report),
+        "taken": reclaimable(report),
+        "tiles": () if report.is_empty else key_figures(report),
+        "heading": heading,
+        "card_facts": card_facts,
+        "card_notes": card_notes,
+        "taken_names": taken_names,
+        "evidence": evidence,
+        "ended": ENDED,
     }
 
 
-def _tables(report: Report, language: Language) -> dict[str, Table | None]:
-    makers = (findings.inefficient, findings.winding_down, findings.gone, findings.suppressed)
-    return {each.__name__: each(report, language) for each in makers}
+@cache
+def style_sheet() -> str:
+    """The style sheet with the palette, for light and dark: shapes, keys and tiles."""
+    rules = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    lines = "rgba(255,255,255,.6) 0 1px,transparent 1px 5px"
+    for state in LIGHT.state:
+        hatching = f"repeating-linear-gradient({HATCHED[state]}deg,{lines})," if state in HATCHED else ""
+        rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}.s-{state}{{fill:var(--s-{state})}}"
+    rules += "".join(f".c-{name}{{fill:var(--c-{name})}}" for name in ("mark", "soft", "whole"))
+    return minified(rules.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK)))
+
+
+def _variables(palette: Palette) -> str:
+    own = {f"s-{state}": colour for state, colour in palette.state.items()}
+    own |= {"c-mark": palette.mark, "c-soft": palette.soft, "c-whole": palette.whole}
+    return "".join(f"--{name}:{colour};" for name, colour in own.items())
 
 
 _NEVER = {**dict.fromkeys([*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2066, 0x2067], "?")}

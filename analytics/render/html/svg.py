@@ -1,4 +1,4 @@
-"""Small pieces of SVG. Attributes carry the colours of light pages; the style sheet replaces those of text and lines.
+"""Small pieces of SVG. Attributes carry the colours of light pages; the style sheet replaces them on dark ones.
 
 So a drawing is right as well where no style sheet reaches into it, as in WeasyPrint's pages.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from analytics.language.plain_text import plain
+from analytics.sections.palette import FAINT, HATCHED, LIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +19,6 @@ WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
 
 _FONT = "Inter, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-_TEXT, _MUTED, _LINE = "#1c2330", "#566072", "#dde1e8"
 
 
 def number(value: float) -> str:
@@ -30,7 +30,7 @@ def drawing(height: float, parts: Iterable[Markup], name: str) -> Markup:
     """A whole drawing with a name for those who do not see it."""
     return Markup(
         '<svg viewBox="0 0 {} {}" role="img" aria-label="{}" font-family="{}" font-size="12" fill="{}">{}</svg>'
-    ).format(WIDTH, number(height), name, _FONT, _TEXT, Markup().join(parts))
+    ).format(WIDTH, number(height), name, _FONT, LIGHT.text, Markup().join(parts))
 
 
 def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str]) -> Markup:
@@ -43,17 +43,40 @@ def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str
     )
 
 
+def state(name: str, key: str = "") -> dict[str, str]:
+    """The attributes that fill a shape with a state, hatched in a drawing that has `hatching` of the same key."""
+    if key and name in HATCHED:
+        return {"fill": f"url(#{key}-{name})"}
+    edge = {"stroke": LIGHT.edge, "stroke-width": ".4"} if name in FAINT else {}
+    return {"class": f"s-{name}", "fill": LIGHT.state[name]} | edge
+
+
+def hatching(key: str, states: Iterable[str]) -> Markup:
+    """The patterns that `state` names; ids begin with the key, as they are the whole page's."""
+    return Markup("<defs>{}</defs>").format(
+        Markup().join(
+            Markup(
+                '<pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate({})">'
+                '<rect width="6" height="6" class="s-{}" fill="{}"/>'
+                '<path d="M0 3h6" stroke="#fff" stroke-opacity=".6" stroke-width="1.1"/></pattern>'
+            ).format(f"{key}-{name}", HATCHED[name], name, LIGHT.state[name])
+            for name in states
+            if name in HATCHED
+        )
+    )
+
+
 def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
     """A thin line of the grid."""
     return Markup('<path class="g" d="M{} {}L{} {}" stroke="{}" fill="none"/>').format(
-        number(x1), number(y1), number(x2), number(y2), _LINE
+        number(x1), number(y1), number(x2), number(y2), LIGHT.grid
     )
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
     """A line of text with its baseline at y. `kind` is `m` for muted and small, `b` for bold, `k` for dark on a bright shape."""
     look = {
-        "m": Markup(' class="m" fill="{}" font-size="10.5"').format(_MUTED),
+        "m": Markup(' class="m" fill="{}" font-size="10.5"').format(LIGHT.muted),
         "b": Markup(' font-weight="600"'),
         "k": Markup(' class="k" font-size="11"'),
     }
@@ -66,8 +89,3 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "
 def name(words: str, most: int) -> str:
     """A name for a drawing, cut to so many characters; the table beside it has it whole."""
     return plain(words, most)
-
-
-def isolated(words: str) -> str:
-    """A name inside a sentence: its direction ends with it."""
-    return f"\N{FIRST STRONG ISOLATE}{plain(words, 60)}\N{POP DIRECTIONAL ISOLATE}"

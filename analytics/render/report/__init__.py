@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from analytics.render.report.csv_format import CsvFormat
-from analytics.render.report.html_format import HtmlFormat
 from analytics.render.report.json_format import JsonFormat
 from analytics.render.report.markdown import MarkdownFormat
-from analytics.render.report.pdf_format import PdfFormat
+from analytics.render.report.page_formats import HtmlFormat, PdfFormat
 from analytics.render.report.text import TextFormat
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from analytics.render.listed_findings import notes
 from analytics.render.money_json import energy_json, money_json
+from analytics.sections.findings import notes
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ def _content(report: Report) -> dict[str, object]:
         "hosts": report.hosts,
         "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
         "ledger": report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)},
-        "by": {
-            section.name: {name: _totals(group) for name, group in section.groups.items()}
-            for section in report.sections
-        },
+        "by": {by: {name: _totals(group) for name, group in groups.items()} for by, groups in report.groups.items()},
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
         "findings_left_out": report.left_out,

@@ -1,42 +1,31 @@
-"""The report as Markdown."""
+"""The report as Markdown: names come from users and may hold markup."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say
-from analytics.ledger.summary import SPELLS, ratio
-from analytics.render.blocks import capacity, lists, people
-from analytics.render.blocks import trends as course
-from analytics.render.facts import facts
-from analytics.render.ledger_text import MEANING
-from analytics.render.money_text import basis_lines, energy_sentences, state_amounts
-from analytics.render.report.markdown_findings import findings
-from analytics.render.report.markdown_words import escape, name
-from analytics.render.wording import (
-    BY,
-    as_sentence,
-    for_text,
-    group_name,
-    headline,
-    how_made,
-    how_sure,
-    reclaimable,
-    shown_groups,
-    title,
-)
-from analytics.states import OBSERVED
-from fallow.schema import STATES
+from analytics.language.plain_text import plain
+from analytics.language.sentences import Listed, say
+from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
+from analytics.render.report.text import for_text, written
+from analytics.sections.evidence_text import evidence
+from analytics.sections.facts import facts
+from analytics.sections.report_sections import chapters
+from analytics.sections.wording import headline, reclaimable, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from analytics.language.languages import Language
-    from analytics.render.blocks.block import Block
-    from analytics.report.model import Report, Section
+    from analytics.report.model import Report
+    from analytics.sections.section import Card, Section
 
-_WHOLE = 1_000
-"""Columns that no line of prices has."""
+_WHOLE = 100_000
+"""Characters, for what nothing is cut of: the names of GPUs, and evidence."""
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
+_LINK = re.compile(r"(://|www\.)", re.IGNORECASE)
+"""What GitHub's Markdown turns into a link although nobody asked for one."""
 
 
 class MarkdownFormat:
@@ -48,116 +37,84 @@ class MarkdownFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
-        say_it = said.say
-        if report.is_empty:
-            return ("\n\n".join([*_head(report, said), say_it(headline(report))]) + "\n").encode()
-        blocks = [
-            *_head(report, said),
-            *([f"**{say_it(report.simulated)}**"] if report.simulated else []),
-            f"**{say_it(headline(report))}** {say_it(reclaimable(report))}",
-            _listed(how_sure(report, said)),
-            *_shown(course.against_before(report, said)),
-            f"## {say_it('Where the time went')}",
-            "\n".join(_states(report, said)),
-            *_shown(course.from_paid_to_useful(report, said)),
-            f"## {say_it('Money and energy')}",
-            _listed(_money(report, said)),
-            f"## {say_it('At zero utilization, whoever holds the GPU')}",
-            "\n".join(_idle(report, said)),
-            *_shown(capacity.beyond_need(report, said)),
-            *(
-                f"## {say_it(BY[section.name])}\n\n" + "\n".join(_section(section, said))
-                for section in report.sections
-                if section.groups
-            ),
-            *_shown(people.teams(report, said)),
-            *_shown(people.holders(report, said)),
-            f"## {say_it('Findings: what can be taken back first, then by cost')}",
-            *findings(report, said),
-            *(part for make in (lists.inefficient, lists.winding_down) for part in _shown(make(report, said))),
-            *_shown(capacity.off_peak(report, said)),
-            *(part for make in (lists.gone, lists.suppressed) for part in _shown(make(report, said))),
-            *_quality(report, said),
-            f"## {say_it('How each figure is made')}",
-            "\n".join(f"- {say_it(line)}" for line in how_made(report)),
+        told = (say("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
+        parts = [
+            f"# {escape(said.say(title(report)))}",
+            _listed(map(said.say, told)),
+            f"**{said.say(report.simulated)}**" if report.simulated else "",
+            f"**{said.say(headline(report))}** {said.say(reclaimable(report))}".rstrip(),
         ]
-        return ("\n\n".join(blocks) + "\n").encode()
+        for chapter, sections in () if report.is_empty else chapters(report):
+            parts.append(f"## {said.say(chapter)}")
+            parts += [part for section in sections for part in section_parts(section, said)]
+        return ("\n\n".join(part for part in parts if part) + "\n").encode()
 
 
-def _head(report: Report, language: Language) -> list[str]:
-    told = (say("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
-    return [f"# {escape(language.say(title(report)))}", _listed(map(language.say, told))]
+def escape(text: str, most: int = 400) -> str:
+    """At most so many characters, on one line, that Markdown shows as they are."""
+    literal = plain(text, most).translate(_SPECIAL)
+    return _LINK.sub(lambda found: found[0][:-1] + "\\" + found[0][-1], literal)
 
 
-def _shown(block: Block | None) -> list[str]:
-    """A heading, then a table, a list and lines."""
-    if block is None:
-        return []
-    table = []
-    if block.rows:
-        rule = "|".join("---" if place in block.words else "---:" for place in range(len(block.head)))
-        rows = (" | ".join(map(escape, row)) for row in (block.head, *block.rows))
-        table = [f"| {row} |" for row in rows]
-        table.insert(1, f"|{rule}|")
-    about = f" ({block.about})" if block.about else ""
-    parts = [f"## {escape(block.title + about)}", "\n".join(table), _listed(block.items)]
-    return [part for part in (*parts, *map(escape, block.lines)) if part]
+def code(text: str) -> str:
+    """Text as a code span, in a fence longer than any run of backticks in it."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def section_parts(section: Section, language: Language) -> Iterator[str]:
+    """The heading, the headline, a table, a list, findings, and what to know beside."""
+    said = language.say
+    yield f"### {escape(said(section.title))}"
+    yield escape(written(section.headline, language))
+    yield _table(section, language)
+    yield _listed(written(each, language) for each in section.lines)
+    yield from (_card(card, language) for card in section.cards)
+    yield from (escape(said(each)) for each in (section.left_out, *section.notes) if each)
+    terms = (say("{label}: {value}", label=say(each.name), value=each.meaning) for each in section.terms)
+    yield _listed(said(each) for each in terms)
+
+
+def _table(section: Section, language: Language) -> str:
+    if not section.rows:
+        return ""
+    shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
+    head = [language.say(section.columns[place].title) for place in shown]
+    rule = "|".join("---:" if section.columns[place].is_figure else "---" for place in shown)
+    rows = ([written(row[place], language) for place in shown] for row in section.listed)
+    first, *others = (f"| {' | '.join(map(escape, row))} |" for row in (head, *rows))
+    return "\n".join([first, f"|{rule}|", *others])
 
 
 def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def _states(report: Report, language: Language) -> list[str]:
-    totals, amounts = report.summary.totals, state_amounts(report.money, language)
-    state_head, hours, observed, meaning = map(language.say, ("state", "GPU-hours", "of observed", "meaning"))
-    heading, rule = (f" {report.money.currency} |", "---:|") if amounts else ("", "")
-    lines = [f"| {state_head} | {hours} | {observed} |{heading} {meaning} |", f"|---|---:|---:|{rule}---|"]
-    for state in STATES:
-        share = "" if state == "unknown" else language.percent(totals.share(state))
-        paid = f" {amounts[state]} |" if amounts else ""
-        name, spent = language.say(state), language.hours(totals.state_ms[state])
-        lines.append(f"| {name} | {spent} | {share} |{paid} {language.say(MEANING[state])} |")
-    paid = f" **{amounts['total']}** |" if amounts else ""
-    return [*lines, f"| **{language.say('total')}** | **{language.hours(totals.total_ms)}** | |{paid} |"]
+def _card(card: Card, language: Language) -> str:
+    def line(label: str, text: str) -> str:
+        return f"- {language.say(say('{label}: {value}', label=say(label), value=text))}"
+
+    name = say("{label}: {value}", label=card.finding.finding_id, value=heading(card.finding))
+    rows = (line(label, text) for label, text in _rows(card, language))
+    return "\n".join([f"#### {escape(language.say(name), _WHOLE)}", "", *rows])
 
 
-def _money(report: Report, language: Language) -> list[str]:
-    remarks = (language.say(remark) for remark in report.money.remarks)
-    return [*basis_lines(report.money, _WHOLE, language), *energy_sentences(report.money, language), *remarks]
+def _rows(card: Card, language: Language) -> Iterator[tuple[str, str]]:
+    """Labels in English, and texts in the reader's language as Markdown."""
 
+    def shown(text: str, most: int = _WHOLE) -> str:
+        return escape(language.say(text), most)
 
-def _idle(report: Report, language: Language) -> list[str]:
-    observed, idle = report.summary.totals.observed_ms, report.summary.idle
-    rows = {language.say("in all"): idle.zero_ms}
-    rows |= {
-        language.say(say("in spells of at least {span}", span=language.minutes(SPELLS[name]))): spell
-        for name, spell in idle.spell_ms.items()
-    }
-    lines = [f"| {spells} | {language.percent(ratio(part, observed))} |" for spells, part in rows.items()]
-    return [f"| {language.say('time at 0 %')} | {language.say('of observed')} |", "|---|---:|", *lines]
-
-
-def _section(section: Section, language: Language) -> list[str]:
-    shown = OBSERVED
-    heads = [language.say(each) for each in (section.name, "GPUs", "GPU-hours", "observed", *shown)]
-    lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(shown)]
-    groups, rest = shown_groups(section)
-    for each, totals in groups:
-        cells = (
-            name(group_name(section, each, language)),
-            language.number(totals.gpus),
-            language.hours(totals.total_ms),
-            language.percent(totals.coverage),
-            *(language.percent(totals.share(state)) for state in shown),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", as_sentence(language.say(rest))] if rest else lines
-
-
-def _quality(report: Report, language: Language) -> list[str]:
-    """Nothing in an edition for people, which has no data quality."""
-    if report.scope.is_personal:
-        return []
-    remarks = _listed(language.say(remark.sentence) for remark in report.quality)
-    return [f"## {language.say('Data quality')}", remarks or language.say("Nothing to remark.")]
+    finding = card.finding
+    grade, failed = finding.confidence.grade, finding.confidence.failed
+    yield "holder", shown(holder_since(finding))
+    if finding.job:
+        yield "job", shown(plain(finding.job, 400))
+    yield from ((label, shown(gpus)) for label, gpus in taken(finding))
+    yield "rule", f"{escape(finding.rule)}, {shown(finding.status)}"
+    yield "notified", shown(card.notified)
+    yield "confidence", shown(grade) + (f" ({shown(Listed(failed))})" if failed else "")
+    yield "evidence", shown(evidence(finding))
+    yield from (("note", shown(each, 400)) for each in card.notes)
+    yield "next", code(finding.next_command) if finding.next_command else shown(ENDED)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Surfer
 
+pytestmark = pytest.mark.long
+
 PHONE = 390
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Surfer
 
+pytestmark = pytest.mark.long
+
 WHERE = """([name, row, share]) => {
     const drawn = document.querySelector(`#${name} .js-plotly-plot`), full = drawn._fullLayout;
     const box = drawn.getBoundingClientRect();

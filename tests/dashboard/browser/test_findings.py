@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Surfer
 
+pytestmark = pytest.mark.long
+
 
 def test_filter_order_and_switch_are_steps_in_the_address(surf: Callable[..., Surfer]) -> None:
     page = opened(surf)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Site, Surfer
 
+pytestmark = pytest.mark.long
+
 
 def test_a_finding_is_acknowledged(surf: Callable[..., Surfer], site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     page = opened(surf, at=site.address, user=PIA)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Surfer
 
+pytestmark = pytest.mark.long
+
 LISTED = [page.path for page in PAGES if page.listed]
 NAMES = {page.path: str(page.name) for page in PAGES}
 
@@ -102,7 +104,7 @@ def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
 
 def test_nonsense_in_an_address_is_one_sentence(surf: Callable[..., Surfer]) -> None:
     page = surf().open("/?span=9y")
-    assert "is no length of a window" in page.inner_text("#page")
+    assert "is not a valid window" in page.inner_text("#page")
     assert "Traceback" not in page.inner_text("body")
 
 
@@ -184,10 +186,10 @@ def test_a_session_that_has_ended_loads_the_page_again(surf: Callable[..., Surfe
 def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_it(surf: Callable[..., Surfer]) -> None:
     surfer = surf()
     page = surfer.open("/findings")
-    assert page.locator("#mishap").is_hidden()
-    page.evaluate("dash_clientside.set_props('mishap', {children: 'It went wrong.'})")
-    page.wait_for_function("() => document.getElementById('mishap').innerText === 'It went wrong.'")
-    assert page.locator("#mishap").get_attribute("role") == "alert"
+    assert page.locator("#failed-action").is_hidden()
+    page.evaluate("dash_clientside.set_props('failed-action', {children: 'It went wrong.'})")
+    page.wait_for_function("() => document.getElementById('failed-action').innerText === 'It went wrong.'")
+    assert page.locator("#failed-action").get_attribute("role") == "alert"
     choose(page, "pool", "legacy")
     surfer.settled()
-    page.locator("#mishap").wait_for(state="hidden")
+    page.locator("#failed-action").wait_for(state="hidden")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.dashboard.browser.conftest import Site, Surfer
 
+pytestmark = pytest.mark.long
+
 SUFFIXES = {"html": "html", "pdf": "pdf", "md": "md", "text": "txt", "json": "json", "csv": "csv"}
 
 

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from dashboard.people import Person
+    from dashboard.access.people import Person
     from dashboard.query import Query
     from dashboard.view import Problem, View
+
+pytestmark = pytest.mark.long
 
 
 @contextmanager
@@ -116,15 +118,15 @@ def test_a_lake_that_is_gone_leaves_what_was_read_and_says_so(
         Path(lake.root).rename(tmp_path / "elsewhere")
         source.refresh()
         page.reload()
-        page.wait_for_selector("#page .trouble", timeout=WAIT_MS)
-        assert "could not be read again" in page.inner_text("#page .trouble")
+        page.wait_for_selector("#page .stale", timeout=WAIT_MS)
+        assert "could not be read again" in page.inner_text("#page .stale")
         assert page.inner_text("#page .headline") == headline
         assert Axe().run(page).violations_count == 0
         (tmp_path / "elsewhere").rename(lake.root)
         source.refresh()
         page.reload()
         page.wait_for_selector("#page .headline", timeout=WAIT_MS)
-        assert page.query_selector("#page .trouble") is None
+        assert page.query_selector("#page .stale") is None
 
 
 def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser, small_lake: Lake) -> None:

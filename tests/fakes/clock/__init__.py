@@ -7,11 +7,12 @@ import mmap
 import os
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.fakes.nvml.build import CLOCK
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -51,7 +52,8 @@ class FakeClock:
             self._page = _Page.from_buffer(mmap.mmap(file.fileno(), 0))
         self._page.wall_us = now_ms * 1000
         self._page.steady_us = time.monotonic_ns() // 1000 + _AHEAD_US
-        self._environment = {"LD_PRELOAD": str(library / CLOCK), "FALLOW_FAKE_CLOCK": str(self._path)}
+        self.environment = {"LD_PRELOAD": str(library / CLOCK), "FALLOW_FAKE_CLOCK": str(self._path)}
+        """For processes that are to live by this clock."""
         self._planned: list[tuple[int, Callable[[], None]]] = []
 
     def now_ms(self) -> int:
@@ -63,11 +65,11 @@ class FakeClock:
     @contextmanager
     def for_new_processes(self) -> Iterator[None]:
         """Processes that are started meanwhile live by this clock."""
-        os.environ.update(self._environment)
+        os.environ.update(self.environment)
         try:
             yield
         finally:
-            for name in self._environment:
+            for name in self.environment:
                 del os.environ[name]
 
     def step(self, seconds: float) -> None:
@@ -87,6 +89,15 @@ class FakeClock:
             self._pass(until_us - self._page.steady_us)
             self._settle()
             self._do_planned()
+
+    def until_ended(self, process: subprocess.Popen[Any]) -> None:
+        """Lets time pass from one moment for which the process waits to the next, until it has ended."""
+        while process.poll() is None:
+            waited_for = min((slot.until_us for slot in self._waiting()), default=_FOREVER)
+            if self._busy() or waited_for == _FOREVER:
+                time.sleep(_PAUSE_S)
+            else:
+                self._pass(waited_for - self._page.steady_us)
 
     def while_blocked(self, seconds: float) -> None:
         """Lets so much time pass if the newest process sleeps and so will not answer before; else none."""

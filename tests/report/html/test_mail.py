@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from analytics.render.facts import facts
+from analytics.render.trend_wording import unfinished
 from PIL import Image
 
 from analytics.language.languages import language
 from analytics.language.sentences import say
-from analytics.render.facts import facts
 from analytics.render.html import IMAGE_ID, mail_body
-from analytics.render.trend_wording import unfinished
 from fallow import __version__
 from tests.ledger.rows import fill, samples
 from tests.report.conftest import HOUR

@@ -12,13 +12,14 @@ from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
 from fallow.clock import DAY_MS
+from fallow.lake import Lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
 from tests.report.html.pages import Page
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from analytics.report.model import Report
 
 NAMES = [
     "<script>alert(1)</script>",
@@ -39,35 +40,56 @@ NAMES = [
 ]
 
 
-@pytest.fixture
-def odd(lake: Lake, request: pytest.FixtureRequest) -> tuple[Lake, str]:
-    """The name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
-    name: str = request.param
-    for host, gpu in (("h1", "GPU-0"), ("h2", "GPU-1")):
-        lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
-        rows = samples(gpu, 0, 3 * HOUR, **HELD)
-        fill(lake, rows, lists, devices=[device(gpu, model=name, pool=name)], host=host)
-    other = next(each for each in report_of(lake).findings if each.host == "h2")
-    record(lake, "suppress", [other.finding_id], name, now_ms=ms(3 * HOUR), reason=name, expires_ms=ms(0) + 30 * DAY_MS)
-    return lake, name
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
+    lake = Lake.at(str(tmp_path_factory.mktemp("odd") / "lake"))
+    for number, name in enumerate(NAMES):
+        for gpu, host in ((f"GPU-{number}", f"h{number}"), (f"GPU-{number}-other", f"other{number}")):
+            lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
+            rows = samples(gpu, 0, 3 * HOUR, **HELD)
+            fill(lake, rows, lists, devices=[device(gpu, model=name, pool=name)], host=host)
+    for each in report_of(lake).findings:
+        if each.host.startswith("other"):
+            reason = NAMES[int(each.host.removeprefix("other"))]
+            record(
+                lake,
+                "suppress",
+                [each.finding_id],
+                reason,
+                now_ms=ms(3 * HOUR),
+                reason=reason,
+                expires_ms=ms(0) + 30 * DAY_MS,
+            )
+    return report_of(lake)
 
 
-@pytest.mark.parametrize("odd", NAMES, indirect=True, ids=range(len(NAMES)))
-def test_a_name_is_text_on_the_page(odd: tuple[Lake, str]) -> None:
-    lake, name = odd
-    html = page(report_of(lake), language("en"))
+@pytest.fixture(scope="module")
+def html(odd: Report) -> str:
+    return page(odd, language("en"))
+
+
+@pytest.fixture(scope="module")
+def mail(odd: Report) -> str:
+    return mail_body(odd, language("en"))[0]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_name_is_text_on_the_page(html: str, name: str) -> None:
     _is_only_text(html, name)
     assert html.count("<style>") == 1
     shown = plain(name, 200)
     assert any(each.words == shown for each in Page(html).all("bdi"))
 
 
-@pytest.mark.parametrize("odd", NAMES, indirect=True, ids=range(len(NAMES)))
-def test_a_name_is_text_in_the_mail(odd: tuple[Lake, str]) -> None:
-    lake, name = odd
-    html, _ = mail_body(report_of(lake), language("en"))
-    _is_only_text(html, name)
-    assert any(each.words == plain(name, 200) for each in Page(html).all("bdi"))
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_name_is_text_in_the_mail(mail: str, name: str) -> None:
+    _is_only_text(mail, name)
+
+
+def test_the_mail_shows_the_names_of_the_first(mail: str) -> None:
+    shown = {each.words for each in Page(mail).all("bdi")}
+    assert len(shown & {plain(name, 200) for name in NAMES}) > 2
 
 
 def _is_only_text(html: str, name: str) -> None:

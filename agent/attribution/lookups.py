@@ -1,0 +1,289 @@
+"""Questions that are asked off the tick and remembered: login names, Slurm accounts. Failures are reported once per cause."""
+
+from __future__ import annotations
+
+import pwd
+import re
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from agent.attribution.proc import printable, printable_text, read, shares_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from agent.attribution.placement import Job, Placement
+    from agent.rows import EventRow
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Result]):
+    """What came back: a result, or the error that stood in its way."""
+
+    result: Result | None = None
+    error: Exception | None = None
+
+
+class Background(Generic[Result]):
+    """Runs a question in a short-lived thread; a thread that hangs holds up nothing but its own question.
+
+    Threads are daemons: the end of the agent waits for none of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._answers: list[Answer[Result]] = []
+        self._asked_s = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a question is out, or its answer has not been taken."""
+        return self._thread is not None
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds since the question went out; 0 where none is out."""
+        return 0.0 if self._thread is None else time.monotonic() - self._asked_s
+
+    def ask(self, question: Callable[[], Result]) -> None:
+        """Begins to work on a question; only while not busy."""
+        self._asked_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, args=(question,), name=self._name, daemon=True)
+        self._thread.start()
+
+    def take(self, wait_s: float = 0.0) -> Answer[Result] | None:
+        """The answer if it is there, or comes within the wait; each answer is handed out once."""
+        if self._thread is None:
+            return None
+        if wait_s > 0:
+            self._thread.join(wait_s)
+        if not self._answers:
+            return None
+        self._thread = None
+        return self._answers.pop()
+
+    def _run(self, question: Callable[[], Result]) -> None:
+        try:
+            self._answers.append(Answer(result=question()))
+        except Exception as error:  # noqa: BLE001  # whatever went wrong is the answer: nobody catches it in a thread
+            self._answers.append(Answer(error=error))
+
+
+class Failures:
+    """Collects the incidents that become rows of the `event` table."""
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+        self._incidents: list[EventRow] = []
+
+    def failed(self, cause: str, detail: str) -> None:
+        """Notes an incident, unless this cause has been failing already."""
+        if cause not in self._failing:
+            self._failing.add(cause)
+            self._incidents.append({"kind": "attribution_failed", "detail": detail})
+
+    def worked(self, cause: str) -> None:
+        """The cause is over: its next failure is news again."""
+        self._failing.discard(cause)
+
+    def take(self) -> list[EventRow]:
+        """Incidents since the last call, each with `kind` and `detail`."""
+        taken, self._incidents = self._incidents, []
+        return taken
+
+
+_KEEP_MS = 3_600_000  # people join and leave by the day
+_ASK_AGAIN_MS = 600_000  # a number without a name, or a controller that failed, may answer later
+_LOCAL_S = 0.02  # a local file answers in microseconds: its answer is worth this wait, a directory's is not
+_LATE_S = 5.0
+_PASSWD_BYTES = 1 << 24
+
+
+class LoginNames:
+    """Names of users, asked in the background and remembered."""
+
+    def __init__(self, proc: str, failures: Failures) -> None:
+        self._proc = proc
+        self._failures = failures
+        self._ours = shares_root(proc)
+        self._background: Background[dict[int, str | None]] = Background("fallow-names")
+        self._names: dict[int, tuple[str | None, int]] = {}
+        self._late = False
+
+    def name(self, user_id: int) -> str | None:
+        """The login name; the number where the user has none or the directory does not answer; None until it is asked."""
+        if user_id in self._names:
+            return self._names[user_id][0] or str(user_id)
+        return str(user_id) if self._late else None
+
+    def look_up(self, user_ids: Iterable[int], now_ms: int) -> None:
+        """Asks for names that are unknown or old, and takes what came back since the last call."""
+        self._take(now_ms)
+        due = {user_id for user_id in user_ids if self._is_due(user_id, now_ms)}
+        if due and not self._background.busy:
+            self._background.ask(lambda: self._ask(due))
+            self._take(now_ms, _LOCAL_S)
+        elif self._background.busy_s > _LATE_S and not due <= self._names.keys():
+            self._late = True  # the number is the truth that there is
+            self._failures.failed(
+                "names", "the user directory does not answer: users stand as numbers; check `getent passwd`"
+            )
+
+    def wait(self, now_ms: int, wait_s: float) -> None:
+        """Waits so long at most for a question that is out."""
+        self._take(now_ms, wait_s)
+
+    def _is_due(self, user_id: int, now_ms: int) -> bool:
+        if user_id not in self._names:
+            return True
+        name, asked_ms = self._names[user_id]
+        return abs(now_ms - asked_ms) > (_ASK_AGAIN_MS if name is None else _KEEP_MS)
+
+    def _take(self, now_ms: int, wait_s: float = 0.0) -> None:
+        answer = self._background.take(wait_s)
+        if answer is None:
+            return
+        self._names |= {user_id: (name, now_ms) for user_id, name in (answer.result or {}).items()}
+        self._late = False
+        self._failures.worked("names")
+
+    def _ask(self, user_ids: set[int]) -> dict[int, str | None]:
+        if self._ours:
+            return {user_id: _from_directory(user_id) for user_id in user_ids}
+        # in a container with the host's processes, only the host knows who its numbers are; None leaves the number
+        names = _passwd(read(f"{self._proc}/1/root/etc/passwd", _PASSWD_BYTES) or b"")
+        return {user_id: names.get(user_id) for user_id in user_ids}
+
+
+def _from_directory(user_id: int) -> str | None:
+    try:
+        return printable_text(pwd.getpwuid(user_id).pw_name)
+    except (KeyError, OverflowError):
+        return None
+
+
+def _passwd(text: bytes) -> dict[int, str]:
+    """Names by number out of a passwd file, the first entry of a number counts (passwd(5))."""
+    names: dict[int, str] = {}
+    for line in text.splitlines():
+        fields = line.split(b":")
+        if len(fields) >= 7 and fields[2].isdigit():
+            names.setdefault(int(fields[2]), printable(fields[0]))
+    return names
+
+
+_TIMEOUT_S = 10.0
+_JOBS_AT_ONCE = 8
+_FORGET_MS = 86_400_000  # ids are used again after weeks at the earliest
+
+# the job's name stands before these fields and may hold anything, but hardly this very sequence
+_ACCOUNT = re.compile(rb"\bNice=\S+ Account=(\S*) QOS=")
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """The job of a process; None where it has none, or nothing says so."""
+
+    job_id: str | None = None
+    step_id: str | None = None
+    account: str | None = None
+    from_environ: bool = False
+
+
+def slurm_job(placement: Placement, job: Job) -> SlurmJob:
+    """The job by the cgroup, which no process leaves by itself; else by an environment, which anybody can write.
+
+    An environment that names another job than the cgroup was taken along from there: its account is not this job's.
+    """
+    if placement.slurm_job_id is not None:
+        account = job.slurm_account if job.slurm_job_id == placement.slurm_job_id else None
+        return SlurmJob(placement.slurm_job_id, placement.slurm_step_id, account, account is not None)
+    if job.slurm_job_id is not None:
+        return SlurmJob(job.slurm_job_id, job.slurm_step_id, job.slurm_account, from_environ=True)
+    return SlurmJob()
+
+
+class ControllerError(Exception):
+    """scontrol could not ask Slurm's controller."""
+
+
+class SlurmAccounts:
+    """Which account a job is charged to, where the job's environment may not be read."""
+
+    def __init__(self, command: str, failures: Failures) -> None:
+        self._command = command
+        self._failures = failures
+        self._background: Background[dict[str, str | None]] = Background("fallow-scontrol")
+        self._accounts: dict[str, tuple[str | None, int]] = {}
+        self._not_before_ms: int | None = None
+
+    def account(self, job_id: str) -> str | None:
+        """The account; None where Slurm named none, or has not answered yet."""
+        return self._accounts.get(job_id, (None, 0))[0]
+
+    def look_up(self, job_ids: Iterable[str], now_ms: int) -> None:
+        """Asks for jobs that are not known yet, and takes what came back since the last call."""
+        self.wait(now_ms, 0.0)
+        if self._not_before_ms is not None and abs(now_ms - self._not_before_ms) < _ASK_AGAIN_MS:
+            return
+        self._not_before_ms = None
+        due = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._accounts][:_JOBS_AT_ONCE]
+        if due and self._command and not self._background.busy:
+            self._background.ask(lambda: _ask_controller(self._command, due))
+
+    def wait(self, now_ms: int, wait_s: float) -> None:
+        """Takes the answer that is there, or comes within the wait."""
+        answer = self._background.take(wait_s)
+        if answer is None:
+            return
+        if answer.error is not None:
+            self._not_before_ms = now_ms
+            if isinstance(answer.error, FileNotFoundError):
+                return  # a host without Slurm's commands simply knows no accounts
+            self._failures.failed("scontrol", f"Slurm accounts are unknown: {answer.error}; try `{self._command} ping`")
+            return
+        self._failures.worked("scontrol")
+        kept = {job_id: found for job_id, found in self._accounts.items() if abs(now_ms - found[1]) < _FORGET_MS}
+        self._accounts = kept | {job_id: (account, now_ms) for job_id, account in (answer.result or {}).items()}
+
+
+def _ask_controller(command: str, job_ids: Sequence[str]) -> dict[str, str | None]:
+    return {job_id: _ask_about(command, job_id) for job_id in job_ids}
+
+
+def _ask_about(command: str, job_id: str) -> str | None:
+    """The account of one job.
+
+    Raises FileNotFoundError where there is no such command, ControllerError where the controller cannot be asked.
+    """
+    try:
+        done = subprocess.run(
+            [command, "show", "job", "-o", job_id],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ControllerError(f"scontrol did not answer within {_TIMEOUT_S:g} s") from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ControllerError(f"scontrol could not be started: {error.strerror}") from error
+    if done.returncode == 0:
+        return parse_account(done.stdout, job_id)
+    if b"nvalid job id" in done.stderr:
+        return None  # over, and forgotten by the controller
+    said = printable(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
+    raise ControllerError(f"scontrol said: {said[:200]}")
+
+
+def parse_account(output: bytes, job_id: str) -> str | None:
+    """The account in what `scontrol show job -o` prints; the first job of an array prints all of them."""
+    lines = output.splitlines()
+    own = [line for line in lines if line.startswith(b"JobId=%s " % job_id.encode())]
+    match = _ACCOUNT.search(own[0]) if own else None
+    return printable(match[1]) if match and match[1] not in (b"", b"(null)") else None

@@ -1,0 +1,185 @@
+"""Which GPUs an inference server holds, by the family of its processes.
+
+The process that answers requests often holds no GPU itself: vLLM's and SGLang's start workers that do, and TGI's launcher
+starts its router beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+
+_DEEPEST = 64
+_STARTERS = frozenset(
+    {
+        "bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "slurm_script", "sudo", "su", "sshd",
+        "tmux: server", "screen", "systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "pause",
+        "supervisord", "s6-supervise", "runsv", "containerd-shim", "conmon",
+    }
+)  # fmt: skip
+"""What starts programs that have nothing to do with one another."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process for ever, also when its number is given to another."""
+
+    pid: int
+    started_ticks: int
+
+
+def identify(proc: str, pid: int) -> Process | None:
+    fields = _stat(proc, pid)
+    return None if fields is None else Process(pid, int(fields[19]))
+
+
+def parent(proc: str, pid: int) -> int | None:
+    fields = _stat(proc, pid)
+    return None if fields is None else int(fields[1])
+
+
+def command(proc: str, pid: int) -> str:
+    """The name of its program, cut off after 15 characters; empty where it cannot be seen."""
+    try:
+        with open(f"{proc}/{pid}/comm", "rb") as file:  # noqa: PTH123  # pathlib takes three times as long
+            return file.read().rstrip(b"\n").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def lineage(proc: str, pid: int) -> tuple[int, ...]:
+    """The process, its parent and so on up to, and without, the first of all."""
+    line: list[int] = []
+    at: int | None = pid
+    while at is not None and at > 1 and at not in line and len(line) < _DEEPEST:
+        line.append(at)
+        at = parent(proc, at)
+    return tuple(line)
+
+
+def families(proc: str, pids: Collection[int]) -> dict[int, tuple[int, ...]]:
+    return {pid: lineage(proc, pid) for pid in pids}
+
+
+def gpus_of(
+    proc: str, pid: int, gpu_pids: Mapping[str, Collection[int]], lines: Mapping[int, Collection[int]]
+) -> tuple[str, ...]:
+    """The GPUs, sorted, that the server's processes hold; `lines` are the lineages of the processes on GPUs.
+
+    These are the process itself, what it started and what started it. If none of them holds a GPU, also what its parent
+    started, unless the parent is a shell or a service manager.
+    """
+    own = set(lineage(proc, pid))
+    found = tuple(
+        sorted(gpu for gpu, pids in gpu_pids.items() if any(each in own or pid in lines.get(each, ()) for each in pids))
+    )
+    above = parent(proc, pid)
+    if found or above is None or above <= 1 or command(proc, above) in _STARTERS:
+        return found
+    return tuple(sorted(gpu for gpu, pids in gpu_pids.items() if any(above in lines.get(each, ()) for each in pids)))
+
+
+def _stat(proc: str, pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat after the name, which may hold spaces and brackets; None where there is no such process."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123  # pathlib takes three times as long
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return fields if len(fields) > 19 else None
+
+
+_LISTENING = "0A"
+_FORWARDERS = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "pasta", "pasta.avx2"})
+"""They pass connections on into a container: whatever serves there, it is not they."""
+
+
+def find_listener(proc: str, address: str, port: int, likely: Collection[int]) -> int | None:
+    """The process that accepts connections to the address; None where nobody knows or it only passes them on.
+
+    `likely` processes are looked at first, for a look at all of them takes a second on a large host. Processes of other
+    users can only be seen with CAP_SYS_PTRACE. Of several that share the socket it is the one that started the others.
+    """
+    sockets = {f"socket:[{inode}]" for inode in _inodes(proc, address, port)}
+    if not sockets:
+        return None
+    for group in (likely, _all_processes(proc)):
+        holders = {pid for pid in group if _holds(proc, pid, sockets)}
+        eldest = sorted(pid for pid in holders if parent(proc, pid) not in holders)
+        if eldest:
+            return None if command(proc, eldest[0]) in _FORWARDERS else eldest[0]
+    return None
+
+
+def _all_processes(proc: str) -> Iterable[int]:
+    try:
+        return [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208  # names alone are wanted
+    except OSError:
+        return []
+
+
+def _holds(proc: str, pid: int, sockets: Collection[str]) -> bool:
+    folder = f"{proc}/{pid}/fd"
+    try:
+        descriptors = os.listdir(folder)  # noqa: PTH208  # names alone are wanted
+    except OSError:  # another user's, or gone
+        return False
+    return any(_target(f"{folder}/{descriptor}") in sockets for descriptor in descriptors)
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115  # pathlib takes several times as long
+    except OSError:  # closed since
+        return ""
+
+
+def _inodes(proc: str, address: str, port: int) -> frozenset[str]:
+    """Sockets that listen at the address itself, else at all addresses.
+
+    /proc/net is the agent's own network namespace: the one that its connections to loopback addresses stay in.
+    """
+    exact: set[str] = set()
+    anywhere: set[str] = set()
+    wanted = _forms(address)
+    for name in ("tcp", "tcp6"):
+        for local, inode in _listening(proc, name):
+            host, _, local_port = local.rpartition(":")
+            if local_port != f"{port:04X}":
+                continue
+            if host in wanted:
+                exact.add(inode)
+            elif not host.strip("0") and (name == "tcp6" or ":" not in address):
+                anywhere.add(inode)
+    return frozenset(exact or anywhere)
+
+
+def _listening(proc: str, name: str) -> Iterable[tuple[str, str]]:
+    try:
+        with open(f"{proc}/net/{name}", encoding="ascii", errors="replace") as lines:  # noqa: PTH123  # as above
+            next(lines, None)
+            return [
+                (fields[1], fields[9]) for line in lines if len(fields := line.split()) > 9 and fields[3] == _LISTENING
+            ]
+    except OSError:
+        return []
+
+
+def _forms(address: str) -> frozenset[str]:
+    """The address as /proc/net/tcp and tcp6 write it: 32-bit words in the machine's byte order."""
+    if ":" in address:
+        return frozenset({_hex(socket.inet_pton(socket.AF_INET6, address))})
+    packed = socket.inet_pton(socket.AF_INET, address)
+    return frozenset({_hex(packed), _hex(bytes(10) + b"\xff\xff" + packed)})
+
+
+def _hex(packed: bytes) -> str:
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)

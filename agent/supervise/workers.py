@@ -1,0 +1,275 @@
+"""The supervisor's end of the workers: starts them, asks them, and leaves alone for a while what hangs or crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import selectors
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
+from fallow.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST_LOOK_S = 0.5
+_STARTING_S = 20.0
+"""A process starts within a second, on a host without a free CPU within several; the driver has no part in that."""
+_LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
+
+
+class WorkerHungError(Exception):
+    """No answer, and no driver call begun or ended for so long.
+
+    Names the GPU (`#index` before its UUID is known, empty for none in particular) and the driver call that blocks; no
+    call means that the worker itself did not get to run, which says nothing of any GPU.
+    """
+
+    def __init__(self, uuid: str, call: str) -> None:
+        super().__init__(f"{call or 'the worker'} does not return")
+        self.uuid = uuid
+        self.call = call
+
+
+class StoppedError(Exception):
+    """The run is to end, and nobody waits for the answer any more."""
+
+
+class WorkerGoneError(Exception):
+    """The process ended: a crash inside the driver's library, or somebody killed it.
+
+    Names the GPU and the driver call that was being made, as WorkerHungError does; empty where none was.
+    """
+
+    def __init__(self, reason: str, uuid: str = "", call: str = "") -> None:
+        super().__init__(reason)
+        self.uuid = uuid
+        self.call = call
+
+
+class WorkerClient:
+    def __init__(
+        self,
+        skip: frozenset[str] = frozenset(),
+        sys_path: str = "/sys",
+        alive: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
+    ) -> None:
+        """Starts it, without the GPUs to skip; raises OSError where no process can be started.
+
+        `alive` is called while an answer is waited for; False gives up waiting (StoppedError).
+        """
+        self._alive = alive
+        self._clock = clock or SystemClock()
+        descriptor = os.memfd_create("fallow-status")
+        try:
+            os.ftruncate(descriptor, PAGE_BYTES)
+            self._memory = mmap.mmap(descriptor, PAGE_BYTES)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(descriptor,),
+            )
+        finally:
+            os.close(descriptor)
+        self._page = StatusPage(self._memory)
+        self._pending = b""
+        assert self._process.stdout is not None  # noqa: S101  # a pipe was asked for
+        self._answers = self._process.stdout
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._answers, selectors.EVENT_READ)
+
+    def request(self, operation: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+        """The worker's answer; raises WorkerGoneError where it has ended.
+
+        Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next, of a
+        process that has made no call yet after the time that a busy host may take to start one.
+        """
+        line = json.dumps({"op": operation} | arguments).encode() + b"\n"
+        assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
+        try:
+            self._process.stdin.write(line)
+        except (BrokenPipeError, ValueError):
+            raise self._gone() from None
+        progress, moved_s = self._page.progress(), self._clock.monotonic_s()
+        while (answer := self._read_line(min(_LONGEST_LOOK_S, timeout_s / _LOOKS))) is None:
+            if not self._alive():
+                raise StoppedError
+            before, progress = progress, self._page.progress()
+            if progress != before:
+                moved_s = self._clock.monotonic_s()
+            elif self._clock.monotonic_s() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
+                raise WorkerHungError(*self._page.current())
+        result: dict[str, Any] = json.loads(answer)
+        return result
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def current(self) -> tuple[str, str]:
+        """The GPU and the name of the driver call that is being made; empty where none is."""
+        return self._page.current()
+
+    def answered_late(self) -> bool:
+        """Whether a worker that was given up has come back (or ended): its GPU can be tried again."""
+        try:
+            return self._process.poll() is not None or self._read_line(0.0) is not None
+        except WorkerGoneError:
+            return True
+
+    def close(self) -> None:
+        """Lets the worker end by itself: its input ends, and it ends when the driver lets it."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def end(self, patience_s: float) -> bool:
+        """Closes and waits; a worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs).
+
+        Returns whether the process has ended.
+        """
+        self.close()
+        for stop in (None, self._process.terminate):
+            if stop is not None:
+                stop()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s / 2)
+                break
+        self._selector.close()
+        self._answers.close()
+        self._memory.close()
+        return self._process.returncode is not None
+
+    def _read_line(self, within_s: float) -> bytes | None:
+        deadline_s = time.monotonic() + within_s
+        while b"\n" not in self._pending:
+            if not self._selector.select(max(0.0, deadline_s - time.monotonic())):
+                return None
+            part = self._answers.read(1 << 16)
+            if not part:
+                raise self._gone()
+            self._pending += part
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _gone(self) -> WorkerGoneError:
+        uuid, call = self._page.current()
+        try:
+            code = self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            return WorkerGoneError("the NVML worker closed its pipes", uuid, call)
+        how = f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+        return WorkerGoneError(f"{how} in {call}" if call else how, uuid, call)
+
+
+_CRASHES = 2  # in a row on one GPU: once may be chance
+_CALM = 60  # whole intervals without a crash after which nothing is held against a GPU any more
+_FIRST_REST = 6  # intervals for which such a GPU is left alone; doubled with each further crash
+_LONGEST_REST = 360
+_LONGEST_PAUSE = 6
+_SHORTEST_WAIT_S = 0.05  # a signal needs a moment to be delivered
+
+
+class Stuck:
+    """Workers that were given up, each with the GPUs (UUID or `#index`) that it blocks on, "" for the driver as a whole.
+
+    They are never killed: SIGKILL in the middle of a driver call has frozen GPUs.
+    """
+
+    def __init__(self) -> None:
+        self._workers: dict[WorkerClient, tuple[str, ...]] = {}
+
+    def add(self, worker: WorkerClient, blocked: tuple[str, ...]) -> None:
+        self._workers[worker] = blocked
+
+    @property
+    def targets(self) -> frozenset[str]:
+        return self._blocked - {""}
+
+    @property
+    def driver_blocks(self) -> bool:
+        """Whether some worker blocks in a call about the driver as a whole, such as loading it."""
+        return "" in self._blocked
+
+    def freed(self, patience_s: float) -> frozenset[str]:
+        """Ends the workers whose call has returned; what they, and no other, blocked on ("" for the driver)."""
+        freed: set[str] = set()
+        for worker in [each for each in self._workers if each.answered_late()]:
+            freed.update(self._workers.pop(worker))
+            worker.end(patience_s)
+        return frozenset(freed - self._blocked)
+
+    def end(self, patience_s: float) -> list[tuple[int, str, str]]:
+        """Asks every worker to end; pid, target and call of those that do not, which are forgotten.
+
+        All share the patience: they are asked at once, and one that ends early leaves its part to the others.
+        """
+        deadline_s = time.monotonic() + patience_s
+        for worker in self._workers:
+            worker.close()
+        alive = []
+        for done, worker in enumerate(self._workers):
+            target, call = worker.current()
+            share_s = (deadline_s - time.monotonic()) / (len(self._workers) - done)
+            if not worker.end(max(_SHORTEST_WAIT_S, share_s)):
+                alive.append((worker.pid, target, call))
+        self._workers.clear()
+        return alive
+
+    @property
+    def _blocked(self) -> frozenset[str]:
+        return frozenset(target for blocked in self._workers.values() for target in blocked)
+
+
+class Crashes:
+    """Counts ends of workers by the GPU whose call was under way, so that no crash repeats at every interval."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._resting: dict[str, int] = {}
+        self._rest: dict[str, int] = {}
+        self._calm = 0
+        self.blamed = False
+        """Whether the newest crash was in the call of a known GPU."""
+        self.pause = 0
+        """Intervals to wait before the next worker starts."""
+
+    def count(self, target: str) -> bool:
+        """Counts one crash; whether the GPU is to be left alone now. An empty target is nobody's call."""
+        self._calm = 0
+        self.blamed = bool(target)
+        self._counts[target] = self._counts.get(target, 0) + 1
+        if target and self._counts[target] >= _CRASHES:
+            rest = self._rest.get(target, _FIRST_REST)
+            self._resting[target] = rest
+            self._rest[target] = min(2 * rest, _LONGEST_REST)
+            self._counts[target] = _CRASHES - 1  # after the rest, a single crash suffices
+            return True
+        self.pause = min(self._counts[target] - 1, _LONGEST_PAUSE)
+        return False
+
+    def survived(self) -> None:
+        """A whole interval was answered: the next worker may start at once, and after many of them all is forgotten."""
+        self.pause, self.blamed = 0, False
+        self._calm += 1
+        if self._calm == _CALM:
+            self._counts.clear()
+            self._rest = {target: rest for target, rest in self._rest.items() if target in self._resting}
+
+    def avoided(self) -> frozenset[str]:
+        return frozenset(self._resting)
+
+    def due(self) -> frozenset[str]:
+        """Counts one interval; the GPUs whose rest is over."""
+        over = frozenset(target for target, left in self._resting.items() if left <= 1)
+        self._resting = {target: left - 1 for target, left in self._resting.items() if left > 1}
+        return over

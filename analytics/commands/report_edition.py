@@ -1,0 +1,61 @@
+"""Which edition of the report a command is about: its flags, and the report that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from analytics.language.languages import CODES, language
+from analytics.render.report import FORMATS, Format
+from analytics.report.model import Asked, build_report
+from analytics.report.weeks import parse_week
+from analytics.scope import Scope, add_scope_arguments
+from analytics.window import REPORT_HISTORY_MS, load_window_ledger, open_inputs
+from fallow.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+
+
+def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say which edition of the report: its week, its part of the fleet, its language."""
+    parser.add_argument(
+        "--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`, in the time zone of the report"
+    )
+    add_scope_arguments(parser)
+    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
+    parser.add_argument(
+        "--timezone", metavar="ZONE", help="IANA name such as Europe/Paris (or report.timezone; default UTC)"
+    )
+
+
+@dataclass(frozen=True)
+class Edition:
+    """A report and the language that it is read in."""
+
+    report: Report
+    language: Language
+
+
+def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
+    """The edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
+    inputs = open_inputs(args)
+    zone_name = args.timezone or inputs.settings.text("report.timezone")
+    speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
+    week = None
+    if args.week is not None:
+        if args.since is not None or args.until is not None:
+            raise UsageError("--week says the whole window", "leave out --since and --until")
+        week = parse_week(args.week, speaks.zone, now_ms)
+        inputs = replace(inputs, window=week.window)
+    or_empty = week is not None and week.since_ms <= now_ms
+    ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
+    return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
+
+
+def format_named(name: str) -> Format:
+    """The format of that name."""
+    return next(each for each in FORMATS if each.name == name)

@@ -1,0 +1,221 @@
+"""What is sent: one edition of the report for every channel, and the mail to one owner about their own findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.delivery.channels import safe
+from analytics.delivery.model import Brief, Line, Message, Part
+from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
+from analytics.language.quantities import Amount, GpuHours, Moment
+from analytics.language.sentences import Listed, say, say_many
+from analytics.render.report.text import TextFormat
+from analytics.sections.evidence_text import evidence
+from analytics.sections.facts import facts
+from analytics.sections.findings import costliest
+from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from analytics.language.languages import Language
+    from analytics.language.sentences import Sentence
+    from analytics.render.report import Format
+    from analytics.report.model import Report
+    from analytics.report.weeks import Week
+    from analytics.scope import Scope
+    from analytics.workloads.model import Finding
+
+    MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
+    from analytics.delivery.nudges import Nudge
+
+
+_TOP = 5
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "zip": "application/zip",
+    "txt": "text/plain",
+}
+
+
+def edition_name(scope: Scope, code: str) -> str:
+    """Identifies an edition within a week: the part of the fleet and the language."""
+    parts = ",".join(f"{name}={value}" for name, value in vars(scope).items() if value is not None)
+    return f"{parts or 'all'}/{code}"
+
+
+def pack(
+    report: Report, week: Week, language: Language, formats: Sequence[Format], mail_body: MailBody | None
+) -> Message:
+    """The message, with the formats as documents; `mail_body` where mail is among the channels.
+
+    Raises MissingExtraError where a format needs packages that are not installed.
+    """
+    html, picture = (None, None) if mail_body is None else mail_body(report, language)
+    name = f"fallow-{week.label}-{_file_part(report, language)}"
+    return Message(
+        subject=language.say(say("{title}: {headline}", title=_title(report, week), headline=headline(report))),
+        language=language.code,
+        text=TextFormat().render(report, language).decode(),
+        html=html,
+        picture=picture,
+        attachments=tuple(_part(each, name, report, language) for each in formats),
+        brief=_brief(report, week, language),
+        week=week.label,
+        scope=language.say(Listed(scope_parts(report.scope), ", ")),
+        since_ms=report.seen.since_ms,
+        until_ms=report.seen.until_ms,
+        finding_ids=tuple(finding.finding_id for finding in report.findings),
+    )
+
+
+def _part(form: Format, name: str, report: Report, language: Language) -> Part:
+    suffix = form.suffix.lstrip(".")
+    media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
+    return Part(f"{name}.{suffix}", media_type, form.render(report, language))
+
+
+def _file_part(report: Report, language: Language) -> str:
+    """The edition as part of a file's name; two editions never share one."""
+    scope, _, code = edition_name(report.scope, language.code).rpartition("/")
+    return f"{safe(scope)}-{code}"
+
+
+def _title(report: Report, week: Week) -> Sentence:
+    """`GPU waste report 2026-W46 (team vision)`."""
+    named = say("{title} {week}", title=TITLE, week=week.label)
+    scope = scope_parts(report.scope)
+    return say("{title} ({scope})", title=named, scope=Listed(scope, ", ")) if scope else named
+
+
+def _brief(report: Report, week: Week, language: Language) -> Brief:
+    shown = costliest(report)[:_TOP]
+    rest = len(report.findings) - len(shown)
+    more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
+    return Brief(
+        title=language.say(_title(report, week)),
+        window=_window(report, language),
+        sentences=tuple(
+            language.say(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
+        ),
+        heading=language.say(say("The costliest findings")),
+        lines=tuple(line(finding, language) for finding in shown),
+        rest=language.say(more) if rest > 0 else "",
+    )
+
+
+def _window(report: Report, language: Language) -> str:
+    """The window, its coverage and its silent hosts: the figures below it mean nothing without them."""
+    told = dict(facts(report, language))
+    labels = [language.say(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
+    beside = [say("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
+    return language.say(Listed([told[language.say("window")], *beside]))
+
+
+def line(finding: Finding, language: Language) -> Line:
+    """A finding as a chat shows it, with its cost if there is a price."""
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
+    what = language.say(finding.sentence)
+    text = (
+        say("{sums}: {gpus} on {host} {what}", sums=sums, gpus=gpus, host=plain(finding.host), what=what)
+        if finding.host
+        else say("{sums}: {gpus} {what}", sums=sums, gpus=gpus, what=what)
+    )
+    detail = say(
+        "{holder}, since {when}; confidence: {grade}; {finding_id}",
+        holder=plain(finding.holder) if finding.holder else language.say(finding.without_holder),
+        when=Moment(finding.since_ms),
+        grade=language.say(finding.confidence.grade),
+        finding_id=finding.finding_id,
+    )
+    return Line(finding.finding_id, language.say(text), language.say(detail))
+
+
+_MOST_GPUS = 8
+_WIDTH = min(PAGE_COLUMNS, 78)
+_INTRO = say(
+    "fallow watches how the GPUs of this site are used. These look as if you could give them back, or use them better. "
+    "It may be wrong: you know your work, it does not."
+)
+_ANSWER = say("If you need them, answer this mail, or say so yourself, and nobody asks again:")
+_END = say(
+    "You get this because a GPU was given to you or a process of yours was on it. To get no more of it, answer this mail."
+)
+
+
+def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int]) -> Message:
+    """One mail to one address; `day` is that on which it goes out, `window_ms` what the findings were computed over."""
+    subject = language.say(
+        say_many("Your GPUs: {number} finding by fallow", "Your GPUs: {number} findings by fallow", len(nudge.findings))
+    )
+    names = ", ".join(plain(name) for name in nudge.names)
+    blocks = [
+        "\n".join(_wrapped(language.say(say("Findings about: {names}", names=names)))),
+        "\n".join(_wrapped(language.say(_INTRO))),
+        *("\n".join(_finding(finding, nudge.told[finding.finding_id], language)) for finding in nudge.findings),
+        "\n".join([*_wrapped(language.say(_ANSWER)), *_answers(nudge)]),
+        "\n".join(_wrapped(language.say(_END))),
+    ]
+    lines = tuple(line(finding, language) for finding in nudge.findings)
+    return Message(
+        subject=subject,
+        language=language.code,
+        text="\n\n".join(blocks) + "\n",
+        html=None,
+        picture=None,
+        attachments=(),
+        brief=Brief(subject, day, (), "", lines, ""),
+        week=day,
+        scope="",
+        since_ms=window_ms[0],
+        until_ms=window_ms[1],
+        finding_ids=tuple(finding.finding_id for finding in nudge.findings),
+    )
+
+
+def _finding(finding: Finding, told: int, language: Language) -> list[str]:
+    """Sentence, cost, confidence, evidence and the command to type."""
+    shown = line(finding, language)
+    rows = [
+        *_wrapped(f"* {shown.text}", "  "),
+        *_row(say("GPUs: {gpus}", gpus=_gpus(finding)), language),
+        *(_row(say("job: {job}", job=plain(finding.job)), language) if finding.job else []),
+        *_row(say("since {when}", when=Moment(finding.since_ms)), language),
+        *_row(_sureness(finding, language), language),
+        *_row(say("evidence: {evidence}", evidence=language.say(evidence(finding))), language),
+        *(_row(say_many("told {number} time before", "told {number} times before", told), language) if told else []),
+    ]
+    # a command on one line, however long: it is there to be copied
+    if finding.next_command:
+        rows += [*_row(say("next:"), language), f"    {plain(finding.next_command, 1000)}"]
+    return rows
+
+
+def _gpus(finding: Finding) -> str:
+    shown = [plain(gpu) for gpu in finding.gpus[:_MOST_GPUS]]
+    return ", ".join(shown) + (" ..." if len(finding.gpus) > _MOST_GPUS else "")
+
+
+def _sureness(finding: Finding, language: Language) -> str:
+    grade, failed = language.say(finding.confidence.grade), finding.confidence.failed
+    if not failed:
+        return say("confidence: {grade}", grade=grade)
+    return say("confidence: {grade} ({why})", grade=grade, why=Listed(failed))
+
+
+def _answers(nudge: Nudge) -> list[str]:
+    return [f"    fallow findings ack {finding.finding_id} --reason '...'" for finding in nudge.findings]
+
+
+def _row(text: str, language: Language) -> list[str]:
+    return _wrapped(language.say(text), "  ", "  ")
+
+
+def _wrapped(text: str, rest: str = "", first: str = "") -> list[str]:
+    return wrap(plain(text, 2000), _WIDTH, first, rest)

@@ -1,0 +1,216 @@
+"""Sending one edition of a closed week: for `fallow report send`, and for a page that sends to the site's own targets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.decide.actions import actor_name
+from analytics.delivery import due
+from analytics.delivery.channels import open_channels
+from analytics.delivery.content import edition_name, pack
+from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
+from analytics.delivery.journal import ABANDONED, Journal
+from analytics.delivery.model import FAILED, SENT, UNKNOWN
+from analytics.delivery.targets import parse_targets
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Bytes, Moment
+from analytics.language.sentences import say
+from analytics.render.report import FORMATS
+from fallow.clock import WEEK_MS, SystemClock
+from fallow.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from analytics.delivery.deliver import Result
+    from analytics.delivery.journal import Standing
+    from analytics.delivery.model import Channel, Delivery, Message
+    from analytics.delivery.targets import Target
+    from analytics.language.languages import Language
+    from analytics.render.report import Format
+    from analytics.report.model import Report
+    from analytics.report.weeks import Week
+    from analytics.scope import Scope
+    from analytics.window import Inputs
+    from fallow.clock import Clock
+    from fallow.config import Config
+    from fallow.lake import Lake
+
+    MakeReport = Callable[[Week], Report]
+
+_LOOK_BACK_MS = 10 * WEEK_MS
+DOCUMENTS = tuple(each for each in FORMATS if each.name in ("html", "pdf"))
+"""The formats that are sent unless others are asked for."""
+
+
+@dataclass(frozen=True)
+class EditionSender:
+    """Sends one edition (part of the fleet and language) of any week, and records every step."""
+
+    journal: Journal
+    channels: Mapping[Target, Channel]
+    edition: str
+    clock: Clock
+    sleep: Callable[[float], None] = time.sleep
+
+    @classmethod
+    def open(
+        cls,
+        lake: Lake,
+        settings: Config,
+        targets: Iterable[Target],
+        edition: str,
+        actor: str | None,
+        *,
+        newest: Week,
+        clock: Clock,
+        sleep: Callable[[float], None],
+    ) -> EditionSender:
+        """Contacts nobody. Raises UsageError and ConfigError for settings that cannot be used."""
+        channels = open_channels(targets, settings, sleep)
+        since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
+        return cls(Journal(lake, clock, actor_name(actor), since_ms), channels, edition, clock, sleep)
+
+    def delivery(self, week: Week, target: Target) -> Delivery:
+        return due.of(week, self.edition, target.shown)
+
+    def standing(self, week: Week, target: Target) -> Standing:
+        return self.journal.standing(self.delivery(week, target))
+
+    def is_due(self, week: Week, target: Target, *, again: bool = False) -> bool:
+        """Whether it is to be sent now; what arrived, or may have arrived, only with `again`."""
+        repeatable = self.channels[target].repeatable
+        return to_do(self.standing(week, target), again=again, repeatable=repeatable) is not None
+
+    def send(self, week: Week, target: Target, message: Message | None, *, again: bool = False) -> Result:
+        """Sends it; without a message, says why it is left alone. Raises LakeError where the record cannot be kept."""
+        if message is None:
+            return left(self.journal, self.standing(week, target))
+        delivery, channel = self.delivery(week, target), self.channels[target]
+        return deliver(self.journal, delivery, message, channel, self.clock, again=again, sleep=self.sleep)
+
+
+def pack_for(
+    targets: Iterable[Target], report: Report, week: Week, language: Language, formats: Sequence[Format]
+) -> Message:
+    """The message for these targets. Raises MissingExtraError where a format needs packages that are not installed."""
+    if not any(target.kind == "mail" for target in targets):
+        return pack(report, week, language, formats, None)
+    from analytics.render.html.mail import mail_body  # only mail pays for its picture
+
+    return pack(report, week, language, formats, mail_body)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a page asks for: a week such as `2026-W46`, the part of the fleet, the language, and the targets.
+
+    `targets` are the `shown` of some of `site_targets`; `actor` is who asks.
+    """
+
+    week: str
+    scope: Scope
+    language: Language
+    targets: tuple[str, ...]
+    actor: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """One sentence on one target; `is_failure` where a person should look, `is_due` where it would go or went out."""
+
+    target: str
+    sentence: str
+    is_failure: bool = False
+    is_due: bool = False
+
+
+def site_targets(settings: Config) -> tuple[Target, ...]:
+    """The targets that `report.to` names; raises UsageError for one that cannot be read."""
+    return parse_targets(settings.texts("report.to"), settings.text("webhook.kind"))
+
+
+def try_order(inputs: Inputs, order: Order, make: MakeReport, clock: Clock | None = None) -> tuple[Said, ...]:
+    """What would be sent, without contacting or recording anything.
+
+    Raises UsageError for a week that is not closed, a target that the settings do not name, or a channel that cannot be used.
+    """
+    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), time.sleep)
+    return tuple(_would(sender.standing(week, target), message) for target, message in messages.items())
+
+
+def send_order(
+    inputs: Inputs,
+    order: Order,
+    make: MakeReport,
+    clock: Clock | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Said, ...]:
+    """Sends it to each target that has not had it, and records every step under the actor's name.
+
+    Raises as `try_order` does, and LakeError where the record cannot be kept.
+    """
+    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), sleep)
+    return tuple(_became(sender.send(week, target, message)) for target, message in messages.items())
+
+
+def _prepare(
+    inputs: Inputs, order: Order, make: MakeReport, clock: Clock, sleep: Callable[[float], None]
+) -> tuple[EditionSender, Week, dict[Target, Message | None]]:
+    """The sender, the week, and the message for each target, None where it is not due. Finds every error before sending."""
+    targets = _chosen(site_targets(inputs.settings), order.targets)
+    week = due.asked_week(order.week, order.language.zone, clock.now_ms())
+    edition = edition_name(order.scope, order.language.code)
+    sender = EditionSender.open(
+        inputs.lake, inputs.settings, targets, edition, order.actor, newest=week, clock=clock, sleep=sleep
+    )
+    due_ones = [target for target in targets if sender.is_due(week, target)]
+    message = None
+    if due_ones:
+        report = make(week)
+        try:
+            message = pack_for(targets, report, week, order.language, DOCUMENTS)
+        except MissingExtraError:  # without the PDF
+            message = pack_for(targets, report, week, order.language, DOCUMENTS[:1])
+    return sender, week, {target: message if target in due_ones else None for target in targets}
+
+
+def _chosen(known: Sequence[Target], shown: Sequence[str]) -> tuple[Target, ...]:
+    if not shown:
+        raise UsageError("no target is chosen", "choose at least one")
+    if strange := set(shown) - {target.shown for target in known}:
+        raise UsageError(
+            f"report.to does not name {plain(min(strange))}", "the targets are those of the settings, and no others"
+        )
+    return tuple(target for target in known if target.shown in shown)
+
+
+def _would(standing: Standing, message: Message | None) -> Said:
+    target = plain(standing.delivery.target, 200)
+    if message is not None:
+        parts = ", ".join(part.name for part in message.attachments)
+        what = say("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
+        return Said(target, what, is_due=True)
+    when = Moment(standing.entry.time_ms) if standing.entry else say("unknown")
+    if standing.step == SENT:
+        return Said(target, say("would not be sent: it was sent on {when}", when=when))
+    if standing.step in (UNKNOWN, ABANDONED):
+        return Said(target, say("would not be sent: it may have arrived on {when}; ask there", when=when))
+    return Said(target, say("would not be sent: somebody else is sending it"))
+
+
+def _became(result: Result) -> Said:
+    target, failed = plain(result.delivery.target, 200), result.is_failure
+    if result.step == SENT:
+        return Said(target, say("sent"), failed, is_due=True)
+    if result.step == ALREADY:
+        return Said(target, say("not sent: it was sent before"), failed)
+    if result.step == BUSY:
+        return Said(target, say("not sent: somebody else is sending it"), failed)
+    if result.step == FAILED:
+        return Said(target, say("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True)
+    return Said(
+        target, say("it is not known whether it arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
+    )

@@ -1,0 +1,59 @@
+"""Cells and sentences as markup: names are other people's and keep their own direction, states have their bars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from analytics.language.plain_text import plain
+from analytics.language.sentences import Listed, Sentence
+from analytics.render.html import svg
+from analytics.sections.section import LinkedCell, StateBar
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.sections.section import Cell
+
+NAME_MOST = 200
+
+
+def bdi(name: str, most: int = NAME_MOST) -> Markup:
+    """A name, kept apart from the direction of the text around it."""
+    return Markup("<bdi>{}</bdi>").format(plain(name, most))
+
+
+def marked(cell: Cell, language: Language) -> Markup:
+    """A cell or a sentence in the reader's language, in which every name is kept apart; unknown is said."""
+    match cell:
+        case None:
+            found = escape(language.say("unknown"))
+        case StateBar():
+            found = _bar(cell)
+        case LinkedCell():
+            found = marked(cell.text, language)
+        case Listed():
+            found = escape(language.say(cell.between)).join(marked(part, language) for part in cell.parts)
+        case Sentence():
+            values = {name: _value(value, language) for name, value in cell.values.items()}
+            found = Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped
+        case str():
+            found = bdi(cell) if cell else Markup()
+        case _:
+            found = escape(cell.shown(language))
+    return found
+
+
+def _value(value: object, language: Language) -> Markup:
+    return marked(value, language) if isinstance(value, str) else escape(language.shown(value))
+
+
+def _bar(bar: StateBar) -> Markup:
+    """As wide as its cell. The row has its figures in words."""
+    shapes, at = Markup(), 0.0
+    for state, share in bar.shares.items():
+        shapes += svg.rect(at, 0, 200 * share, 10, svg.state(state))
+        at += 200 * share
+    return Markup(
+        '<svg class="bar" viewBox="0 0 200 10" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+    ).format(shapes)

@@ -1,0 +1,36 @@
+"""The report as one HTML file, and as PDF: the same page with its print styles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.report.model import Report
+
+
+class HtmlFormat:
+    """`--format html`."""
+
+    name = "html"
+    suffix = ".html"
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole page."""
+        from analytics.render.html import page
+
+        return page(report, language).encode()
+
+
+class PdfFormat:
+    """`--format pdf`."""
+
+    name = "pdf"
+    suffix = ".pdf"
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole document; raises MissingExtraError."""
+        from analytics.render.html import page
+        from analytics.render.pdf import pdf
+
+        return pdf(page(report, language))

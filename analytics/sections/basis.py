@@ -1,0 +1,22 @@
+"""What a section of a page is made from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report, Whole
+    from analytics.window import WindowLedger
+
+
+class Basis(Protocol):
+    """The report and the ledger (`part`) of a scope, and the `whole` window that it is a part of."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def part(self) -> WindowLedger: ...
+
+    @property
+    def whole(self) -> Whole: ...

@@ -1,0 +1,74 @@
+"""Where the time went by pool, model and user: how much was observed, and in which states."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.sentences import say
+from analytics.sections.days import unused_share
+from analytics.sections.names import place_name
+from analytics.sections.section import Column, Section
+from analytics.states import UNUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analytics.report.model import Report
+    from analytics.sections.section import Kind
+
+_STATES = ("unavailable", "free", "reserved", "held", "low", "active")
+_SHORT = {"unavailable": say("unavail.")}
+_LISTED = {"pool": 40, "model": 40, "holder": 10}
+_TITLES = {"pool": say("By pool"), "model": say("By model"), "holder": say("By user")}
+_NAMES = {"pool": say("pool"), "model": say("model"), "holder": say("user")}
+_KINDS: dict[str, Kind] = {"pool": "pool", "model": "name", "holder": "holder"}
+
+
+def breakdown(by: str, report: Report) -> Section | None:
+    """A row for each pool, model or holder, the most GPU time first; None where there is none."""
+    groups = sorted(report.groups[by].items(), key=lambda item: -item[1].total_ms)
+    if not groups:
+        return None
+    # what would be written as 0.0 GPU-hours is only counted
+    shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
+    rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
+    name, worst = max(groups, key=lambda item: sum(item[1].state_ms[state] for state in UNUSED))
+    return Section(
+        name=f"by-{by}",
+        title=_TITLES[by],
+        question=say("Where did the time go? Shares are of the observed time."),
+        headline=say(
+            "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
+            hours=GpuHours(sum(worst.state_ms[state] for state in UNUSED)), name=_name(name),
+            share=Share(unused_share(worst)),
+        ),
+        columns=(
+            Column(by, _NAMES[by], _KINDS[by]),
+            Column("gpus", say("GPUs"), "count"),
+            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
+            Column("observed", say("observed"), "share"),
+            *(Column(f"{state}_share", _SHORT.get(state, say(state)), "share") for state in _STATES),
+        ),
+        rows=tuple(
+            (
+                _name(each), Number(totals.gpus), GpuHours(totals.total_ms), Share(totals.coverage),
+                *(Share(totals.share(state)) for state in _STATES),
+            )
+            for each, totals in groups
+        ),
+        shown=shown,
+        rest=say("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
+        wide=True,
+    )  # fmt: skip
+
+
+def _name(name: str) -> str:
+    return place_name(plain(name, 200))
+
+
+pools: Callable[[Report], Section | None] = partial(breakdown, "pool")
+models: Callable[[Report], Section | None] = partial(breakdown, "model")
+user_time: Callable[[Report], Section | None] = partial(breakdown, "holder")

@@ -1,0 +1,115 @@
+"""Findings in a few lines each: the costliest, and those about somebody or something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Moment, Number
+from analytics.language.sentences import say, say_many
+from analytics.names import JOINER
+from analytics.sections.findings import costliest
+from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.wording import reclaimable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.report.model import Report
+    from analytics.sections.section import Cell
+    from analytics.workloads.model import Finding
+
+_FIRST = 6
+_HOST_MOST = 200
+"""Characters of a host that an address can name."""
+
+
+def costliest_findings(report: Report) -> Section:
+    """The first of those that cost most."""
+    found = costliest(report)
+    first = found[:_FIRST]
+    gpus = [gpu for finding in first for gpu in finding.gpus]
+    overlap = say("Some of these findings are about the same GPUs: their hours and costs do not add up.")
+    return Section(
+        name="findings",
+        title=say("The costliest findings"),
+        question=say("What can be taken back or changed first, from whom, and what is it worth in this window?"),
+        headline=reclaimable(report) if found else say("No finding in this window."),
+        columns=(
+            Column("finding", say("finding"), "finding"),
+            Column("confidence", say("confidence"), "grade"),
+            Column("holder", say("holder"), "words"),
+            Column("host", say("host"), "words"),
+            Column("gpus", say("GPUs"), "count"),
+            Column("gpu-hours", say("GPU-hours"), "gpu_hours"),
+            Column("cost", say("cost"), "money"),
+            Column("since", say("since"), "moment"),
+        ),
+        rows=tuple(_row(each, report) for each in first),
+        notes=(overlap,) if len(gpus) > len(set(gpus)) else (),
+        wide=True,
+    )
+
+
+def heading(finding: Finding, report: Report) -> str:
+    """`8 GPUs never used since first seen`; that they are simulated only where others are not: else it stands above."""
+    apart = finding.simulated and report.simulated_gpus < report.summary.totals.gpus
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    what = say("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
+    return say("{sentence} (simulated)", sentence=what) if apart else what
+
+
+def _row(finding: Finding, report: Report) -> tuple[Cell, ...]:
+    return (
+        LinkedCell(heading(finding, report), "finding", finding.finding_id, aside=finding.finding_id),
+        finding.confidence.grade,
+        plain(finding.holder) if finding.holder else finding.without_holder,
+        _place(finding),
+        Number(len(finding.gpus)),
+        GpuHours(finding.gpu_ms),
+        Amount(finding.cost, report.money.currency),
+        Moment(finding.since_ms),
+    )
+
+
+def _place(finding: Finding) -> Cell:
+    """The host, or the one GPU there."""
+    if len(finding.gpus) == 1:
+        return LinkedCell(plain(finding.host or finding.gpus[0]), "gpu", finding.gpus[0])
+    if finding.host and JOINER not in finding.host and len(finding.host) < _HOST_MOST:
+        return LinkedCell(plain(finding.host), "host", finding.host)
+    return plain(finding.host)
+
+
+def findings_about(found: Sequence[Finding], currency: str | None, *, name: str, title: str, question: str) -> Section:
+    """All of some findings, each in one row."""
+    return Section(
+        name=name,
+        title=title,
+        question=question,
+        headline=say_many("{number} finding in this window.", "{number} findings in this window.", len(found))
+        if found
+        else say("No finding in this window."),
+        columns=(
+            Column("finding", say("finding"), "finding"),
+            Column("confidence", say("confidence"), "grade"),
+            Column("holder", say("holder"), "holder"),
+            Column("since", say("since"), "moment"),
+            Column("gpus", say("GPUs"), "count"),
+            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
+            Column("cost", say("cost"), "money"),
+        ),
+        rows=tuple(
+            (
+                LinkedCell(finding.sentence, "finding", finding.finding_id),
+                finding.confidence.grade,
+                finding.holder or finding.without_holder,
+                Moment(finding.since_ms),
+                Number(len(finding.gpus)),
+                GpuHours(finding.gpu_ms),
+                Amount(finding.cost, currency),
+            )
+            for finding in found
+        ),
+        wide=True,
+    )

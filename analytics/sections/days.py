@@ -1,0 +1,107 @@
+"""Where the time went, day by day or, in a short window, hour by hour: GPU-hours by state, stacked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
+from analytics.language.sentences import say
+from analytics.ledger.summary import ratio
+from analytics.sections.palette import ORDER
+from analytics.sections.section import Cell, Column, Section, StackedBars
+from analytics.states import UNUSED
+from analytics.workloads.confidence import COVERAGE_MIN
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.ledger.summary import Totals
+    from analytics.report.model import Report
+
+MOST_BARS = 72
+"""Of days about ten weeks."""
+_SHOWS_MS = HOUR_MS / 20
+"""Less is written as 0.0 GPU-hours, such as the 20 ms by which a last interval reaches into a day."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A day or an hour: its whole name, which no other has, a short one for an axis, and its time by state."""
+
+    name: Quantity
+    short: Quantity
+    totals: Totals
+
+
+def days(report: Report) -> Section:
+    """A bar for each day, the last ones where there are many; for each hour where the window is short."""
+    bins = bins_of(report)
+    hourly = bool(report.hours)
+    return Section(
+        name="days",
+        title=say("Every hour by state") if hourly else say("Every day by state"),
+        question=say("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
+        headline=_headline(bins),
+        columns=(
+            Column("hour" if hourly else "day", say("hour") if hourly else say("day"), "moment"),
+            Column("gpu_hours", say("total"), "gpu_hours"),
+            *(Column(state, say(state), "gpu_hours") for state in ORDER),
+            Column("unused_share", say("unused"), "share"),
+        ),
+        rows=tuple(_row(each) for each in bins),
+        chart=StackedBars(
+            unit=say("GPU-hours"),
+            names=tuple(each.name for each in bins),
+            short=tuple(each.short for each in bins),
+            values={state: tuple(each.totals.state_ms[state] / HOUR_MS for each in bins) for state in ORDER},
+        ),
+        notes=(
+            say(
+                "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
+                zone=str(report.zone),
+            ),
+        ),
+        states=tuple(state for state in ORDER if any(each.totals.state_ms[state] for each in bins)),
+    )
+
+
+def bins_of(report: Report) -> list[Bin]:
+    """The last days, or hours of a short window; without one into which only the end of a last interval reaches."""
+    if report.hours:
+        found = [Bin(Moment(start_ms), ShortHour(start_ms), totals) for start_ms, totals in report.hours.items()]
+    else:
+        named = ((date.fromisoformat(name), totals) for name, totals in report.groups["day"].items())
+        found = [Bin(Date(day), ShortDay(day), totals) for day, totals in named]
+    return ([each for each in found if each.totals.total_ms >= _SHOWS_MS] or found)[-MOST_BARS:]
+
+
+def unused_share(totals: Totals) -> float | None:
+    """Free, reserved and held, of the observed time; None where nothing was observed."""
+    return ratio(sum(totals.state_ms[state] for state in UNUSED), totals.observed_ms)
+
+
+def _headline(bins: Sequence[Bin]) -> str:
+    """The best and the worst of those well observed; a first or last one may be short: shares, not hours."""
+    known = [
+        (share, each.name)
+        for each in bins
+        if (share := unused_share(each.totals)) is not None and (each.totals.coverage or 0) >= COVERAGE_MIN
+    ]
+    if not known:
+        return say("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
+    (least, best), (most, worst) = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
+    if best == worst:
+        return say("{share} went unused on {day}.", share=Share(least), day=best)
+    return say(
+        "Between {least} (on {best}) and {most} (on {worst}) went unused.",
+        least=Share(least), best=best, most=Share(most), worst=worst,
+    )  # fmt: skip
+
+
+def _row(each: Bin) -> tuple[Cell, ...]:
+    totals = each.totals
+    states = (GpuHours(totals.state_ms[state]) for state in ORDER)
+    return each.name, GpuHours(totals.total_ms), *states, Share(unused_share(totals))

@@ -1,0 +1,152 @@
+"""The demand duration curve: how many GPUs were wanted at once, and for how many hours; and what fewer GPUs would have meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.capacity.demand import demand, duration, what_if
+from analytics.language.quantities import Number
+from analytics.language.sentences import say, say_many
+from analytics.sections.names import least_to_most
+from analytics.sections.section import Column, Curve, DurationCurves, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from analytics.capacity.demand import WhatIf
+    from analytics.sections.basis import Basis
+from analytics.sections.section import Cell
+
+_POINTS, _LISTED = 300, 120
+_STATES = {"allocated": "held", "working": "active"}
+_NAMES = {"allocated": say("held, reserved or used"), "working": say("really working")}
+_NO_HOUR = say("The window has no whole hour that was seen.")
+
+
+def gpus_by_hour(basis: Basis) -> pl.DataFrame:
+    """GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
+    summary = basis.report.summary
+    return demand(basis.part.inside.stretches, summary.since_ms, summary.until_ms)
+
+
+def demand_curve(basis: Basis) -> Section:
+    """Allocated and working GPUs, the busiest hour first."""
+    hours = gpus_by_hour(basis)
+    there = max(hours["there"].to_list(), default=0.0)
+    levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
+    return Section(
+        name="demand",
+        title=say("Demand duration curve"),
+        question=say("How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."),
+        headline=say(
+            "At most {allocated} of {there} GPUs were held, reserved or used at once, and at most {working} were really working.",
+            allocated=Number(levels["allocated"]), there=Number(there), working=Number(levels["working"]),
+        ) if hours.height else _NO_HOUR,
+        columns=(
+            Column("gpus", say("GPUs at once"), "number"),
+            Column("allocated_hours", say("hours with at least so many held, reserved or used"), "count"),
+            Column("working_hours", say("hours with at least so many working"), "count"),
+        ),
+        rows=tuple(_levels(hours)),
+        chart=DurationCurves(
+            unit=say("GPUs at once"), across=say("share of the hours with at least so many"),
+            whole=there, whole_label=say("{number} GPUs there", number=Number(there)),
+            curves=tuple(_curve(hours, name) for name in _NAMES),
+        ) if hours.height else None,
+        notes=tuple(_notes(basis, hours)) if hours.height else (),
+    )  # fmt: skip
+
+
+def _notes(basis: Basis, hours: pl.DataFrame) -> Iterator[str]:
+    unseen = hours.filter(hours["unknown"] > 0).height
+    yield say_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
+    if unseen:
+        yield say_many(
+            "In {number} of them some GPU was not seen: the band reaches up to where it would count as wanted.",
+            "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.", unseen,
+        )  # fmt: skip
+    else:
+        yield say("Every GPU was seen in all of them.")
+    pool = basis.whole.inventory.pool
+    if basis.report.scope.pool is None and len({pool(gpu) for gpu in basis.part.inside.stretches["gpu"].unique()}) > 1:
+        yield say("All pools are added up: choose a pool for one of them.")
+
+
+def _curve(hours: pl.DataFrame, name: str) -> Curve:
+    is_bounded = bool((hours[f"{name}_or_unknown"] > hours[name]).any())
+    return Curve(
+        name=_NAMES[name],
+        state=_STATES[name],
+        points=_steps(hours[name]),
+        most=_steps(hours[f"{name}_or_unknown"]) if is_bounded else (),
+        dashed=name == "working",
+    )
+
+
+def _steps(levels: pl.Series) -> tuple[tuple[float, float], ...]:
+    """Shares of the hours in percent and the level up to there, for a line that goes down first and then right."""
+    curve = duration(levels)
+    total = curve["hours"][-1]
+    thin = curve.gather_every(max(1, curve.height // _POINTS))
+    if thin["hours"][-1] != total:
+        thin = thin.vstack(curve.tail(1))
+    gpus = thin["gpus"].to_list()
+    shares = [0.0, *(round(100 * each / total, 2) for each in thin["hours"].to_list())]
+    return tuple(zip(shares, [gpus[0], *gpus], strict=True))
+
+
+def _levels(hours: pl.DataFrame) -> Iterator[tuple[Cell, ...]]:
+    """The curves at the same levels, the highest first."""
+    levels = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
+    for level in levels[:: max(1, -(-len(levels) // _LISTED))]:
+        digits = 0 if level == int(level) else 1
+        yield Number(level, digits), *(Number(hours.filter(hours[name] >= level).height) for name in _NAMES)
+
+
+def fewer_gpus(basis: Basis) -> Section:
+    """In how many hours fewer GPUs would not have been enough."""
+    hours = gpus_by_hour(basis)
+    found = what_if(hours)
+    return Section(
+        name="fewer",
+        title=say("With fewer GPUs"),
+        question=say("If GPUs go, in how many hours of the window was more wanted at once than what stays?"),
+        headline=_fewer_headline(found, hours.height),
+        columns=(
+            Column("gone", say("GPUs removed"), "count"),
+            Column("left", say("GPUs remaining"), "count"),
+            Column("allocated_hours", say("hours short of what was held, reserved or used"), "count"),
+            Column("working_hours", say("hours short of what was working"), "count"),
+        ),
+        rows=tuple(_fewer_row(each) for each in found),
+        notes=(say("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),) if found else (),
+    )  # fmt: skip
+
+
+def _fewer_headline(found: Sequence[WhatIf], hours: int) -> str:
+    if not found:
+        return _NO_HOUR
+    held = max((each.gone for each in found if not each.allocated_hours_most), default=0)
+    working = max((each.gone for each in found if not each.working_hours_most), default=0)
+    if not working:
+        return say("Every GPU was needed at once in some of {hours} hours, or may have been.", hours=Number(hours))
+    if not held:
+        return say(
+            "Every GPU was held, reserved or used at once in some of {hours} hours, or may have been; {working} were never needed by what was working.",
+            hours=Number(hours), working=Number(working),
+        )  # fmt: skip
+    return say(
+        "With {held} GPUs fewer, no hour of {hours} would have been short of what was held, reserved or used; with {working} fewer, none of what was working.",
+        hours=Number(hours), held=Number(held), working=Number(working),
+    )  # fmt: skip
+
+
+def _fewer_row(each: WhatIf) -> tuple[Cell, ...]:
+    return (
+        Number(each.gone),
+        Number(each.left, 0 if each.left == int(each.left) else 1),
+        least_to_most(Number(each.allocated_hours), Number(each.allocated_hours_most)),
+        least_to_most(Number(each.working_hours), Number(each.working_hours_most)),
+    )

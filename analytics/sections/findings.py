@@ -1,0 +1,302 @@
+"""The findings: those to act on in full, and lists of those that stand apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analytics.decide.lifecycle import action_sentence
+from analytics.decide.totals import to_take
+from analytics.glossary import CONFIDENCE, STATUSES
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Day, GpuHours, Number, Share, Span
+from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.names import JOINER
+from analytics.quality.timestamps import Stamp
+from analytics.sections.evidence_text import evidence
+from analytics.sections.names import NAME_MOST
+from analytics.sections.section import Card, Cell, Column, LinkedCell, Section
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from analytics.decide.actions import Action
+    from analytics.decide.reversals import Rate, Reversals
+    from analytics.glossary import Term
+    from analytics.report.model import Report
+    from analytics.workloads.model import Finding
+
+_IN_FULL = 10
+_LISTED = 8
+_REASON_MOST = 200
+_APART = "efficiency"
+"""The category that has a table of its own: nothing there is to take back."""
+
+
+def by_cost(findings: Iterable[Finding]) -> list[Finding]:
+    """The costliest first; those without a price last, by GPU time."""
+    return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
+
+
+def to_act_on(report: Report) -> list[Finding]:
+    """The findings that are about GPUs to take back or to change: what can be taken back first, then by cost."""
+    return [finding for finding in report.findings if finding.category != _APART]
+
+
+def costliest(report: Report) -> list[Finding]:
+    """Those to act on, the costliest first."""
+    return by_cost(to_act_on(report))
+
+
+def busy_but_inefficient(report: Report) -> list[Finding]:
+    """The findings about GPUs that work but could do more, the costliest first."""
+    return by_cost(finding for finding in report.findings if finding.category == _APART)
+
+
+def ended(report: Report) -> list[Finding]:
+    """What became of last week's findings: the wrong ones first, each kind by cost."""
+    return sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
+
+
+def _became(report: Report, finding: Finding) -> str:
+    """`reversed: last week's was wrong: used again from ...`."""
+    if finding.status != "reversed" or not finding.notes:
+        return say(finding.status)
+    why = say("{status}: {why}", status=say(finding.status), why=finding.notes[-1])
+    again = any(each.finding_id == finding.finding_id for each in report.review.findings)
+    return say("{what}; found again this week", what=why) if again else why
+
+
+def notified(report: Report, finding: Finding) -> str:
+    """How often the holder was told, and when last."""
+    told = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
+    if not told:
+        return say("never")
+    return say_many(
+        "{number} time, last on {day}", "{number} times, last on {day}", len(told), day=Day(told[-1].time_ms)
+    )
+
+
+def notes(report: Report, finding: Finding) -> tuple[str, ...]:
+    """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
+    unnamed = {
+        str(action_sentence(action)): action
+        for action in report.review.actions.get(finding.finding_id, ())
+        if not _may_name(report, action)
+    }
+    return tuple(_unnamed(unnamed[each]) if each in unnamed else each for each in finding.notes)
+
+
+def _may_name(report: Report, action: Action) -> bool:
+    """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
+    return not report.scope.is_personal or action.actor in {person.name for person in report.holders}
+
+
+def _unnamed(action: Action) -> Sentence:
+    """When and what; not by whom, why, or to which address."""
+    did = action_sentence(replace(action, reason="", channel=""))
+    return say("{label}: {value}", label=did.values["moment"], value=did.values["what"])
+
+
+def findings(report: Report) -> Section:
+    """The first ten to act on in full: what can be taken back first, then by cost."""
+    found = to_act_on(report)
+    rest = len(to_take(found) - to_take(found[:_IN_FULL]))
+    gpus = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else say("no more GPU")
+    return Section(
+        name="findings",
+        title=say("Findings: what can be taken back first, then by cost"),
+        question=say("What can somebody do about it, and how?"),
+        headline=_found(found),
+        cards=tuple(Card(each, notes(report, each), notified(report, each)) for each in found[:_IN_FULL]),
+        rest=say_many(
+            "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
+            "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
+            len(found) - _IN_FULL, gpus=gpus,
+        ) if len(found) > _IN_FULL else "",
+        terms=tuple(CONFIDENCE.values()) if found else (),
+        wide=True,
+    )  # fmt: skip
+
+
+def _found(found: Sequence[Finding]) -> str:
+    if not found:
+        return say("No findings: no GPU was held for long without a kernel, and none went unused.")
+    gpus = len(to_take(found))
+    return say_many(
+        "{number} finding with {gpus} to take back.", "{number} findings with {gpus} to take back.",
+        len(found), gpus=say_many("{number} GPU", "{number} GPUs", gpus),
+    )  # fmt: skip
+
+
+def inefficient(report: Report) -> Section:
+    """Work that could use its GPUs better."""
+    own = busy_but_inefficient(report)
+    return _apart(
+        "inefficient", say("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
+        question=say("Which GPUs work, but could do more?"),
+        headline=_counted(own, say("Nothing was found.")),
+        notes=(say("Not reclaimable: these GPUs work, but could do more. Nothing of it is in the figures above."),),
+    )  # fmt: skip
+
+
+def winding_down(report: Report) -> Section:
+    """Users whose work fades out."""
+    own = [each for each in report.findings if each.rule == "wind_down"]
+    return _apart(
+        "winding-down", say("Winding down"), own, ("evidence", [evidence(each) for each in own]),
+        question=say("Whose work fades out?"), headline=_counted(own, say("Nobody's work fades out.")),
+    )  # fmt: skip
+
+
+def gone(report: Report) -> Section:
+    """What became of last week's findings, the wrong ones first."""
+    own = ended(report)
+    return _apart(
+        "gone", say("Closed and reversed since last week"), own,
+        ("what became of it", [_became(report, each) for each in own]),
+        question=say("How often were last week's findings wrong?"), headline=_reversals(report),
+        terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
+    )  # fmt: skip
+
+
+def suppressed(report: Report) -> Section:
+    """What somebody has hidden, who, until when and why."""
+    own = report.review.suppressed
+    hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
+    return _apart(
+        "suppressed", say("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
+        question=say("What did somebody hide, until when and why?"),
+        headline=hidden if own else say("Nothing is suppressed."),
+    )  # fmt: skip
+
+
+def _counted(own: Sequence[Finding], none: str) -> str:
+    if not own:
+        return none
+    hours = GpuHours(HOUR_MS * sum(each.gpu_hours for each in own))
+    return say_many(
+        "{number} finding, {hours} GPU-hours.", "{number} findings, {hours} GPU-hours.", len(own), hours=hours
+    )
+
+
+def _apart(
+    name: str,
+    title: str,
+    own: Sequence[Finding],
+    about: tuple[str, Sequence[str]],
+    *,
+    question: str,
+    headline: str,
+    notes: tuple[str, ...] = (),
+    terms: tuple[Term, ...] = (),
+) -> Section:
+    """A row for each; `about` is the last column's heading and what it tells of each finding."""
+    label, told = about
+    with_cost = any(each.cost is not None for each in own)
+    currency = next((each.currency for each in own if each.currency), "")
+    rest = len(own) - _LISTED
+    return Section(
+        name=name,
+        title=title,
+        columns=(
+            Column("finding", say("finding"), "finding"),
+            Column("holder", say("user"), "holder"),
+            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
+            *((Column("cost", say("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
+            Column("about", say(label), "sentence"),
+        ),
+        rows=tuple(_row(each, text, with_cost=with_cost) for each, text in zip(own, told, strict=True)),
+        shown=_LISTED,
+        rest=say_many("and {number} more finding", "and {number} more findings", rest),
+        wide=True,
+        question=question,
+        headline=headline,
+        notes=notes,
+        terms=terms,
+    )  # fmt: skip
+
+
+def _row(finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
+    cost = (None if finding.cost is None else Number(finding.cost, 2),) if with_cost else ()
+    name = say("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding))
+    return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
+
+
+def heading(finding: Finding) -> Sentence:
+    """`8 GPUs on node-07 never used since first seen`."""
+    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    hosts = finding.host.split(JOINER) if finding.host else []
+    if not hosts:
+        return say("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
+    several = say_many("{number} host", "{number} hosts", len(hosts))
+    where = plain(hosts[0]) if len(hosts) == 1 else several
+    return say("{gpus} on {where} {sentence}", gpus=gpus, where=where, sentence=finding.sentence)
+
+
+def whose(finding: Finding) -> str:
+    """The user, with the team where it is known."""
+    name: str = plain(finding.holder, NAME_MOST) if finding.holder else say(finding.without_holder)
+    return say("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
+
+
+def _hidden(report: Report, finding: Finding) -> str:
+    """Why, by whom and until which day; a person's edition does not name others, nor quote them."""
+    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
+    until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
+    if not _may_name(report, last):
+        return say("no end given") if until is None else say("until {day}", day=until)
+    reason = plain(last.reason, _REASON_MOST) if last.reason else say("no reason given")
+    if until is None:
+        return say("{reason} ({actor})", reason=reason, actor=plain(last.actor))
+    return say("{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=until)
+
+
+def _reversals(report: Report) -> str:
+    """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
+    found = report.review.reversals
+    if found is None:
+        return say("There was no week before to compare with.")
+    rate = reversals_text(found)
+    return say("{rate}.", rate=rate if report.scope.is_all else say("whole fleet, {rate}", rate=rate))
+
+
+def reversals_text(found: Reversals) -> Sentence:
+    """How often last week's findings were wrong, in one sentence."""
+    until, unseen = Stamp(found.until_ms), found.not_judged
+    if not found.n:
+        none = say("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
+        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
+    low, high = found.total.interval
+    judged = say_many(
+        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        found.n,
+        until=until,
+        wrong=_wrong(found),
+        rate=Share(found.rate, 0),
+        low=Share(low, 0),
+        high=Share(high, 0),
+        grades=_grades(found),
+    )
+    if not unseen:
+        return judged
+    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+
+
+def _wrong(found: Reversals) -> Sentence:
+    return say_many(
+        "{number} was wrong within {horizon}",
+        "{number} were wrong within {horizon}",
+        found.total.wrong,
+        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
+    )
+
+
+def _grades(found: Reversals) -> Listed:
+    def shown(grade: str, rate: Rate) -> Sentence:
+        wrong, judged = Number(rate.wrong), Number(rate.judged)
+        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
+
+    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")

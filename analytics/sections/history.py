@@ -1,0 +1,282 @@
+"""What happened to a GPU or a host: who had it, its processes, its findings and its events, as far as they are the reader's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import polars as pl
+
+from analytics.frames import read_frame
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, Share
+from analytics.language.sentences import say, say_many
+from analytics.ledger.occupancy import stays
+from analytics.ledger.summary import totals_by
+from analytics.names import JOINER, single_names
+from analytics.quality.checks.values import SENTENCES
+from analytics.readings import only_during
+from analytics.sections.costliest import findings_about
+from analytics.sections.palette import GIVEN
+from analytics.sections.section import Column, LinkedCell, Section
+from fallow import schema
+from fallow.clock import DAY_MS, floor_ms, utc_day
+
+if TYPE_CHECKING:
+    from analytics.sections.basis import Basis
+    from analytics.sections.section import Cell
+
+_T = TypeVar("_T")
+_MOST = 100
+_GPU_LETTERS = 14
+_PROCESS = ("host", "gpu", "pid", "started")
+"""What names one process on one GPU for ever."""
+_GPU = Column("gpu", say("GPU"), "gpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A GPU or a host by its name, with the ledger's rows of it in the scope; there are some."""
+
+    name: str
+    is_host: bool
+    spans: pl.DataFrame
+
+    @cached_property
+    def gpus(self) -> list[str]:
+        return self.spans["gpu"].unique().sort().to_list()
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """Where it was, in the order of time."""
+        return self.spans.sort("time")["host"].unique(maintain_order=True).to_list()
+
+    @cached_property
+    def last_seen_ms(self) -> int:
+        """The end of its newest row in the window."""
+        return int(self.spans["end"].max())  # type: ignore[arg-type]  # not empty
+
+
+def where_it_went(spans: pl.DataFrame) -> str:
+    """Where the time of some rows of the ledger went, and how much of it was observed."""
+    totals = totals_by(spans, "'all'")["all"]
+    spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
+    unused = sum(totals.state_ms[state] for state in ("free", "reserved", "held"))
+    return say(
+        "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
+        "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
+        unused=GpuHours(unused), observed=GpuHours(totals.observed_ms), free=spent["free"], reserved=spent["reserved"],
+        held=spent["held"], active=spent["active"], low=spent["low"], unavailable=spent["unavailable"], coverage=Share(totals.coverage),
+    )  # fmt: skip
+
+
+def who_had_it(_: Basis, subject: Subject) -> Section:
+    """The newest first."""
+    found = stays(subject.spans)
+    return Section(
+        name="stays",
+        title=say("Who had it"),
+        question=say("Who held or claimed it in the window, and what was made of it? GPU-hours by state."),
+        headline=_counted(say_many("{number} stay", "{number} stays", found.height), found.height)
+        if found.height
+        else say("Nobody had it in this window."),
+        columns=(
+            *_of_host(subject, _GPU),
+            Column("holder", say("holder"), "holder"),
+            Column("job", say("job"), "name"),
+            Column("from", say("from"), "moment"),
+            Column("until", say("until"), "moment"),
+            *(Column(state, say(state), "gpu_hours") for state in GIVEN),
+        ),
+        rows=tuple(
+            (
+                *_of_host(subject, _gpu(row["gpu"])),
+                row["holder"] or say("(nobody)"),
+                plain(row["job"] or "-"),
+                Moment(row["time"]),
+                Moment(row["end"]),
+                *(GpuHours(row[state]) for state in GIVEN),
+            )
+            for row in found.head(_MOST).iter_rows(named=True)
+        ),
+        wide=True,
+    )
+
+
+def processes_of(basis: Basis, subject: Subject) -> pl.DataFrame:
+    """The processes that were on it in the window, the last seen first: of a part of people only theirs.
+
+    `host`, `gpu`, `pid`, `started`, `user`, `command`, `job`, `time` and `end` (of the first and the last list that names it) and
+    `mem_used_max_bytes`; null is unknown.
+    """
+    since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
+    rows = basis.whole.ledger.inside.rollups.processes().with_columns(single_names("user"))
+    rows = rows.filter(
+        pl.col("gpu").is_in(subject.gpus) & pl.col("host").is_in(subject.hosts),
+        (pl.col("end") > since_ms) & (pl.col("time") < until_ms),
+    )
+    if not basis.report.scope.is_all:
+        rows = rows.join(_during(rows, subject.spans), on=("host", "gpu", "pid", "time"), how="semi")
+    if basis.report.scope.is_personal:
+        names = {name for holder in subject.spans["holder"].drop_nulls() for name in holder.split(JOINER)}
+        rows = rows.filter(pl.col("user").is_in(list(names)))
+    return (
+        rows.sort("time")
+        .group_by(*_PROCESS, maintain_order=True)
+        .agg(
+            *(pl.col(name).drop_nulls().last() for name in ("user", "command", "job")),
+            pl.col("time").min(),
+            pl.col("end").max(),
+            pl.col("mem_used_max_bytes").max(),
+        )
+        .sort("end", "time", "gpu", "pid", descending=(True, True, False, False))
+    )
+
+
+def _during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `process_day` that were listed in some of the spans of their GPU."""
+    own = spans.select("host", "gpu", from_ms="time", to_ms="end")
+    met = rows.select("host", "gpu", "pid", "time", "end").join(own, on=("host", "gpu"))
+    return met.filter((pl.col("from_ms") < pl.col("end")) & (pl.col("to_ms") > pl.col("time")))
+
+
+def processes(basis: Basis, subject: Subject) -> Section:
+    found = processes_of(basis, subject)
+    return Section(
+        name="processes",
+        title=say("Processes"),
+        question=say("What ran on it, and how much of its memory did it take?"),
+        headline=_counted(say_many("{number} process", "{number} processes", found.height), found.height)
+        if found.height
+        else say("No process was seen in this window."),
+        columns=(
+            *_of_host(subject, _GPU),
+            Column("command", say("command"), "words"),
+            Column("user", say("user"), "words"),
+            Column("job", say("job"), "words"),
+            Column("first_seen", say("first seen"), "moment"),
+            Column("last_seen", say("last seen"), "moment"),
+            Column("memory", say("most memory"), "number"),
+        ),
+        rows=tuple(
+            (
+                *_of_host(subject, _gpu(row["gpu"])),
+                f"{plain(row['command'] or '?', 40)} ({row['pid']})",
+                None if row["user"] is None else plain(row["user"]),
+                plain(row["job"] or "-"),
+                Moment(row["time"]),
+                Moment(row["end"]),
+                None if row["mem_used_max_bytes"] is None else Bytes(row["mem_used_max_bytes"]),
+            )
+            for row in found.head(_MOST).iter_rows(named=True)
+        ),
+        wide=True,
+    )
+
+
+def findings_naming(basis: Basis, subject: Subject) -> Section:
+    """The findings that name any of its GPUs."""
+    found = [each for each in basis.report.findings if set(subject.gpus).intersection(each.gpus)]
+    question = say("What should somebody do about it?")
+    return findings_about(found, basis.report.money.currency, name="findings", title=say("Findings"), question=question)
+
+
+def events_of(basis: Basis, subject: Subject) -> pl.DataFrame:
+    """Events of the window, of the host or of the GPU, the newest first; of a part of the fleet only those in its time.
+
+    `time`, `gpu`, `kind`, `code` and `detail`.
+    """
+    since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
+    dates = [utc_day(day_ms) for day_ms in range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)]
+    files = basis.whole.inputs.lake.files("event", hosts=subject.hosts, dates=dates)
+    rows = read_frame(files, schema.EVENT, ("time", "gpu", "kind", "code", "detail"))
+    rows = rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
+    if not subject.is_host:
+        rows = rows.filter(pl.col("gpu") == subject.name)
+    if not basis.report.scope.is_all:
+        rows = only_during(rows.with_columns(interval_ms=pl.lit(1)), subject.spans)
+    return rows.sort("time", descending=True)
+
+
+def events(basis: Basis, subject: Subject) -> Section | None:
+    """None for a host in an edition for people: what befell it and its other GPUs is nothing of a team's."""
+    if subject.is_host and basis.report.scope.is_personal:
+        return None
+    found = events_of(basis, subject)
+    return Section(
+        name="events",
+        title=say("Events"),
+        question=say("What did the driver or the agent report?"),
+        headline=_counted(say_many("{number} event", "{number} events", found.height), found.height)
+        if found.height
+        else say("No event in this window."),
+        columns=(
+            Column("time", say("moment"), "moment"),
+            *_of_host(subject, _GPU),
+            Column("kind", say("event"), "words"),
+            Column("code", say("code"), "words"),
+            Column("detail", say("detail"), "sentence"),
+        ),
+        rows=tuple(
+            (
+                Moment(row["time"]),
+                *_of_host(subject, _gpu(row["gpu"]) if row["gpu"] else ""),
+                plain(row["kind"]),
+                "" if row["code"] is None else str(row["code"]),
+                plain(row["detail"] or ""),
+            )
+            for row in found.head(_MOST).iter_rows(named=True)
+        ),
+        wide=True,
+    )
+
+
+def host_remarks(basis: Basis, subject: Subject) -> Section | None:
+    """What was wrong with the host's rows; None in an edition for people."""
+    if basis.report.scope.is_personal:
+        return None
+    found = basis.whole.ledger.inside.rollups.quality().filter(pl.col("host") == subject.name)
+    wrong_rows = Number(int(found["count"].sum()))
+    return Section(
+        name="quality",
+        title=say("Data quality"),
+        question=say("Can the rows of this host be believed?"),
+        headline=say("{rows} rows had something wrong in them; none is used as a number.", rows=wrong_rows)
+        if found.height
+        else say("Nothing to remark."),
+        columns=(
+            Column("day", say("day"), "moment"),
+            Column("gpu", say("GPU"), "words"),
+            Column("remark", say("remark"), "sentence"),
+            Column("rows", say("rows"), "count"),
+            Column("example", say("example"), "words"),
+        ),
+        rows=tuple(
+            (
+                Day(row["time"]),
+                plain(row["gpu"] or subject.name, _GPU_LETTERS),
+                SENTENCES.get(row["kind"], plain(row["kind"])),
+                Number(row["count"]),
+                plain(row["example"] or ""),
+            )
+            for row in found.sort("time", descending=True).head(_MOST).iter_rows(named=True)
+        ),
+        wide=True,
+    )
+
+
+def _of_host(subject: Subject, cell: _T) -> tuple[_T, ...]:
+    """A cell that only the tables of a host have."""
+    return (cell,) if subject.is_host else ()
+
+
+def _gpu(gpu: str) -> Cell:
+    return LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu)
+
+
+def _counted(many: str, number: int) -> str:
+    """How many there are, and of too many how many are listed."""
+    if number <= _MOST:
+        return say("{many} in this window.", many=many)
+    return say("{many} in this window; the newest {shown} are listed.", many=many, shown=Number(_MOST))

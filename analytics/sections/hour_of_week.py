@@ -1,0 +1,68 @@
+"""When in the week GPUs go unused: the hours of the week as seven rows of twenty-four."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.language.quantities import Number, Quantity, Share, WeekHour
+from analytics.language.sentences import Listed, say
+from analytics.sections.section import Column, Section, WeekShares
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from analytics.capacity.hour_of_week import HoursOfWeek
+    from analytics.language.languages import Language
+
+
+@dataclass(frozen=True)
+class Weekday(Quantity):
+    """A day of the week, 0 being Monday."""
+
+    number: int
+
+    def shown(self, language: Language) -> str:
+        """`Mon`."""
+        return language.weekday(self.number)
+
+
+def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
+    """The unused share of each hour of the week; None where there is no time at all."""
+    known = found is not None and any(share is not None for share in found.shares)
+    return Section(
+        name="hours",
+        title=say("The hours of the week"),
+        question=say(
+            "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
+            "week; local time, {zone}.",
+            zone=str(zone),
+        ),
+        headline=_headline(found) if found is not None and known else say("Nothing was observed."),
+        columns=(Column("day", say("day"), "words"), *(Column(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
+        rows=tuple(
+            (Weekday(day), *("-" if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
+            for day in range(7)
+        ) if found is not None and known else (),
+        chart=WeekShares(found.shares) if found is not None and known else None,
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: HoursOfWeek) -> str:
+    ranked = sorted((share, hour) for hour, share in enumerate(found.shares) if share is not None)
+    (least, used), (most, unused) = ranked[0], ranked[-1]
+    parts = [
+        say(
+            "Most goes unused on {unused}: {most}; least on {used}: {least}.",
+            unused=WeekHour(0, unused), most=Share(most), used=WeekHour(0, used), least=Share(least),
+        ),
+        say(
+            "Over {weeks} weeks, {share} of the time observed.",
+            weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
+        ),
+    ]  # fmt: skip
+    if found.weeks < WEEKS_MIN:
+        parts.append(say("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
+    return Listed(parts, " ")

@@ -1,0 +1,111 @@
+"""One holder's jobs: what they were given and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.capacity.jobs import jobs
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
+from analytics.language.sentences import say, say_many
+from analytics.ledger.summary import ratio
+from analytics.names import JOINER
+from analytics.scope import Scope
+from analytics.sections.costliest import findings_about
+from analytics.sections.palette import GIVEN
+from analytics.sections.section import Column, LinkedCell, Section, StateBar
+from analytics.states import IN_USE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analytics.capacity.jobs import Job
+    from analytics.report.model import Report
+    from analytics.sections.basis import Basis
+    from analytics.sections.section import Cell
+
+_SHOWN = 100
+
+
+def jobs_of_holder(basis: Basis, holder: str) -> Section:
+    """The most GPU time first."""
+    own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
+    everybody = basis.whole.narrowed(basis.whole.ledger.inside, basis.report.scope.of_gpus).stretches
+    found = jobs(own, everybody, basis.whole.money.costs)
+    rest = found[_SHOWN:]
+    longest_ms = max((each.allocated_ms for each in found), default=0.0)
+    currency = basis.report.money.currency
+    return Section(
+        name="jobs",
+        title=say("Jobs"),
+        question=say("What were the GPUs given for, and which jobs let them wait? First and last seen in this window."),
+        headline=_headline(found),
+        columns=(
+            Column("job", say("job"), "name"),
+            Column("bar", say("used, held, reserved"), "bar"),
+            Column("gpus", say("GPUs"), "count"),
+            Column("allocated", say("GPU-hours given"), "gpu_hours"),
+            Column("used", say("used"), "gpu_hours"),
+            Column("held", say("held"), "gpu_hours"),
+            Column("reserved", say("reserved"), "gpu_hours"),
+            Column("first_seen", say("first seen"), "moment"),
+            Column("last_seen", say("last seen"), "moment"),
+            Column("cost", say("cost"), "money"),
+        ),
+        rows=tuple(_row(each, longest_ms, currency) for each in found[:_SHOWN]),
+        notes=(say("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest))),) if rest else (),
+        states=GIVEN,
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: Sequence[Job]) -> str:
+    idle = max(found, key=_unused_ms)
+    if not _unused_ms(idle):
+        return say_many(
+            "{number} job, and it used all that it was given.",
+            "{number} jobs, and they used all that they were given.",
+            len(found),
+        )
+    return say(
+        "{share} of what {name} was given, {hours} GPU-hours, was held or reserved without use: the most of all jobs.",
+        share=Share(ratio(_unused_ms(idle), idle.allocated_ms)), hours=GpuHours(_unused_ms(idle)), name=_name(idle),
+    )  # fmt: skip
+
+
+def _unused_ms(job: Job) -> float:
+    return job.state_ms["held"] + job.state_ms["reserved"]
+
+
+def _name(job: Job) -> str:
+    """The job's own name, else what stands for it."""
+    if job.name is not None:
+        return plain(job.name)
+    return say("a GPU that others hold as well") if job.shared else say("no job")
+
+
+def _row(job: Job, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
+    gpus = Number(len(job.gpus))
+    return (
+        _name(job),
+        StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {}),
+        LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus,
+        GpuHours(job.allocated_ms),
+        GpuHours(sum(job.state_ms[state] for state in IN_USE)),
+        GpuHours(job.state_ms["held"]),
+        GpuHours(job.state_ms["reserved"]),
+        Moment(job.first_ms),
+        Moment(job.last_ms),
+        Amount(job.cost, currency),
+    )
+
+
+def findings_about_holder(report: Report, holder: str) -> Section:
+    found = [each for each in report.findings if holder in (each.holder or "").split(JOINER)]
+    return findings_about(
+        found,
+        report.money.currency,
+        name="about",
+        title=say("Findings about this holder"),
+        question=say("What can be done about it?"),
+    )

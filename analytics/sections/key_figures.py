@@ -1,0 +1,81 @@
+"""The report's four large figures: unused, its cost, working, and what can be taken back now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.decide.totals import to_take
+from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
+from analytics.language.sentences import say, say_many
+from analytics.ledger.summary import ratio
+from analytics.states import UNUSED
+
+if TYPE_CHECKING:
+    from analytics.report.figures import Trend
+    from analytics.report.model import Report
+    from analytics.sections.section import Cell
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One large figure, what it is, what stands below it, and the state whose colour it has."""
+
+    label: str
+    figure: Cell
+    lines: tuple[str, ...]
+    state: str
+
+
+def key_figures(report: Report) -> tuple[KeyFigure, ...]:
+    """The figures, with those of last week and the median of the four weeks before where the window is a week."""
+    totals, account, currency = report.summary.totals, report.money.accounts.total, report.money.currency
+    trends = {trend.name: trend for trend in report.trends}
+
+    def beside(name: str) -> tuple[str, ...]:
+        return _beside(trends[name], currency) if name in trends else ()
+
+    wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
+    paid = account.paid_cents
+    wasted = None if paid is None else Amount(from_cents(sum(account.state_cents[state] for state in UNUSED)), currency)
+    of_paid = (
+        say("no price is known") if paid is None else say("of {paid} paid", paid=Amount(from_cents(paid), currency))
+    )
+    taken = to_take(report.findings)
+    part, whole = GpuHours(wasted_ms), GpuHours(totals.observed_ms)
+    of_observed = say("{part} of {whole} observed GPU-hours", part=part, whole=whole)
+    worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
+    at_work = say("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
+    gpus = say_many("{number} GPU", "{number} GPUs", len(taken))
+    return (
+        KeyFigure(
+            say("Unused"), Share(ratio(wasted_ms, totals.observed_ms)), (of_observed, *beside("unused_share")), "held"
+        ),
+        KeyFigure(say("Cost of it"), wasted, (of_paid, *beside("unused_money")), "reserved"),
+        KeyFigure(say("Working"), Share(totals.share("active")), (at_work, *beside("active")), "active"),
+        KeyFigure(say("Could be taken back"), gpus, (_as_of(report),), "free"),
+    )
+
+
+def _as_of(report: Report) -> str:
+    """Up to when that is known, and how many of them surely."""
+    sure = Number(len(to_take([each for each in report.findings if each.confidence.grade == "high"])))
+    if report.seen.last_ms is None or report.seen.to_the_end:
+        return say("at the end of the window, {number} with high confidence", number=sure)
+    return say(
+        "at {moment}, the last that was seen, {number} with high confidence",
+        moment=Moment(report.seen.last_ms), number=sure,
+    )  # fmt: skip
+
+
+def _beside(trend: Trend, currency: str) -> tuple[str, ...]:
+    last, middle = (_figure(trend.unit, value, currency) for value in (trend.last_week, trend.median_4_weeks))
+    return (say("last week {last}; 4-week median {median}", last=last, median=middle),)
+
+
+def _figure(unit: str, value: float | None, currency: str) -> str | Share | Amount:
+    if value is None:
+        return say("not known")
+    if unit == "gpu_hours":
+        return say("{value} GPU-hours", value=Number(value, 1))
+    return Share(value) if unit == "share" else Amount(value, currency)

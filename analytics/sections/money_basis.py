@@ -1,0 +1,135 @@
+"""What the money and the energy rest on: the price of each model in each pool, and the energy that was counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Date, GpuHours, Number, Share
+from analytics.language.sentences import Listed, say, say_many
+from analytics.money.energy import KNOWN_MIN
+from analytics.sections.names import place_name
+from analytics.sections.section import Cell, Column, Section
+
+if TYPE_CHECKING:
+    from analytics.money.prices import Price
+    from analytics.money.window_money import Basis, Money
+    from analytics.report.model import Report
+
+_LISTED = 12
+
+
+def prices(report: Report) -> Section:
+    """A row for each model in each pool, with the date and the source of its price; remarks of the owners' and prices' tables."""
+    money = report.money
+    rest = len(money.basis) - _LISTED
+    return Section(
+        name="prices",
+        title=say("Prices"),
+        question=say("What are the sums of money made of?"),
+        headline=_headline(money),
+        columns=(
+            Column("model", say("model"), "name"),
+            Column("pool", say("pool"), "pool"),
+            Column("gpus", say("GPUs"), "count"),
+            Column("price", say("{currency} per GPU-hour", currency=money.currency), "money"),
+            Column("as_of", say("as of"), "moment"),
+            Column("source", say("source"), "words"),
+        ),
+        rows=tuple(_row(each) for each in money.basis),
+        shown=_LISTED,
+        rest=say("and {number} more", number=Number(rest)),
+        notes=tuple(_notes(money)),
+        wide=True,
+    )
+
+
+def _headline(money: Money) -> str:
+    priced = [each for each in money.basis if each.price is not None]
+    if not money.basis:
+        return say("There is nothing to price.")
+    if not priced:
+        return say("No price is known: nothing is said of money.")
+    if money.missing:
+        unpriced = GpuHours(money.accounts.total.unpriced_ms)
+        return say("{hours} GPU-hours have no price and are in no sum of money.", hours=unpriced)
+    return say("Every GPU-hour has a price.")
+
+
+def _row(each: Basis) -> tuple[Cell, ...]:
+    named = (place_name(each.model), place_name(each.pool), Number(each.gpus))
+    if each.price is None:
+        return *named, None, "", say("no price is known")
+    as_of = "" if each.price.date is None else Date(each.price.date)
+    return *named, Number(each.price.hourly, 4), as_of, plain(price_source(each.price), 200)
+
+
+def price_source(price: Price) -> str:
+    """Where a price is from, and as what it was stated if that is not what it is given as."""
+    return price.source + ("" if price.stated is None else f" ({price.stated})")
+
+
+def _notes(money: Money) -> list[str]:
+    """What a reader of the sums has to know of the prices."""
+    listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
+    notes: list[str] = []
+    if listed:
+        notes.append(
+            say_many(
+                "{number} GPU is at public on-demand prices, which are not what you pay: name your own in money.prices.",
+                "{number} GPUs are at public on-demand prices, which are not what you pay: name your own in money.prices.",
+                len(listed),
+            )
+        )
+    if money.needs_exchange:
+        notes.append(say("the catalog is in USD: add an exchange line (docs/money.md)"))
+    return [*notes, *money.remarks]
+
+
+def energy(report: Report) -> Section:
+    """Energy, its price and its carbon dioxide, or why they are not known."""
+    first, *others = energy_sentences(report.money)
+    return Section(
+        name="energy",
+        title=say("Energy and CO2"),
+        question=say("How much energy did the GPUs take, and at what price?"),
+        headline=first,
+        lines=tuple(others),
+    )
+
+
+def energy_sentences(money: Money) -> list[str]:
+    """Energy, its price and its carbon dioxide, each in one sentence; how much is known where that is too little."""
+    counted, grid = money.accounts.total.energy, money.grid
+    kwh, drawn, cost, co2 = counted.kwh, grid.drawn_kwh(counted), grid.cost(counted), grid.co2_kg(counted)
+    known = Share(counted.known_share)
+    if not counted.known_ms:
+        return [say("energy: not known, no energy counter was read")]
+    if kwh is None or drawn is None or co2 is None:
+        return [
+            say(
+                "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
+                known=known, least=Share(KNOWN_MIN, 0),
+            )
+        ]  # fmt: skip
+    states = {state: money.accounts.energy_by_state.get(state) for state in ("held", "reserved", "free")}
+    idle = [
+        say("{state} {kwh}", state=say(state), kwh=Number(own.kwh, 1))
+        for state, own in states.items()
+        if own is not None and own.kwh is not None and own.kwh > 0
+    ]
+    paid: str = say("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
+    if cost is not None and grid.price_per_kwh is not None:
+        paid = say(
+            "{currency} {cost} at {price} per kWh",
+            currency=money.currency, cost=Number(cost, 2), price=Number.as_given(grid.price_per_kwh),
+        )  # fmt: skip
+    return [
+        say("energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known),
+        *([say("of which without a kernel: {states} kWh", states=Listed(idle, ", "))] if idle else []),
+        say(
+            "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
+            pue=Number.as_given(grid.pue), drawn=Number(drawn, 1), paid=paid, co2=Number(co2, 1),
+            rate=Number.as_given(grid.kg_per_kwh),
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,31 @@
+"""Names in cells and sentences: pools and models that have none are said in the reader's language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.language.plain_text import plain
+from analytics.language.sentences import say
+
+if TYPE_CHECKING:
+    from analytics.language.languages import Language
+    from analytics.language.quantities import Quantity
+    from analytics.sections.section import Cell
+
+NAME_MOST = 200
+
+
+def place_name(name: str, most: int = NAME_MOST) -> str:
+    """The name of a pool or a model on one line; where there is none, the words for that."""
+    return say(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+
+
+def placed(name: str, language: Language) -> str:
+    """The same in the reader's language."""
+    return language.shown(place_name(name))
+
+
+def least_to_most(least: Quantity, most: Quantity) -> Cell:
+    """One figure where both are the same, else `2 to 5`."""
+    return least if str(least) == str(most) else say("{least} to {most}", least=least, most=most)

@@ -1,0 +1,27 @@
+"""The first remarks on the data behind the figures, for a page that has more to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analytics.language.sentences import say, say_many
+from analytics.sections.method import data_quality
+from analytics.sections.section import Section
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report
+
+_FIRST = 4
+
+
+def first_remarks(report: Report) -> Section:
+    """The first few remarks, and how many there are; in an edition for people that there are none for it."""
+    question, found = say("Can these figures be relied on?"), data_quality(report)
+    if found is None:
+        headline = say("Remarks on the data of the fleet are not shown for a single team.")
+        return Section(name="remarks", title=say("Data quality"), question=question, headline=headline)
+    headline = say_many(
+        "{number} remark on the data behind these figures.", "{number} remarks on the data behind these figures.", len(found.lines)
+    ) if found.lines else say("No remark on the data behind these figures.")  # fmt: skip
+    return replace(found, name="remarks", question=question, headline=headline, lines=found.lines[:_FIRST], wide=False)

@@ -1,0 +1,55 @@
+"""The report's chapters: which sections it has, in which order. A new section is its own file and an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from analytics.language.sentences import say
+from analytics.report.model import Report
+from analytics.sections.breakdowns import models, pools, user_time
+from analytics.sections.days import days
+from analytics.sections.film import film
+from analytics.sections.findings import findings, gone, inefficient, suppressed, winding_down
+from analytics.sections.idle import idle
+from analytics.sections.method import data_quality, how_made
+from analytics.sections.money_basis import energy, prices
+from analytics.sections.off_peak import off_peak
+from analytics.sections.people import teams, users
+from analytics.sections.section import Section
+from analytics.sections.surplus import surplus
+from analytics.sections.trends import trends
+from analytics.sections.waterfall import waterfall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MakeSection: TypeAlias = Callable[[Report], Section | None]
+"""None where the section has nothing to be about."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Sections under one heading."""
+
+    title: str
+    sections: tuple[MakeSection, ...]
+
+
+REPORT: tuple[Chapter, ...] = (
+    Chapter(say("Where the money goes"), (waterfall, days, trends)),
+    Chapter(say("What can be taken back"), (findings, surplus, idle, winding_down)),
+    Chapter(say("Who was given GPUs"), (teams, users, user_time)),
+    Chapter(say("When and where"), (film, off_peak, pools, models)),
+    Chapter(say("Other findings"), (inefficient, gone, suppressed)),
+    Chapter(say("What the figures rest on"), (data_quality, how_made, prices, energy)),
+)
+
+
+def chapters(report: Report) -> Iterator[tuple[str, tuple[Section, ...]]]:
+    """The title and the sections of each chapter, without those that have nothing to be about."""
+    for chapter in REPORT:
+        made = tuple(section for make in chapter.sections if (section := make(report)) is not None)
+        if made:
+            yield chapter.title, made

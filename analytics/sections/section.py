@@ -1,0 +1,329 @@
+"""What a section is: a question, its answer in one sentence, a typed table, a chart as data, and what to know beside.
+
+Builders make sections from a report; renderers format them and compute nothing. In every text here a plain `str` is somebody's
+name, which is shown as it is; sentences (`analytics.language.sentences`) are translated, quantities written by the language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from analytics.language.quantities import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from analytics.glossary import Term
+    from analytics.language.languages import Language
+    from analytics.report.figures import Film
+    from analytics.workloads.model import Finding
+
+Kind = Literal[
+    "name", "pool", "gpu", "host", "holder", "team", "finding",  # names, which pages may link
+    "state", "grade", "words", "sentence", "moment",
+    "bar",
+    "gpu_hours", "money", "share", "share_bar", "count", "number",
+]  # fmt: skip
+"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures; pages draw a `share_bar` beside it."""
+
+FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "share_bar", "count", "number"})
+"""Kinds that are set to the right."""
+
+
+@dataclass(frozen=True)
+class StateBar:
+    """A bar in a cell: the states' shares of the cell's width, from the left.
+
+    The bar has a ground `track` of the cell's width long, and a line at `mark`.
+    """
+
+    shares: Mapping[str, float]
+    track: float = 1.0
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class LinkedCell(Quantity):
+    """A text that pages link to what it is about: a `to` of gpu, host, holder, team or finding, and its `key`.
+
+    `aside` is said behind it, smaller.
+    """
+
+    text: str | Quantity
+    to: Kind
+    key: str
+    aside: str = ""
+
+    def shown(self, language: Language) -> str:
+        """Its text alone."""
+        return language.shown(self.text)
+
+
+Cell: TypeAlias = str | Quantity | StateBar | None
+"""None is unknown; an empty string says that there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table; `key` is its name for machines."""
+
+    key: str
+    title: str
+    kind: Kind
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is set to the right."""
+        return self.kind in FIGURES
+
+
+@dataclass(frozen=True)
+class WaterfallStep:
+    """One bar between `start` and `start + length`, in GPU-hours; `state` is empty for the whole.
+
+    `figure` and `detail` stand beside it; `remark` below its label.
+    """
+
+    label: str
+    state: str
+    start: float
+    length: float
+    figure: Cell
+    detail: Cell = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Bars below one another, each beginning where the one above it ends."""
+
+    unit: str
+    steps: tuple[WaterfallStep, ...]
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """Upright bars side by side, each of several states; `values` has a number per bar for each state, in palette.ORDER.
+
+    `names` are whole and differ, `short` fit below a bar.
+    """
+
+    unit: str
+    names: tuple[Cell, ...]
+    short: tuple[Cell, ...]
+    values: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its share of the longest possible one, None where it is unknown, and its figure."""
+
+    label: str
+    length: float | None
+    figure: Cell
+
+
+@dataclass(frozen=True)
+class RankedBars:
+    """Bars below one another, in groups that have a title and the colour of a state each."""
+
+    groups: tuple[tuple[str, str, tuple[Bar, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A whole, and in it an estimate between a low and a high one; `figure` and `detail` say it in words."""
+
+    name: str
+    whole: float
+    low: float
+    point: float
+    high: float
+    figure: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """One interval below the other, on one scale."""
+
+    unit: str
+    rows: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class WeekSpan:
+    """Hours of one day of the week, 0 being Monday, with a number."""
+
+    weekday: int
+    from_hour: int
+    until_hour: int
+    value: int
+
+
+@dataclass(frozen=True)
+class WeekGrid:
+    """Days of the week by hours of the day, one grid per name."""
+
+    grids: tuple[tuple[str, tuple[WeekSpan, ...]], ...]
+
+
+@dataclass(frozen=True)
+class FilmStrip:
+    """Every GPU over time, coloured by state."""
+
+    film: Film
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: values at moments in milliseconds, None where there is a gap."""
+
+    name: str
+    times_ms: tuple[int, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines over time; `steps` says that a value stays until the next one."""
+
+    unit: str
+    lines: tuple[Line, ...]
+    steps: bool = False
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line that falls: (percent of the time, level), each level reached from there on to the left; `most` where unknown time counts."""
+
+    name: str
+    state: str
+    points: tuple[tuple[float, float], ...]
+    most: tuple[tuple[float, float], ...] = ()
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class DurationCurves:
+    """For how much of the time at least so many were needed; `whole` is how many there are."""
+
+    unit: str
+    across: str
+    whole: float
+    whole_label: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class ShareBars:
+    """Bars of shares of one: `name` in a tooltip, `label` in the legend; `most` is how high each may be where that is unknown."""
+
+    name: str
+    label: str
+    state: str
+    shares: tuple[float | None, ...]
+    most: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupedShares:
+    """Shares side by side for each of `names`."""
+
+    unit: str
+    across: str
+    names: tuple[str, ...]
+    series: tuple[ShareBars, ...]
+
+
+@dataclass(frozen=True)
+class WeekShares:
+    """A share for each hour of the week from Monday 0:00 on, None where it is unknown."""
+
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class CardMark:
+    """One workload: its activity in percent, its peak memory in GiB and its weight; `lines` are said of it.
+
+    `is_hollow` where the activity is an upper bound.
+    """
+
+    kind: str
+    activity_pct: float
+    memory_gib: float
+    weight: float
+    lines: tuple[str | Quantity, ...]
+    is_hollow: bool
+
+
+@dataclass(frozen=True)
+class CardFit:
+    """Workloads against the memory of the cards: `kinds` has the words of each kind, `cards` (GiB, name)."""
+
+    kinds: Mapping[str, str]
+    marks: tuple[CardMark, ...]
+    cards: tuple[tuple[float, str], ...]
+
+
+PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
+"""Charts that only pages have."""
+
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | Lines | PageChart
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding in full; its notes and how often its user was told, as the edition may say it."""
+
+    finding: Finding
+    notes: tuple[str, ...]
+    notified: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section.
+
+    Attributes:
+        name: the key; what addresses and ids are made of.
+        question: what a reader wants to know.
+        headline: the answer in one sentence.
+        rows: all rows, a cell for each column.
+        shown: how many of them a document lists; None for all. Pages list all.
+        rest: what a document says of the others.
+        lines: sentences as a list, where the section has some.
+        cards: findings in full, in place of rows.
+        notes: what to know of the figures.
+        terms: words of the section that a reader may not know.
+        states: states that are drawn, for the legend.
+        wide: whether it needs the whole width of a page.
+    """
+
+    name: str
+    title: str
+    question: str
+    headline: str
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    shown: int | None = None
+    rest: str = ""
+    lines: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    chart: Chart | None = None
+    notes: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+    states: tuple[str, ...] = ()
+    wide: bool = False
+
+    @property
+    def listed(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows that a document lists."""
+        return self.rows[: self.shown]
+
+    @property
+    def left_out(self) -> str:
+        """What a document says of what it does not list; empty where it lists all."""
+        return self.rest if self.cards or len(self.listed) < len(self.rows) else ""

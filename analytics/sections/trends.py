@@ -1,0 +1,115 @@
+"""The week beside last week and the median of the four weeks before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import Listed, say
+from analytics.report.coverage import WHOLE_FROM
+from analytics.report.trends import Change
+from analytics.sections.section import Cell, Column, Section
+from fallow.clock import DAY_MS, HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.report.figures import Trend
+    from analytics.report.model import Report
+
+_NAMES = {
+    "unused_share": say("unused share"),
+    "unused_money": say("paid for nothing"),
+    "unused": say("unused GPU-hours"),
+    "total": say("all GPU-hours"),
+    "paid_money": say("paid"),
+    "used_money": say("paid for use"),
+    "gpus": say("GPUs"),
+    "observed": say("observed share"),
+}
+_ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
+         "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_LATE_MS = HOUR_MS
+
+
+def trends(report: Report) -> Section | None:
+    """A row for each figure; None where the window is no week."""
+    if report.week is None:
+        return None
+    known = {trend.name: trend for trend in report.trends}
+    return Section(
+        name="trends",
+        title=say("Against last week and the four weeks before"),
+        question=say("What has changed?"),
+        headline=_headline(report, known["unused_share"]),
+        columns=(
+            Column("figure", say("figure"), "words"),
+            Column("now", say("this week"), "number"),
+            Column("last_week", say("last week"), "number"),
+            Column("change", say("change"), "number"),
+            Column("median", say("4-week median"), "number"),
+        ),
+        rows=tuple(_row(report, known[name]) for name in _ROWS if name in known),
+        notes=tuple(unfinished(report)),
+        wide=True,
+    )
+
+
+def _headline(report: Report, unused: Trend) -> str:
+    changed = change(report, unused)
+    now = Share(unused.now)
+    if not changed:
+        return say("Unused: {share} of the observed time; last week is not known.", share=now)
+    return say("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
+
+
+def _row(report: Report, trend: Trend) -> tuple[Cell, ...]:
+    name = _NAMES.get(trend.name) or say("{state}, GPU-hours", state=say(trend.name))
+    if trend.unit == "money":
+        name = say("{name} ({currency})", name=name, currency=report.money.currency)
+    now, last, middle = (figure(trend.unit, value) for value in (trend.now, trend.last_week, trend.median_4_weeks))
+    return name, now, last, change(report, trend) or None, middle
+
+
+def figure(unit: str, value: float | None) -> Cell:
+    """A figure of that unit; money without its currency."""
+    if value is None:
+        return None
+    return Share(value) if unit == "share" else Number(value, {"gpu_hours": 1, "money": 2}.get(unit, 0))
+
+
+def change(report: Report, trend: Trend) -> str:
+    """From last week to this; empty where that is not known or would mislead.
+
+    A sum grows with the time that was observed: it has a change only where both weeks were observed as a whole.
+    """
+    weeks = (report.seen, *report.seen_before[:1])
+    comparable = trend.unit == "share" or (_is_over(report) and all(each.is_whole for each in weeks))
+    return Change(trend.unit, trend.now, trend.last_week if comparable else None).sentence
+
+
+def unfinished(report: Report) -> list[str]:
+    """Why sums have no change: this week is not over, or so much of it or of a week before was not observed; else nothing."""
+    if report.week is None:
+        return []
+    notes: list[str] = []
+    if not _is_over(report):
+        days = Number((report.seen.until_ms - report.week.since_ms) / DAY_MS, 1)
+        notes.append(
+            say("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days)
+        )
+    weeks = [
+        say("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
+        for number, seen in enumerate((report.seen, *report.seen_before))
+        if seen.share is not None and not seen.is_whole
+    ]
+    if weeks:
+        notes.append(
+            say(
+                "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
+                weeks=Listed(weeks, ", "), least=Share(WHOLE_FROM, 0),
+            )
+        )  # fmt: skip
+    return notes
+
+
+def _is_over(report: Report) -> bool:
+    return report.week is not None and report.seen.until_ms >= report.week.until_ms - _LATE_MS

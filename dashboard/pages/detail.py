@@ -1,0 +1,222 @@
+"""One GPU, and one host: its states with what was measured meanwhile, who had it and what happened to it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from dash import dcc, html
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount
+from analytics.language.sentences import say
+from analytics.sections.history import (
+    Subject,
+    events,
+    findings_naming,
+    host_remarks,
+    processes,
+    where_it_went,
+    who_had_it,
+)
+from analytics.sections.money_basis import price_source
+from analytics.sections.palette import ORDER
+from dashboard.film import shoot
+from dashboard.pages.film import connect_strip
+from dashboard.pages.page import ALL_FINDINGS, Page, Placed
+from dashboard.render.panel import panel
+from dashboard.render.series import series_chart
+from dashboard.render.states import legend
+from dashboard.render.tables import gpu_link, name_links
+from dashboard.series import gpu_series, host_series
+from dashboard.zoom import zoom_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from analytics.sections.palette import Palette
+    from analytics.sections.section import Section
+    from dashboard.series import Series
+    from dashboard.source import Source
+    from dashboard.view import View
+
+_FIRST = 10
+"""Rows in sight."""
+_LETTERS = 14
+_NO_NAME = 8
+"""Letters: what is shorter begins too many names."""
+_HISTORY: tuple[Callable[..., Section | None], ...] = (who_had_it, processes, findings_naming, events)
+
+
+class Detail(Page):
+    """A page about one GPU or host: the two differ in their facts, their series and what is remarked on a host's rows."""
+
+    listed = False
+    column: str
+    title: str
+    question: str
+    history = _HISTORY
+    unnamed: str
+
+    @property
+    def graph(self) -> str:
+        return f"{self.column}-graph"
+
+    def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
+        """Tooltip, click and zoom: a zoomed page is an address, whose rows are read for what is in sight only."""
+        connect_strip(app, self.graph)
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        """What the address names, as far as it is in what the reader sees."""
+        asked = getattr(view.query, self.column)
+        if not asked:
+            return _nothing(view, self.unnamed)
+        meant = self.meant(view, asked)
+        if len(meant) > 1:
+            return _nothing(view, say("The names of several GPUs begin with {gpu}.", gpu=plain(asked)))
+        subject = subject_named(view, self.column, *meant)
+        if subject is None:
+            return _nothing(view, self.unknown(plain(asked)))
+        items = [
+            html.Div([html.Dt(view.say(label)), html.Dd(value)]) for label, value in self.facts(view, subject) if value
+        ]
+        sections = [
+            Placed(partial(made, subject=subject), first=_FIRST, onward=ALL_FINDINGS * (made is findings_naming))
+            for made in self.history
+        ]
+        return html.Div(
+            [
+                html.Div(html.Dl(items, className="facts"), className="panel wide lead"),
+                self._states(view, colours, subject),
+                *(shown for each in sections if (shown := each.panel(view, colours)) is not None),
+            ],
+            className="panels",
+        )  # fmt: skip
+
+    def meant(self, view: View, asked: str) -> list[str]:  # noqa: ARG002  # a GPU's name can be shortened
+        """The names that the address may mean."""
+        return [asked]
+
+    def unknown(self, asked: str) -> str:
+        raise NotImplementedError
+
+    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
+        raise NotImplementedError
+
+    def series(self, view: View, subject: Subject) -> Series:
+        raise NotImplementedError
+
+    def _states(self, view: View, colours: Palette, subject: Subject) -> html.Section:
+        """The states of its GPUs side by side with what was measured meanwhile, of what is in sight."""
+        others = say("Only this team's time is shown: the time of others is left empty.")
+        return panel(
+            name="states",
+            title=view.say(self.title),
+            question=view.say(self.question),
+            finding=view.say(where_it_went(subject.spans)),
+            body=[
+                legend(view, colours, ORDER),
+                *([html.P(view.say(others), className="hint")] if view.report.scope.is_personal else []),
+                zoom_note(view),
+                *series_chart(view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject)),
+            ],
+            wide=True,
+        )
+
+
+def subject_named(view: View, column: str, name: str) -> Subject | None:
+    """The `gpu` or `host` of that name; None where the reader sees nothing of it in this window."""
+    spans = view.part.inside.stretches.filter(pl.col(column) == name)
+    return None if spans.is_empty() else Subject(name, column == "host", spans)
+
+
+def _nothing(view: View, sentence: str) -> html.Div:
+    """Why there is no page, and where to choose."""
+    link = dcc.Link(view.say(say("Choose one in the film strip")), href="/film" + view.query.on_every_page.search)
+    return html.Div([html.P(view.say(sentence)), html.P(link)], className="problem", role="alert")
+
+
+def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
+    """To each of some GPUs; None where there is none."""
+    links: list[Any] = []
+    for each in gpus:
+        links += [", "] * bool(links) + [gpu_link(view, each, plain(each, _LETTERS))]
+    return html.Span(links) if links else None
+
+
+class Gpu(Detail):
+    """`/gpu?gpu=UUID`, or as much of it as no other GPU begins with."""
+
+    path = "/gpu"
+    name: str = say("GPU")
+    column = "gpu"
+    title = say("States and series")
+    question = say("What did it do, minute by minute, and what did that look like to the GPU itself?")
+    unnamed = say("No GPU is named.")
+
+    def unknown(self, asked: str) -> str:
+        return say(
+            "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
+            "chosen above or yours to see.",
+            gpu=asked,
+        )
+
+    def meant(self, view: View, asked: str) -> list[str]:
+        """The GPU of that name, else those whose names begin with it."""
+        known = view.part.inside.stretches["gpu"].unique().sort()
+        if asked in known or len(asked) < _NO_NAME:
+            return [asked]
+        return known.filter(known.str.starts_with(asked)).to_list() or [asked]
+
+    def series(self, view: View, subject: Subject) -> Series:
+        return gpu_series(view, subject.name)
+
+    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
+        gpu, host = subject.name, subject.hosts[-1]
+        inventory = view.whole.inventory
+        index, price = inventory.device(gpu, host).gpu_index, view.whole.money.costs.price_of(gpu)
+        beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
+        return [
+            (say("GPU"), plain(gpu)),
+            (say("model"), plain(inventory.model(gpu))),
+            (say("host"), name_links(view, "host", host)),
+            (say("index"), "" if index is None else str(index)),
+            (say("pool"), plain(inventory.pool(gpu))),
+            (say("last seen"), view.language.moment(subject.last_seen_ms)),
+            (say("per GPU-hour"), price and view.say(say("{money}, {source}", money=Amount(price.hourly, price.currency), source=price_source(price)))),
+            (say("on the same host"), _gpu_links(view, beside.unique().sort())),
+        ]  # fmt: skip
+
+
+class Host(Detail):
+    """`/host?host=NAME`."""
+
+    path = "/host"
+    name: str = say("Host")
+    column = "host"
+    title = say("The GPUs side by side")
+    question = say("Do its GPUs work together or wait for one another, and does the machine keep up?")
+    unnamed = say("No host is named.")
+
+    def unknown(self, asked: str) -> str:
+        return say(
+            "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
+            "chosen above or yours to see.",
+            host=asked,
+        )
+
+    history = (*_HISTORY, host_remarks)
+
+    def series(self, view: View, subject: Subject) -> Series:
+        return host_series(view, subject.name)
+
+    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
+        inventory = view.whole.inventory
+        return [
+            (say("host"), plain(subject.name)),
+            (say("GPUs"), _gpu_links(view, subject.gpus)),
+            (say("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))),
+            (say("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))),
+            (say("last seen"), view.language.moment(subject.last_seen_ms)),
+        ]

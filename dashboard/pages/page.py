@@ -1,0 +1,80 @@
+"""What a page is: a path, a name, who may open it, and its sections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from analytics.language.sentences import say
+from dashboard.access.people import VIEWER
+from dashboard.exports import links
+from dashboard.render.panel import section_panel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analytics.report.model import Report
+    from analytics.sections.palette import Palette
+    from analytics.sections.section import Section
+    from dashboard.source import Source
+    from dashboard.view import View
+
+
+ALL_FINDINGS = say("All findings")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A section on a page: where its table stands and how many rows are in sight, as `section_panel` takes them.
+
+    `onward` are the words of a link to all findings; `wide` gives it the whole width, whatever the section needs.
+    """
+
+    made_by: Callable[[View], Section | None]
+    table: str = "folded"
+    first: int | None = None
+    onward: str = ""
+    wide: bool = False
+
+    def panel(self, view: View, colours: Palette) -> html.Section | None:
+        """None where the section has nothing to say to this reader."""
+        section = self.made_by(view)
+        if section is None:
+            return None
+        search = view.query.on_every_page.search
+        links = (
+            [html.P(dcc.Link(view.say(self.onward), href="/findings" + search), className="onward")]
+            if self.onward
+            else []
+        )
+        return section_panel(view, colours, section, table=self.table, first=self.first, after=links, wide=self.wide)
+
+
+def of_report(made_by: Callable[[Report], Section | None], **places: Any) -> Placed:
+    """A section that the report has as well, or could have; `places` as in Placed."""
+    return Placed(lambda view: made_by(view.report), **places)
+
+
+class Page:
+    """One page. `listed` pages stand in the navigation; the others are come to from a row or a chart.
+
+    `role` is the least that opens it, `export` the table that it offers as a file.
+    """
+
+    path: str
+    name: str
+    role: str = VIEWER
+    listed: bool = True
+    export: str = ""
+    sections: tuple[Placed, ...] = ()
+
+    def connect(self, app: Any, source: Source) -> None:
+        """Adds the page's own callbacks; each comes to its view by `dashboard.source.view_of`, which knows who asks."""
+
+    def content(self, view: View, colours: Palette) -> Any:
+        """The page's components below the header: by default its sections."""
+        panels = [panel for each in self.sections if (panel := each.panel(view, colours)) is not None]
+        tools = [html.Div(links(view, self.export), className="tools")] if self.export else []
+        return html.Div([*tools, html.Div(panels, className="panels")])

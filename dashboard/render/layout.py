@@ -1,0 +1,63 @@
+"""What all figures of plotly share: fonts, colours, margins, and how text is written in them."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from analytics.language.plain_text import plain
+
+if TYPE_CHECKING:
+    from analytics.sections.palette import Palette
+    from dashboard.view import View
+
+FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
+"""As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""
+
+
+def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
+    """What all figures share: fonts, colours, margins; `more` adds to it or replaces it."""
+    axis = {
+        "gridcolor": colours.grid,
+        "linecolor": colours.grid,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
+    base: dict[str, Any] = {
+        "template": "none",
+        "height": height_px,
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": colours.text},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": colours.card,
+            "bordercolor": colours.muted,
+            "font": {"family": FONT, "size": 13, "color": colours.text},
+        },
+        "xaxis": axis,
+        "yaxis": axis,
+        "showlegend": False,
+        "dragmode": False,
+    }
+    for name, value in more.items():
+        base[name] = base[name] | value if name in ("xaxis", "yaxis", "margin") else value
+    return base
+
+
+def separators(view: View) -> str:
+    """What plotly is told: the decimal sign, then that between thousands."""
+    written = view.language.number(1234.5, 1)
+    return f"{written[5]}{written[1]}"
+
+
+def escaped(view: View, cell: Any, most: int = 60) -> str:
+    """A cell beside marks of plotly: what it would take for markup of its own is escaped."""
+    return escape(plain(view.language.shown(cell), most), quote=False)
+
+
+def line_across(colours: Palette, *, y: float, **look: Any) -> dict[str, Any]:
+    """A line across the whole figure."""
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"color": colours.muted, "width": 1, **look}}  # fmt: skip

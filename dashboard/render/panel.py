@@ -1,0 +1,139 @@
+"""A section as a panel of a page: heading, question, headline, chart with its accessible name, table and notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from analytics.language.sentences import Listed, say
+from analytics.sections.section import (
+    CardFit,
+    DurationCurves,
+    GroupedShares,
+    Intervals,
+    RankedBars,
+    StackedBars,
+    Waterfall,
+    WeekGrid,
+    WeekShares,
+)
+from dashboard.render.figures import intervals_figure, ranked_figure, stacked_figure, waterfall_figure, week_grid_figure
+from dashboard.render.page_figures import (
+    card_fit_figure,
+    chart_legend,
+    duration_figure,
+    grouped_figure,
+    week_shares_figure,
+)
+from dashboard.render.states import legend
+from dashboard.render.tables import section_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import plotly.graph_objects as go
+
+    from analytics.sections.palette import Palette
+    from analytics.sections.section import Section
+    from dashboard.view import View
+
+GRAPH_CONFIG = {
+    # plotly's own menu would upload the chart to a cloud service
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "displaylogo": False,
+    "showTips": False,  # plotly says them in English only
+    "displayModeBar": False,
+    "responsive": True,
+    "scrollZoom": False,
+}
+
+
+def section_panel(
+    view: View, colours: Palette, section: Section, *, table: str = "folded", first: int | None = None, after: Iterable[Any] = (), wide: bool = False
+) -> html.Section:  # fmt: skip
+    """A section; its `table` stands `folded`, `below` or `beside` its chart, `after` at the end of the panel.
+
+    Rows behind the `first` are folded away.
+    """
+    notes = [html.P(view.say(Listed(section.notes, " ")), className="note")] if section.notes else []
+    lines = [html.Ul([html.Li(view.say(line)) for line in section.lines])] if section.lines else []
+    if section.chart is None:
+        tables = section_tables(view, colours, section, first=first)
+        body = [*_legend(view, colours, section), *tables, *lines, *notes]
+    else:
+        headline, title = view.say(section.headline), view.say(section.title)
+        figure, height_px = _FIGURES[type(section.chart)](view, colours, section.chart)
+        chart: Any = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
+        drawn = [*_legend(view, colours, section), *chart_legend(view, colours, section.chart)]
+        if table == "folded":
+            folded = html.Details(
+                [
+                    html.Summary(view.say(say("The figures as a table"))),
+                    *section_tables(view, colours, section, "numbers"),
+                ]
+            )
+            body = [*drawn, chart, *lines, *notes, folded]
+        elif table == "beside":
+            body = [*drawn, _beside(chart, *section_tables(view, colours, section)), *lines, *notes]
+        else:
+            body = [*drawn, chart, *section_tables(view, colours, section, first=first), *lines, *notes]
+    return panel(
+        name=section.name,
+        title=view.say(section.title),
+        question=view.say(section.question),
+        finding=view.say(section.headline),
+        body=[*body, *after],
+        wide=wide or section.wide,
+    )
+
+
+_FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
+    Waterfall: waterfall_figure,
+    StackedBars: stacked_figure,
+    RankedBars: ranked_figure,
+    Intervals: intervals_figure,
+    WeekGrid: week_grid_figure,
+    DurationCurves: duration_figure,
+    GroupedShares: grouped_figure,
+    WeekShares: week_shares_figure,
+    CardFit: card_fit_figure,
+}
+"""Of each encoding its figure and the height in pixels; a film strip is more than a figure (dashboard.render.strip)."""
+
+
+def _legend(view: View, colours: Palette, section: Section) -> list[html.Ul]:
+    return [legend(view, colours, section.states)] if section.states else []
+
+
+def _beside(*parts: Any) -> html.Div:
+    """Side by side where there is room, else below one another."""
+    return html.Div([html.Div(each) for each in parts], className="beside")
+
+
+def panel(
+    *, name: str, title: str, question: str, finding: Any, body: Iterable[Any], wide: bool = False
+) -> html.Section:
+    """A card with a heading, the question and the answer in one line, and the body below."""
+    return html.Section(
+        [
+            html.H2(title, id=f"{name}-title"),
+            html.P(question, className="question"),
+            html.P(finding, className="finding"),
+            *body,
+        ],
+        className="panel wide" if wide else "panel",
+        **{"aria-labelledby": f"{name}-title"},
+    )
+
+
+def graph(name: str, figure: Any, label: str, height_px: int) -> html.Div:
+    """The chart with its accessible name; the height is reserved before it is drawn."""
+    return html.Div(
+        dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height_px}px"}, responsive=True),
+        role="img",
+        className="chart",
+        style={"minHeight": f"{height_px}px"},
+        **{"aria-label": label},
+    )

@@ -1,0 +1,187 @@
+"""States over time and, below, measured series: one figure with one time axis, so that all of it zooms together."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+from dash import html
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Moment, Number, Span
+from analytics.language.sentences import Listed, say
+from analytics.sections.section import Column, Section
+from dashboard.render.layout import layout, separators
+from dashboard.render.panel import graph
+from dashboard.render.states import capital
+from dashboard.render.strip import heatmap, hover, time_axis
+from dashboard.render.tables import table
+from dashboard.zoom import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.sections.palette import Palette
+    from analytics.sections.section import Cell
+    from dashboard.film import Film
+    from dashboard.series import Line, Series
+    from dashboard.view import View
+
+_ROW_PX = 22
+_LINE_PX = 92
+_STEPS = 3
+"""Between the marks of a series' axis, at most."""
+_GAP_PX = 26
+_TOP_PX = 34
+_BOTTOM_PX = 8
+_LETTERS = 12
+"""Of `GPU-1ae8e3d9`: as the links beside it begin."""
+_LEFT_PX = 96
+"""Room for the names of several GPUs."""
+
+
+def series_chart(view: View, colours: Palette, name: str, film: Film, series: Series) -> list[Any]:
+    """The graph, its tooltip, what was not measured, and the numbers as a table."""
+    height_px = _TOP_PX + _strip_px(film) + len(series.lines) * (_LINE_PX + _GAP_PX) + _BOTTOM_PX
+    since_ms, until_ms = visible(view)
+    label = say(
+        "States and {names} from {since} to {until}, a point every {width}.",
+        names=Listed([line.name for line in series.lines], ", ") if series.lines else say("no series"),
+        since=Moment(since_ms), until=Moment(until_ms), width=Span(series.bin_ms),
+    )  # fmt: skip
+    figure = _figure(view, colours, film, series, height_px)
+    words: list[dict[str, Any] | None] = [None]
+    for line in series.lines:
+        shown = {"name": view.say(line.name), "unit": line.unit, "digits": line.digits}
+        words += [shown] if series.is_raw else [None, shown]
+    return [
+        graph(name, figure, view.say(label), height_px),
+        *hover(view, colours, film, words),
+        html.P(view.say(_note(series)), className="hint"),
+        _numbers(view, colours, series),
+    ]
+
+
+def _note(series: Series) -> str:
+    parts = []
+    if series.lines:
+        width = Span(series.bin_ms)
+        parts.append(
+            say("Every point is one row of the lake.")
+            if series.is_raw
+            else say("Lines are the mean of every {width}, bars reach from its least to its most.", width=width)
+        )
+        parts.append(say("Where nothing is drawn, nothing is known."))
+    if series.missing:
+        names = Listed([line.name for line in series.missing], ", ")
+        parts.append(say("Not measured here: {names}.", names=names))
+    return Listed(parts, " ")
+
+
+def _strip_px(film: Film) -> int:
+    return max(2 * _ROW_PX, _ROW_PX * len(film.gpus))
+
+
+def _figure(view: View, colours: Palette, film: Film, series: Series, height_px: int) -> go.Figure:
+    strip_px = _strip_px(film)
+    inner_px = height_px - _TOP_PX - _BOTTOM_PX
+    figure = go.Figure(heatmap(film, colours))
+    axes: dict[str, Any] = {}
+    notes = []
+    at_px = strip_px
+    for number, line in enumerate(series.lines, start=2):
+        at_px += _GAP_PX
+        domain = [1 - (at_px + _LINE_PX) / inner_px, 1 - at_px / inner_px]
+        axes[f"yaxis{number}"] = _axis(colours, series, line, [max(0.0, domain[0]), domain[1]])
+        text = capital(f"{view.say(line.name)}, {line.unit}")
+        notes.append(
+            {"text": text, "xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left",
+             "yanchor": "bottom", "showarrow": False, "font": {"color": colours.muted, "size": 12}}
+        )  # fmt: skip
+        figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
+        at_px += _LINE_PX
+    names = [plain(gpu)[:_LETTERS] for gpu in film.gpus] if len(film.gpus) > 1 else [""]
+    since_ms, until_ms = visible(view)
+    figure.update_layout(
+        layout(
+            colours,
+            height_px,
+            separators=separators(view),
+            margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
+            xaxis=time_axis(
+                view.language, colours, since_ms, until_ms, side="top", anchor="free", position=1, automargin=False,
+                # the lines' marks would widen it
+                autorangeoptions={"clipmin": since_ms, "clipmax": until_ms},
+            ),
+            yaxis={"autorange": "reversed", "showgrid": False, "ticks": "", "domain": [1 - strip_px / inner_px, 1],
+                   "tickvals": list(range(len(names))), "ticktext": names},
+            hovermode="x",
+            dragmode="zoom",
+            annotations=notes,
+            bargap=0,
+            **axes,
+        )
+    )  # fmt: skip
+    return figure
+
+
+def _axis(colours: Palette, series: Series, line: Line, domain: list[float]) -> dict[str, Any]:
+    most = line.top or max((value for value in _values(series, line, "max") if value is not None), default=0.0)
+    step = round_step(most)
+    top = step * max(1, math.ceil(most / step - 1e-9))
+    return {
+        "domain": domain, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "anchor": "x",
+        "tick0": 0, "dtick": step, "range": [0, top * 1.02],
+    }  # fmt: skip
+
+
+def round_step(most: float) -> float:
+    """The round number of which two or three reach `most`, so that the highest mark of an axis lies above all values."""
+    if most <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most / _STEPS))
+    return next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * _STEPS >= most * (1 - 1e-9))
+
+
+def _traces(colours: Palette, series: Series, line: Line, axis: str) -> Iterator[go.Bar | go.Scatter]:
+    """Bars from the least to the most of each bin, which break where nothing is known, and the mean over them."""
+    at = {"x0": int(series.frame["time"][0]) + series.bin_ms / 2, "dx": series.bin_ms, "yaxis": axis}
+    least, mean, most = (_values(series, line, part) for part in ("min", "mean", "max"))
+    if not series.is_raw:
+        heights = [
+            None if low is None or high is None else round(high - low, 3) for low, high in zip(least, most, strict=True)
+        ]
+        yield go.Bar(
+            base=least, y=heights, width=series.bin_ms, marker={"color": colours.state["low"], "line": {"width": 0}},
+            opacity=0.55, hoverinfo="skip", **at,
+        )  # fmt: skip
+    yield go.Scatter(
+        y=mean, mode="lines+markers", connectgaps=False, hoverinfo="none",
+        line={"color": colours.state["active"], "width": 1.3}, marker={"size": 2, "color": colours.state["active"]}, **at,
+    )  # fmt: skip
+
+
+def _values(series: Series, line: Line, part: str) -> list[float | None]:
+    values = series.frame[f"{line.column}_{part}"].to_list()
+    return [None if value is None else round(value / line.scale, line.digits + 1) for value in values]
+
+
+def _numbers(view: View, colours: Palette, series: Series) -> html.Details:
+    def cell(row: dict[str, Any], line: Line) -> str:
+        least, mean, most = (row[f"{line.column}_{part}"] for part in ("min", "mean", "max"))
+        if mean is None:
+            return say("unknown")
+        low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
+        return say("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
+
+    heads = (
+        Column(line.column, say("{name}, {unit}", name=line.name, unit=line.unit), "number") for line in series.lines
+    )
+    listed = Section("states", "", "", "", (Column("from", say("from"), "moment"), *heads))
+    rows: list[tuple[Cell, ...]] = [
+        (Moment(row["time"]), *(cell(row, line) for line in series.lines))
+        for row in series.coarse.iter_rows(named=True)
+    ]
+    summary = html.Summary(view.say(say("The figures as a table: mean, least and most")))
+    return html.Details([summary, table(view, colours, listed, rows, "linked")])

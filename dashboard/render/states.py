@@ -1,0 +1,66 @@
+"""How states look on a page: colour and hatching, in bars of plotly and in the style sheet's, and their legend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from analytics.glossary import STATES
+from analytics.language.sentences import say
+from analytics.sections.palette import HATCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from analytics.sections.palette import Palette
+    from dashboard.view import View
+
+_SHAPES = {"unknown": "/", "unavailable": "x", "held": "\\", "reserved": "-"}
+"""The hatching of HATCHED in the signs of plotly."""
+
+
+def pattern(colours: Palette, states: Sequence[str]) -> dict[str, Any]:
+    """The hatching of plotly's bars, one per state, over the colour that the bar has."""
+    return {
+        "shape": [_SHAPES.get(state, "") for state in states],
+        "fillmode": "overlay",
+        "fgcolor": colours.card,
+        "size": 6,
+        "solidity": 0.15,
+    }
+
+
+def fill(colours: Palette, state: str) -> str:
+    """The `background` of a state in tables and legends: its colour, hatched as `pattern` hatches bars."""
+    colour = colours.state[state]
+    if state not in HATCHED:
+        return colour
+    line = f"color-mix(in srgb, {colours.card} 45%, transparent)"
+    return f"repeating-linear-gradient({HATCHED[state]}deg, {line} 0 1px, transparent 1px 6px), {colour}"
+
+
+def legend(view: View, colours: Palette, states: Iterable[str]) -> html.Ul:
+    """The states' colours with their names; each says on a tooltip what it means."""
+    items = [
+        html.Li(
+            [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), view.say(say(state))],
+            title=view.say(STATES[state].meaning),
+        )
+        for state in states
+    ]
+    return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})
+
+
+def sign_legend(view: View, signs: Iterable[tuple[str, str, str]], label: str) -> html.Ul:
+    """Signs with their colours and words, for what is no state."""
+    items = [
+        html.Li([html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", capital(view.say(words))])
+        for sign, colour, words in signs
+    ]
+    return html.Ul(items, className="legend", **{"aria-label": view.say(label)})
+
+
+def capital(text: str) -> str:
+    """A word of the ledger as a label that stands alone: `held` as `Held`. The style sheet does the same for headings."""
+    return text[:1].upper() + text[1:]

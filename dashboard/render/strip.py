@@ -1,0 +1,178 @@
+"""A film as a heatmap, and what the browser needs to say what lies under the pointer. For film strips and detail pages."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+from dash import dcc
+
+from analytics.glossary import STATES
+from analytics.language.plain_text import plain
+from analytics.language.sentences import say
+from analytics.sections.palette import ORDER, Palette
+from dashboard.film import NOT_SEEN
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import tzinfo
+
+    from analytics.language.languages import Language
+    from dashboard.film import Film
+    from dashboard.view import View
+
+TOOLTIP = "film-tip"
+WORDS = "film-words-of"
+_MOST_RUNS = 12_000
+"""Changes of holder that go to the browser; of more the tooltip names the state alone."""
+_MOST_WHOLE = 64
+"""GPUs whose whole names go to the browser; of more, as many letters as tell them apart."""
+_SHORTEST = 12
+"""Letters of `GPU-1ae8e3d9`."""
+
+
+def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
+    """The frames in the states' colours; x is milliseconds since the epoch, y the row."""
+    start_ms = int(film.edges[0])
+    columns: dict[str, Any] = (
+        {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
+    )
+    steps = [*(colours.state[state] for state in ORDER), colours.card]
+    scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
+    return go.Heatmap(
+        z=film.frames,
+        **columns,
+        zmin=-0.5,
+        zmax=NOT_SEEN + 0.5,
+        colorscale=scale,
+        showscale=False,
+        hoverinfo="none",
+        ygap=1 if len(film.gpus) <= 96 else 0,
+        **more,
+    )
+
+
+def hover(view: View, colours: Palette, film: Film, lines: Sequence[Mapping[str, Any] | None] = ()) -> list[Any]:
+    """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture.
+
+    `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
+    """
+    return [
+        dcc.Tooltip(
+            id=TOOLTIP,
+            direction="top",
+            className="tooltip",
+            background_color=colours.card,
+            border_color=colours.muted,
+            style={"color": colours.text},
+        ),
+        dcc.Store(id=WORDS, data=_words(view, film, lines)),
+    ]
+
+
+def not_seen(view: View) -> str:
+    """What a frame without a state means."""
+    if view.report.scope.is_personal:
+        return view.say(say("not of this team: nothing is shown"))
+    return view.say(say("not seen: outside its first and last row"))
+
+
+def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    runs, names = _runs(film)
+    hosts = sorted(set(film.hosts))
+    return {
+        "gpus": beginnings(film.gpus, {*view.whole.inventory.devices, *film.gpus}),
+        "hosts": [plain(host) for host in hosts],
+        "at": [hosts.index(host) for host in film.hosts],
+        "states": [
+            *(view.say(say("{label}: {value}", label=say(state), value=STATES[state].meaning)) for state in ORDER),
+            not_seen(view),
+        ],
+        "start": int(film.edges[0]),
+        "bin": film.bin_ms,
+        "edges": [] if film.is_even else film.edges.tolist(),
+        "runs": runs,
+        "names": names,
+        "lines": list(lines),
+        "zone": str(view.zone),
+        "lang": view.language.code,
+        "search": view.query.on_every_page.but(start=view.query.start, end=view.query.end).search,
+    }
+
+
+def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
+    """As much of each name as tells it from all others, where there are many: random names would be most of what is sent."""
+    if len(names) <= _MOST_WHOLE:
+        return list(names)
+    longest = max(map(len, among))
+    fits = (length for length in range(_SHORTEST, longest) if len({name[:length] for name in among}) == len(among))
+    length = next(fits, longest)
+    return [name[:length] for name in names]
+
+
+def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
+    """Per row who had it and for how many columns, by turns; nothing where that were too much."""
+    if not film.had.size:
+        return [], []
+    first = np.ones(film.had.shape, bool)
+    first[:, 1:] = film.had[:, 1:] != film.had[:, :-1]
+    if int(first.sum()) > _MOST_RUNS:
+        return [], []
+    rows = []
+    for had, begins in zip(film.had, first, strict=True):
+        columns = np.flatnonzero(begins)
+        lasted = np.diff(columns, append=had.size)
+        rows.append(np.stack([had[columns], lasted], axis=1).ravel().tolist())
+    return rows, [plain(name, 40) for name in film.names]
+
+
+_MOST_MARKS = 10
+_STEPS_MS = (
+    *(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(HOUR_MS * hours for hours in (1, 2, 3, 6, 12)),
+    *(DAY_MS * days for days in (1, 2, 4, 7, 14, 28, 56, 112, 364)),
+)
+
+
+def time_axis(language: Language, colours: Palette, since_ms: int, until_ms: int, **more: Any) -> dict[str, Any]:
+    """The x axis of a figure from one moment to another, for dragging a part out of it."""
+    marks = marks_of(language, since_ms, until_ms)
+    return {
+        "type": "linear",
+        "tickvals": [moment for moment, _ in marks],
+        "ticktext": [label for _, label in marks],
+        "showgrid": False,
+        "ticks": "outside",
+        "tickangle": 0,  # the style sheet leaves out every other one where they would be in each other's way
+        "tickcolor": colours.grid,
+        "fixedrange": False,
+        **more,
+    }
+
+
+def marks_of(language: Language, since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+    """Moments on round local times and what to write there: `20 Nov` at midnight and where no day has been named, else `06:00`."""
+    step_ms = next((step for step in _STEPS_MS if (until_ms - since_ms) / step <= _MOST_MARKS), _STEPS_MS[-1])
+    found: list[tuple[int, str]] = []
+    for moment_ms, local in _round_times(language.zone, since_ms, until_ms, step_ms):
+        day = language.day(moment_ms).replace(str(local.year), "").strip()
+        clock = f"{local:%H:%M}"
+        within_day = clock if found else f"{clock}<br>{day}"
+        found.append((moment_ms, day if step_ms >= DAY_MS or clock == "00:00" else within_day))
+    return found
+
+
+def _round_times(zone: tzinfo, since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, datetime]]:
+    first = from_ms(since_ms).astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    last_ms = -1
+    for count in range((until_ms - since_ms + 2 * DAY_MS) // step_ms + 2):
+        local = first + timedelta(milliseconds=count * step_ms)
+        moment_ms = to_ms(local.replace(tzinfo=zone))
+        # an hour that clocks leave out comes out as the next one, which has a mark of its own
+        shown = from_ms(moment_ms).astimezone(zone)
+        if since_ms <= moment_ms <= until_ms and moment_ms > last_ms and shown.replace(tzinfo=None) == local:
+            last_ms = moment_ms
+            yield moment_ms, shown

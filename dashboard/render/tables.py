@@ -1,0 +1,155 @@
+"""Tables of sections: cells written in the reader's language, names that lead on with what the bar says, bars as lengths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Number
+from analytics.language.sentences import Listed, Sentence, say
+from analytics.names import JOINER
+from analytics.sections.section import LinkedCell, StateBar
+from dashboard.render.states import fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from analytics.language.quantities import Share
+    from analytics.sections.palette import Palette
+    from analytics.sections.section import Cell, Column, Section
+    from dashboard.view import View
+
+_PATHS = {"gpu": "/gpu", "host": "/host", "holder": "/holders", "team": "/holders", "finding": "/findings"}
+_WORDS = ("words", "sentence", "moment", "state")
+"""Kinds of columns whose texts are no names."""
+
+
+def section_tables(
+    view: View, colours: Palette, section: Section, look: str = "listed", first: int | None = None
+) -> list[Any]:
+    """All rows; those behind the `first` are folded away, so that a page on a phone has an end."""
+    rows = section.rows
+    if not rows:
+        return []
+    shown: list[Any] = [table(view, colours, section, rows[:first], look)]
+    if first is not None and len(rows) > first:
+        rest = section.rest if section.shown == first else say("and {number} more", number=Number(len(rows) - first))
+        summary = html.Summary(view.say(rest))
+        shown.append(html.Details([summary, table(view, colours, section, rows[first:], look)], className="more"))
+    return shown
+
+
+def table(
+    view: View, colours: Palette, section: Section, rows: Iterable[Sequence[Cell]], look: str = "listed"
+) -> html.Div:
+    """Rows of a section, the first column naming the row. On narrow screens findings stand as blocks, with the heads beside."""
+    heads = [view.say(column.title) for column in section.columns]
+    body = [_row(view, colours, section.columns, heads, row) for row in rows]
+    header = [
+        html.Th(head, scope="col", className="right" if number and column.is_figure else "")
+        for number, (head, column) in enumerate(zip(heads, section.columns, strict=True))
+    ]
+    # roles: showing rows as blocks takes those of the elements away
+    made = html.Table(
+        [html.Thead(html.Tr(header, role="row"), role="rowgroup"), html.Tbody(body, role="rowgroup")],
+        className="findings" if section.name == "findings" else look,
+        role="table",
+        **{"aria-labelledby": f"{section.name}-title"},
+    )
+    return scrolling(made, f"{section.name}-title")
+
+
+def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequence[str], row: Sequence[Cell]) -> html.Tr:
+    cells = []
+    for number, (column, head, cell) in enumerate(zip(columns, heads, row, strict=True)):
+        look = f"of-{column.key} is-{column.kind}{' right' if number and column.is_figure else ''}"
+        shown = cell_component(view, colours, column, cell)
+        if number:
+            cells.append(html.Td(shown, role="cell", className=look, **{"data-label": head}))
+        else:
+            cells.append(html.Th(shown, scope="row", className=look))
+    return html.Tr(cells, role="row")
+
+
+def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
+    """A table that scrolls sideways where it must, with a keyboard too; `labelled_by` is the id of what names it."""
+    named = {"role": "group", "aria-labelledby": labelled_by} if labelled_by else {}
+    return html.Div(table, className="scroll", tabIndex="0", **named)
+
+
+def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
+    """A cell as it stands in a table."""
+    if isinstance(cell, StateBar):
+        return state_bar(colours, cell)
+    if isinstance(cell, LinkedCell):
+        link = dcc.Link(name_component(view, cell.text), href=address(view, cell.to, cell.key))
+        return [link, html.Span(html.Bdi(plain(cell.aside)), className="id")] if cell.aside else link
+    if column.kind == "share_bar":
+        return _share_bar(view, colours, cell)  # type: ignore[arg-type]  # the kind says so
+    if isinstance(cell, str):
+        return _text(view, column, cell)
+    return view.say("unknown") if cell is None else cell.shown(view.language)
+
+
+def _text(view: View, column: Column, text: str) -> Any:
+    if column.kind == "grade":
+        return html.Span(view.say(say(text)), className=f"grade {text}")
+    if isinstance(text, Sentence | Listed) or column.kind in _WORDS or not text:
+        return view.language.shown(text)
+    if column.kind in _PATHS:
+        return name_links(view, column.kind, text)
+    return html.Bdi(plain(text, NAME_MOST))
+
+
+NAME_MOST = 80
+
+
+def name_component(view: View, text: Any) -> Any:
+    """A name keeps its own direction: it is somebody else's text."""
+    if isinstance(text, str) and not isinstance(text, Sentence | Listed):
+        return html.Bdi(plain(text, NAME_MOST))
+    return view.language.shown(text)
+
+
+def gpu_link(view: View, gpu: str, label: str) -> dcc.Link:
+    return dcc.Link(label, href=address(view, "gpu", gpu))
+
+
+def name_links(view: View, kind: str, name: str) -> Any:
+    """To the page of a GPU, a host or a team, or to each of several holders."""
+    parts: list[Any] = []
+    for each in name.split(JOINER) if kind == "holder" else [name]:
+        link = dcc.Link(html.Bdi(plain(each, NAME_MOST)), href=address(view, kind, each))
+        parts += [", ", link] if parts else [link]
+    return html.Span(parts) if len(parts) > 1 else parts[0]
+
+
+def address(view: View, kind: str, key: str) -> str:
+    """Of the page about it, with the window and the scope of this one."""
+    return _PATHS[kind] + view.query.on_every_page.but(**{kind: key}).search
+
+
+def state_bar(colours: Palette, bar: StateBar) -> html.Div:
+    """Shares of the cell's width by state. The row has its figures in words."""
+    parts = [
+        html.Span(
+            className=f"part {state}",
+            style={"width": f"{100 * share / bar.track:.2f}%", "background": fill(colours, state)},
+        )
+        for state, share in bar.shares.items()
+        if share > 0 and bar.track > 0
+    ]
+    if bar.mark is None and bar.track == 1:
+        return html.Div(parts, className="lengths", **{"aria-hidden": "true"})
+    track = html.Div(parts, className="lengths", style={"width": f"{100 * bar.track:.2f}%", "minWidth": "0"})
+    place = {"left": f"calc({100 * (bar.mark or 0):.2f}% - 1px)", "background": colours.text}
+    mark = [] if bar.mark is None else [html.Span(className="mark", style=place)]
+    return html.Div([track, *mark], className="quota", **{"aria-hidden": "true"})
+
+
+def _share_bar(view: View, colours: Palette, share: Share) -> list[Any]:
+    width = "0%" if share.ratio is None else f"{100 * share.ratio:.2f}%"
+    bar = html.Span(style={"width": width, "background": colours.state["active"]})
+    return [html.Span(bar, className="share", **{"aria-hidden": "true"}), html.Span(share.shown(view.language))]

@@ -1,0 +1,129 @@
+"""The window in figures: what was useful, what was not, what that cost, and how each changed since the window before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from analytics.glossary import STATES
+from analytics.language.quantities import Moment, Number, Share
+from analytics.language.sentences import say
+from analytics.report.coverage import WHOLE_FROM
+from analytics.report.trends import changes
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.report.trends import Change, Changes
+    from analytics.sections.palette import Palette
+    from dashboard.view import View
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """`figure` is the share or sum that is large, `hours` and `money` what stands below it; `good` is the better direction."""
+
+    name: str
+    label: str
+    meaning: str
+    figure: str
+    hours: str
+    money: str
+    good: int = -1
+
+
+_TILES = (
+    _Tile("active", say("useful"), say("active; low use is not counted"), "active_share", "active", "active_money", 1),
+    _Tile("unused", say("unused"), say("free, reserved or held"), "unused_share", "unused", "unused_money"),
+    _Tile("held", say("held"), STATES["held"].meaning, "held_share", "held", "held_money"),
+    _Tile("reserved", say("reserved"), STATES["reserved"].meaning, "reserved_share", "reserved", "reserved_money"),
+    _Tile("free", say("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
+    _Tile("unavailable", say("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
+    _Tile("paid", say("paid"), say("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
+    _Tile("observed", say("observed"), say("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
+)  # fmt: skip
+_OF_NOBODY = ("free", "unavailable")
+"""What an edition for people does not have: nobody is charged for it."""
+
+
+def tiles(view: View, colours: Palette) -> html.Section:
+    """The tiles, and below them what their figures are over and what they are compared with."""
+    found = changes(view.whole, view.report)
+    personal = view.report.scope.is_personal
+    cards = [_card(view, colours, tile, found) for tile in _TILES if not (personal and tile.name in _OF_NOBODY)]
+    return html.Section(
+        [
+            html.H2(view.say(say("The window in figures")), className="for-readers"),
+            html.Dl(cards, className="tiles"),
+            html.P(view.say(compared_with(found)), className="note"),
+        ]
+    )
+
+
+def compared_with(found: Changes) -> str:
+    """What the figures are over, and against what they are held or why against nothing."""
+    over = say(
+        "Each figure is over the whole window, {since} to {until}, not of an instant; shares are of the observed time.",
+        since=Moment(found.seen.since_ms), until=Moment(found.seen.until_ms),
+    )  # fmt: skip
+    if found.is_comparable:
+        against = say("Changes are against the same length of time just before, from {since} on.",
+                      since=Moment(found.seen_before.since_ms))  # fmt: skip
+        return say("{over} {against}", over=over, against=against)
+    if not found.seen_before.observed_ms:
+        why = say("No change is given: nothing was observed in the same length of time just before.")
+    else:
+        why = say(
+            "No change is given: that takes {least} of both windows observed, and it was {now} of this one and {before} of the one before.",
+            least=Share(WHOLE_FROM, 0), now=Share(found.seen.share), before=Share(found.seen_before.share),
+        )  # fmt: skip
+    return say("{over} {against}", over=over, against=why)
+
+
+def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div:
+    change = found.figures[tile.figure]
+    colour = colours.state.get(tile.name)
+    swatch = [html.Span(className=f"swatch {tile.name}", style={"background": colour})] if colour else []
+    return html.Div(
+        [
+            html.Dt([*swatch, view.say(tile.label)]),
+            html.Dd([html.Span(_figure(view, change), className="figure"), *_change(view, change, tile.good)]),
+            html.Dd(_below(view, tile, found), className="unit"),
+            html.Dd(view.say(tile.meaning), className="meaning"),
+        ],
+        className="tile",
+    )
+
+
+def _figure(view: View, change: Change) -> list[Any]:
+    """Money without its cents, which the line below and the table of the waterfall have; its currency stands smaller."""
+    if change.unit == "share":
+        return [view.language.percent(change.now)]
+    if change.now is None:
+        return ["-"]
+    return [view.language.number(change.now), html.Span(view.report.money.currency, className="of")]
+
+
+def _change(view: View, change: Change, good: int) -> list[html.Span]:
+    """An arrow says the direction, a colour beside it whether that is the better one."""
+    said = view.say(change.sentence) if change.sentence else ""
+    if not said or change.difference is None:
+        return []
+    direction = (said[0] == "+") - (said[0] == "\N{MINUS SIGN}")
+    kind = {0: "same", good: "better", -good: "worse"}[direction] if good else "same"
+    return [html.Span(f"{'▼ ▲'[direction + 1]} {said}".strip(), className=f"change {kind}")]
+
+
+def _below(view: View, tile: _Tile, found: Changes) -> list[html.Span]:
+    """Money first, then the GPU-hours that it was paid for."""
+    language, currency = view.language, view.report.money.currency
+    milliseconds = found.seen.observed_ms if tile.name == "observed" else None
+    amount = found.figures[tile.money].now if tile.money else None
+    hours = found.figures[tile.hours].now if milliseconds is None else milliseconds / HOUR_MS
+    lines = [view.say(say("{hours} GPU-hours", hours=Number(hours, 1)))]
+    if amount is not None:
+        lines.insert(0, language.money(amount, currency))
+    elif tile.name == "paid":
+        lines.append(view.say(say("no price is known")))
+    return [html.Span(line) for line in lines]

@@ -1,0 +1,50 @@
+"""Collectors are timed, their failures isolated, counted and reported once."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.collectors import CollectorRuns, Interval
+from agent.host import HostMeter
+from agent.nvml.collector import GpuCollector
+from agent.nvml.sampler import COLLECTORS
+
+
+def failing() -> list[int]:
+    raise ValueError("first line\nsecond line")
+
+
+def test_a_failure_costs_its_own_rows_and_is_counted() -> None:
+    runs = CollectorRuns()
+    assert runs.run("a", failing, [0]) == [0]
+    assert runs.run("a", lambda: [1], [0]) == [1]
+    assert runs.run("b", lambda: [2], []) == [2]
+    assert [(name, each.runs, each.failures) for name, each in runs.costs.items()] == [("a", 2, 1), ("b", 1, 0)]
+    assert all(each.wall_s > 0 for each in runs.costs.values())
+
+
+def test_a_reason_is_reported_once() -> None:
+    runs = CollectorRuns()
+    for _ in range(3):
+        runs.run("a", failing, [])
+    assert runs.take_details() == ["the collector a failed, and its columns are unknown: ValueError: first line"]
+    assert runs.take_details() == []
+
+
+def test_errors_that_the_caller_expects_pass() -> None:
+    runs = CollectorRuns()
+    with pytest.raises(ValueError, match="first line"):
+        runs.run("a", failing, [], (ValueError,))
+    assert (runs.costs["a"].failures, runs.take_details()) == (0, [])
+
+
+def test_what_stands_in_for_a_failed_source_is_a_row_of_its_table() -> None:
+    (row,) = HostMeter().unknown(Interval(10_000, 20_000))
+    assert row == {"time": 10_000, "interval_ms": 10_000}
+
+
+def test_the_collectors_of_a_gpu_have_names_of_their_own() -> None:
+    names = [each.name for each in COLLECTORS]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert all(issubclass(each, GpuCollector) for each in COLLECTORS)

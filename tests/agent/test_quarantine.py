@@ -1,0 +1,99 @@
+"""What stands in for GPUs that cannot answer: GPUs known from before, rests after crashes, the devices of the kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.nvml.installation import NvidiaDevices
+from agent.supervise.known_gpus import KnownGpus
+from agent.supervise.workers import Crashes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def devices(**indexes: int) -> list[dict[str, object]]:
+    return [{"gpu": gpu, "gpu_index": index} for gpu, index in indexes.items()]
+
+
+def test_a_gpu_that_is_not_watched_any_more_is_lost_until_it_is_back() -> None:
+    known = KnownGpus({})
+    assert known.opened(devices(a=0, b=1), ["a", "b"], []) == []
+    known.watch(["a", "b"], [], {"b": ["MIG-1"]})
+    known.watch(["a"], [1], {})
+    assert list(known.rows_down()) == [("b", "lost"), ("MIG-1", "lost")]
+    known.watch(["a", "b"], [], {})
+    assert list(known.rows_down()) == []
+
+
+def test_gpus_that_come_and_go_between_two_loads_of_the_driver_are_named() -> None:
+    known = KnownGpus({"a": 0, "gone": 1})
+    changes = known.opened(devices(a=0, new=1), ["a", "new"], [])
+    assert [(kind, uuid) for kind, _, uuid in changes] == [("gpu_added", "new"), ("gpu_removed", "gone")]
+    assert known.indexes == {"a": 0, "new": 1}
+
+
+def test_a_gpu_that_cannot_be_opened_has_not_gone() -> None:
+    known = KnownGpus({"a": 0, "b": 1})
+    assert known.opened(devices(a=0), ["a"], [1]) == []
+    known.watch(["a"], [1], {})
+    assert list(known.rows_down()) == [("b", "lost")]
+
+
+def test_wedged_is_worse_than_anything_that_befalls_all() -> None:
+    known = KnownGpus({})
+    known.opened(devices(a=0, b=1), ["a", "b"], [])
+    known.watch(["a", "b"], [], {})
+    known.set("a", "wedged")
+    known.set_all("driver_down")
+    assert known.down == {"a": "wedged", "b": "driver_down"}
+    assert not known.all_are("wedged")
+
+
+def test_one_crash_may_be_chance_two_are_the_gpus() -> None:
+    crashes = Crashes()
+    assert not crashes.count("a")
+    assert crashes.count("a")
+    assert crashes.avoided() == {"a"}
+    rests = 0
+    while not crashes.due():
+        rests += 1
+    assert rests >= 4
+    assert crashes.avoided() == frozenset()
+    assert crashes.count("a"), "after a rest one crash is enough"
+    longer = 0
+    while not crashes.due():
+        longer += 1
+    assert longer > rests
+
+
+def test_crashes_that_are_nobodys_slow_the_restarts_down_and_an_answer_ends_that() -> None:
+    crashes = Crashes()
+    pauses = []
+    for _ in range(10):
+        assert not crashes.count("")
+        pauses.append(crashes.pause)
+    assert pauses == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
+    crashes.survived()
+    assert crashes.pause == 0
+
+
+def test_a_crash_long_ago_is_forgotten() -> None:
+    crashes = Crashes()
+    crashes.count("a")
+    for _ in range(100):
+        crashes.survived()
+    assert not crashes.count("a")
+
+
+def test_devices_of_the_kernel_are_compared_with_the_look_before(tmp_path: Path) -> None:
+    folder = tmp_path / "bus/pci/drivers/nvidia"
+    folder.mkdir(parents=True)
+    (folder / "new_id").touch()
+    (folder / "0000:17:00.0").mkdir()
+    kernel = NvidiaDevices(str(tmp_path))
+    assert not kernel.changed()
+    (folder / "0000:18:00.0").mkdir()
+    assert kernel.changed()
+    assert not kernel.changed()
+    assert not NvidiaDevices(str(tmp_path / "nowhere")).changed()

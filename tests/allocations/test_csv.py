@@ -1,0 +1,155 @@
+"""Claims from a site's own table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.allocations.csv_file import COLUMNS
+from fallow import schema
+from tests.allocations.conftest import stored
+from tests.ledger.rows import device, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.allocations.conftest import Outcome
+
+START = 1_795_168_800_000  # 2026-11-20 10:00 UTC
+HOUR = 3_600_000
+
+
+def test_every_column(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
+    write(lake, schema.DEVICE, [device("GPU-a")], "gn1.example")
+    text = (
+        ",".join(COLUMNS) + "\n"
+        "2026-11-20T10:00Z,2026-11-20T11:00Z,GPU-a,,,ann,ml,r1,Workshop,train,high,2026-11-19T10:00Z,2026-11-20T12:00Z\n"
+        "2026-11-20T10:00Z,,,gn2,2,ann,ml,r1,Workshop,train,high,,\n"
+        "\n"
+        '2026-11-20 12:00,,GPU-x,gn3,,,"a ""b"", c",,,,,,\n'
+    )
+    done = claims("import", "csv", file(text), "--time-zone", "Europe/Paris")
+    assert done.counts == (3, 0, 0)
+    shared = {
+        "scheduler": "csv",
+        "account": "ml",
+        "user": "ann",
+        "name": "Workshop",
+        "partition": "train",
+        "qos": "high",
+    }
+    assert stored(lake) == [
+        {"host": "gn3", "gpu": "GPU-x", "time": START + HOUR, "scheduler": "csv", "account": 'a "b", c', "gpu_count": 1,
+         "claim_id": 'a "b", c@2026-11-20T11:00:00Z'},
+        shared | {"host": "gn1.example", "gpu": "GPU-a", "time": START, "end": START + HOUR, "claim_id": "r1", "gpu_count": 3,
+                  "submitted": START - 24 * HOUR, "planned_end": START + 2 * HOUR},
+        shared | {"host": "gn2", "time": START, "claim_id": "r1", "gpu_count": 3, "host_gpu_count": 2},
+    ]  # fmt: skip
+    assert claims("import", "csv", file(text), "--time-zone", "Europe/Paris").counts == (0, 3, 0)
+
+
+def test_a_row_that_came_again_with_its_end_replaces(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    for end, counts in (("", (1, 0, 0)), ("2026-11-20T11:00Z", (0, 0, 1)), ("2026-11-20T12:00Z", (0, 0, 1))):
+        text = f"start;end;gpu;host;claim_id\n2026-11-20T10:00Z;{end};GPU-a;h1;r1\n"
+        assert claims("import", "csv", file(text)).counts == counts
+    assert [row["end"] - START for row in stored(lake)] == [2 * HOUR]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("start,gpu,hots\n", "a column 'hots', which no allocation has; did you mean 'host'?"),
+        ("start,start,gpu\n", "names a column twice"),
+        ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
+        ("gpu,host\n", "lacks the columns of an allocation"),
+        ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),
+        ("start,gpu,host\nsoon,a,h\n", "line 2: start is not a time"),
+        ("start,gpu,host\n,a,h\n", "line 2: no start"),
+        ("start,end,gpu,host\n2026-11-20T10:00,2026-11-20T09:00,a,h\n", "line 2: it ends before it starts"),
+        ("start,gpu,host,gpu_count\n2026-11-20,,h,\n", "line 2: neither gpu, nor host and gpu_count"),
+        ("start,host,gpu_count\n2026-11-20,h,0\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
+        ("start,host,gpu_count\n2026-11-20,h,two\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
+        ("start,host,gpu_count\n2026-11-20,h,9999999999\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
+        ("start,gpu,host,gpu_count\n2026-11-20,a,h,1\n", "line 2: both gpu and gpu_count"),
+        ("start,gpu,host\n1900-01-01,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n0001-01-01T00:00Z,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n100000000,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n9999-12-31,a,h\n", "line 2: start is after the year 5137"),
+        ("start,end,gpu,host\n2026-11-20,9999-12-31T23:59-08:00,a,h\n", "line 2: end is not in the years 2000 to 9999"),
+        ("start,gpu,submitted,host\n2026-11-20,a,1999-12-31,h\n", "line 2: submitted is not in the years 2000 to 9999"),
+        (
+            'start,gpu,host,name\n2026-11-20,a,h,x\n2026-11-21,a,h,"x\n2026-11-22,a,h,x\n',
+            "line 3: a double quote opens a field, and it has no closing one; close it, and write",
+        ),
+        (
+            'start,gpu,host,name\n2026-11-20,a,h,"' + "x" * 200_000 + "\n",
+            "line 2: a double quote opens a field, and it has",
+        ),
+        ('start,gpu,host,name\n2026-11-20,a,h,"x" y\n', "line 2: a double quote opens a field, and behind it"),
+        (
+            "start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
+            "lines 2 and 4 have the same user (or account), host and start, and no claim_id; give each a claim_id",
+        ),
+        ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is not a time"),
+        ("start,gpu\n2026-11-20,GPU-a\n", "line 2: the lake does not know on which host the gpu is"),
+        (
+            "start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",
+            "line 4: start is not a time, or one that the zone skips; line 5",
+        ),
+        ('start,gpu,host\n2026-11-20,"a\nb",h\nx,a,h\n', "line 4: start is not a time"),
+    ],
+)
+def test_bad_rows_are_named_by_their_line_and_nothing_is_written(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, text: str, said: str
+) -> None:
+    good = file("start,gpu,host\n2026-11-20,a,h\n", "good.csv")
+    done = claims("import", "csv", good, file(text))
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert not lake.store.exists()
+
+
+def test_a_table_without_rows_is_no_error(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+    assert claims("import", "csv", file("start,gpu,host\n")).counts == (0, 0, 0)
+
+
+def test_a_plus_in_a_name_becomes_a_backslash(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "csv", file("start,gpu,host,user,account\n2026-11-20 10:00,GPU-x,gn3,CORP+ann,r+d\n"))
+    (row,) = stored(lake)
+    assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
+    assert row["claim_id"] == "CORP\\ann@2026-11-20T10:00:00Z"
+
+
+def test_an_end_in_the_year_9999_is_an_end(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+    done = claims("import", "csv", file("start,end,gpu,host\n2026-11-20,9999-12-31,a,h\n"))
+    assert (done.counts, done.json["running"]) == ((1, 0, 0), 0)
+    assert claims("list").json["claims"][0]["end"] == "9999-12-31T00:00:00Z"
+
+
+def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    text = "start,end,host,gpu_count,claim_id\n2026-11-20,,h,2,r1\n2026-11-20,2026-11-21,h,3,r1\n"
+    done = claims("import", "csv", file(text))
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"the same allocation as a later line, which counts": 1})
+    (row,) = stored(lake)
+    assert (row["host_gpu_count"], row["gpu_count"], "end" in row) == (3, 3, True)
+
+
+def test_the_lake_knows_where_a_gpu_is(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
+    write(lake, schema.DEVICE, [device("GPU-a"), device("GPU-b")], "gn1.example")
+    text = "start,gpu,host\n2026-11-20,GPU-a,gn2\n2026-11-20,GPU-b,gn1\n2026-11-20,GPU-x,gn2\n"
+    done = claims("import", "csv", file(text))
+    assert {row["gpu"]: row["host"] for row in stored(lake)} == {
+        "GPU-a": "gn1.example", "GPU-b": "gn1.example", "GPU-x": "gn2",
+    }  # fmt: skip
+    assert done.json["files"][0]["notes"] == [
+        "1 line names another host than the lake has its GPU on, and the lake's counts: line 2 names gn2, it is on gn1.example"
+    ]

@@ -1,0 +1,140 @@
+"""`fallow allocations list`: one line per claim."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.allocations.listing import COLUMNS
+from fallow import schema
+from tests.ledger.rows import claim, samples, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.allocations.conftest import Outcome
+
+HOUR = 3600
+
+
+@pytest.fixture
+def some(lake: Lake) -> Lake:
+    """A job on two hosts, a claim of unknown size, one that runs on."""
+    slurm = {"scheduler": "slurm", "state": "COMPLETED", "account": "ml", "gpu_count": 6}
+    write(lake, schema.CLAIM, [claim("a", 0, HOUR, "ann", "7") | slurm, claim("b", 0, HOUR, "ann", "7") | slurm], "h1")
+    write(lake, schema.CLAIM, [claim(None, 0, HOUR, "ann", "7") | slurm | {"host_gpu_count": 4}], "h2")
+    write(
+        lake, schema.CLAIM, [claim(None, HOUR, 2 * HOUR, "bob", "8"), claim("c", 2 * HOUR, None, None, "ml/pod")], "h3"
+    )
+    return lake
+
+
+def test_a_claim_is_one_line_over_all_its_hosts(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    listed = claims("list", "--until", "2026-11-20T03:00Z").json["claims"]
+    shown = [
+        (each["claim_id"], each["hosts"], each["gpus"], each["gpu_hours"], each["unplaced_gpus"]) for each in listed
+    ]
+    assert shown == [("7", ["h1", "h2"], 6, 6.0, 4), ("8", ["h3"], None, None, None), ("ml/pod", ["h3"], 1, 1.0, 0)]
+    assert (listed[0]["start"], listed[0]["end"], listed[2]["end"]) == (
+        "2026-11-20T00:00:00Z",
+        "2026-11-20T01:00:00Z",
+        None,
+    )
+
+
+def test_only_the_window_counts(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    (only,) = claims("list", "--since", "2026-11-20T00:30Z", "--until", "2026-11-20T01:00Z").json["claims"]
+    assert (only["claim_id"], only["gpu_hours"]) == ("7", 3.0)
+    done = claims("list", "--until", "2026-11-19")
+    assert (done.code, done.out) == (1, "")
+    assert (
+        "holds no allocations between its beginning and 2026-11-20T00:00:00Z; it has allocations from 2026-11-20T00:00:00Z"
+        in done.err
+    )
+    assert done.err.endswith("to 2026-11-20T02:00:00Z: widen --since and --until\n")
+
+
+def test_as_a_table_for_other_programs_and_for_people(claims: Callable[..., Outcome], some: Lake) -> None:
+    del some
+    window = ("--until", "2026-11-20T03:00Z")
+    rows = list(csv.DictReader(io.StringIO(claims("list", "--csv", *window, as_json=False).out)))
+    assert list(rows[0]) == list(COLUMNS)
+    assert (rows[0]["hosts"], rows[0]["end"], rows[1]["gpus"], rows[2]["end"]) == (
+        "h1+h2",
+        "2026-11-20T01:00:00Z",
+        "",
+        "",
+    )
+    text = claims("list", *window, as_json=False).out.splitlines()
+    assert text[0] == "3 allocations, 7.0 GPU-hours and 1 of unknown size"
+    assert text[1] == "1 of them runs on: counted up to 2026-11-20 03:00 UTC (+)"
+    assert text[4].split() == [
+        "2026-11-20",
+        "00:00",
+        "2026-11-20",
+        "01:00",
+        "6",
+        "6.0",
+        "COMPLETED",
+        "ann",
+        "7",
+        "h1+h2",
+    ]
+    assert text[6].split()[:5] == ["2026-11-20", "02:00", "runs", "1", "1.0+"]
+    assert all(len(line) <= 100 for line in text)
+
+
+def test_what_runs_on_is_counted_up_to_the_newest_sample(claims: Callable[..., Outcome], some: Lake) -> None:
+    write(some, schema.GPU, samples("c", 0, 3 * HOUR + 1800), "h3")
+    write(some, schema.GPU, samples("a", 0, HOUR), "h1")
+    runs = claims("list").json["claims"][2]
+    assert runs["gpu_hours"] == pytest.approx(1.5, abs=0.01)
+    assert "1 of them runs on: counted up to 2026-11-20 03:29 UTC (+)" in claims("list", as_json=False).out
+
+
+def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outcome], lake: Lake) -> None:
+    assert "there is no lake" in claims("list").err
+    write(lake, schema.GPU, samples("a", 0, 60))
+    done = claims("list")
+    assert (done.code, "holds no allocations yet; bring them in with `fallow allocations import`" in done.err) == (
+        1,
+        True,
+    )
+
+
+def test_a_job_that_runs_is_not_counted_up_to_its_time_limit(claims: Callable[..., Outcome], lake: Lake) -> None:
+    write(lake, schema.GPU, samples("a", 0, 2 * HOUR))
+    limit = 10 * HOUR * 1000
+    for number, end in enumerate((None, 3 * HOUR)):
+        row = claim("a", 0, end, "ann", str(number))
+        write(lake, schema.CLAIM, [row | {"scheduler": "slurm", "planned_end": row["time"] + limit}])
+    running, over = claims("list").json["claims"]
+    assert (running["end"], round(running["gpu_hours"], 1), running["planned_end"]) == (
+        None,
+        2.0,
+        "2026-11-20T10:00:00Z",
+    )
+    assert (over["end"], round(over["gpu_hours"], 1)) == ("2026-11-20T03:00:00Z", 2.0)
+
+
+def test_a_claim_whose_end_is_to_come_is_counted_up_to_the_newest_sample(
+    claims: Callable[..., Outcome], lake: Lake
+) -> None:
+    write(lake, schema.GPU, samples("a", 0, 2 * HOUR, every_s=3600))
+    write(lake, schema.CLAIM, [claim("a", 0, 100 * HOUR), claim("b", 0, HOUR / 2, claim_id="j2"),
+                               claim("c", 50 * HOUR, 60 * HOUR, claim_id="j3")])  # fmt: skip
+    listed = claims("list").json["claims"]
+    assert {each["claim_id"]: each["gpu_hours"] for each in listed} == {"j1": 1.0, "j2": 0.5, "j3": 0.0}
+    assert listed[0]["end"] == "2026-11-24T04:00:00Z", "the end itself is known"
+    text = claims("list", as_json=False).out.splitlines()
+    assert text[:2] == [
+        "3 allocations, 1.5 GPU-hours",
+        "2 of them end later than the newest sample: counted up to 2026-11-20 01:00 UTC (+)",
+    ]
+    assert [line.split()[5] for line in text[4:]] == ["1.0+", "0.5", "0.0+"]

@@ -1,0 +1,220 @@
+"""Asking Slurm itself: small programs stand for its commands; a real cluster does where its packages are installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.allocations.slurm_text import JobGpus, job_gpus
+from fallow import schema
+from tests.allocations.conftest import stored
+from tests.allocations.slurm_cluster import NODE, Cluster, missing, slurm_cluster
+from tests.ledger.rows import device, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.allocations.conftest import Outcome
+
+HEAD = "JobIDRaw|JobID|Start|End|NodeList|AllocTRES|JobName"
+RUNS = "2|2|1795235624|Unknown|gn1|gres/gpu=2|run"
+SHOWN = """JobId=2 JobName=run
+   JobState=RUNNING Reason=None Dependency=(null)
+   JOB_GRES=gpu:h100:2
+     Nodes=gn1 CPU_IDs=1 Mem=0 GRES=gpu:h100:2(IDX:0,2)
+   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
+
+"""
+
+
+class Commands:
+    """A folder with a sacct and a scontrol that print what they are told, and write down how they were called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def say(self, name: str, text: str, *, code: int = 0, stderr: str = "") -> None:
+        (self.folder / f"{name}.out").write_text(text, encoding="utf-8")
+        (self.folder / f"{name}.err").write_text(stderr, encoding="utf-8")
+        script = (
+            f'#!/bin/sh\ncd "{self.folder}"\necho "$TZ $SLURM_TIME_FORMAT $*" >> {name}.calls\n'
+            f"cat {name}.out\ncat {name}.err >&2\nexit {code}\n"
+        )
+        path = self.folder / name
+        path.write_text(script, encoding="utf-8")
+        path.chmod(0o755)
+
+    def calls(self, name: str) -> list[str]:
+        return (self.folder / f"{name}.calls").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    found = Commands(folder)
+    found.say("sacct", f"{HEAD}\n{RUNS}\n")
+    found.say("scontrol", SHOWN)
+    monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(folder / "scontrol"))
+    return found
+
+
+def inventory(lake: Lake, host: str = "gn1", numbers: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+    """GPUs of a host whose device nodes are not in NVML's order."""
+    rows = [device(f"GPU-{number}", minor_number=number, gpu_index=3 - number) for number in numbers]
+    write(lake, schema.DEVICE, rows, host)
+
+
+def test_a_running_job_is_on_the_gpus_that_scontrol_names(
+    claims: Callable[..., Outcome], commands: Commands, lake: Lake
+) -> None:
+    inventory(lake, "gn1.example")
+    done = claims("import", "slurm", "--live", "--since", "2026-11-20")
+    assert (done.counts, done.json["notes"]) == ((2, 0, 0), [])
+    found = stored(lake)
+    assert [(row["host"], row["gpu"], row["gpu_count"]) for row in found] == [
+        ("gn1.example", "GPU-0", 2), ("gn1.example", "GPU-2", 2),
+    ]  # fmt: skip
+    assert all("host_gpu_count" not in row for row in found)
+    (asked,) = commands.calls("sacct")
+    assert asked.startswith("UTC %s --allusers --allocations --duplicates --parsable2 --format=")
+    assert asked.endswith(" --starttime=2026-11-20T00:00:00")
+    assert commands.calls("scontrol") == ["UTC %s show job --details"]
+
+
+def test_when_it_ends_its_gpus_stay_known(claims: Callable[..., Outcome], commands: Commands, lake: Lake) -> None:
+    inventory(lake)
+    assert claims("import", "slurm", "--live").counts == (2, 0, 0)
+    assert claims("import", "slurm", "--live").counts == (0, 2, 0)
+    commands.say("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
+    assert claims("import", "slurm", "--live").counts == (0, 0, 2)
+    assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [
+        ("GPU-0", 3_600_000),
+        ("GPU-2", 3_600_000),
+    ]
+
+
+def test_a_count_from_a_file_gives_way_to_the_gpus(
+    claims: Callable[..., Outcome], commands: Commands, file: Callable[..., Path], lake: Lake
+) -> None:
+    inventory(lake)
+    claims("import", "slurm", file((commands.folder / "sacct.out").read_text(encoding="utf-8")))
+    assert [row["host_gpu_count"] for row in stored(lake)] == [2]
+    claims("import", "slurm", "--live")
+    assert [row["gpu"] for row in stored(lake)] == ["GPU-0", "GPU-2"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ((0, 1), SHOWN),  # Slurm knows a third
+        ((), SHOWN),
+        ((0, 1, 2), SHOWN.replace("h100:2(IDX:0,2)", "h100:1(IDX:0)")),  # resized since
+        ((0, 1, 2), SHOWN.replace("h100:2", "a100_1g.10gb:2")),  # positions of instances are no positions of GPUs
+        ((0, 1, 2), SHOWN.replace("GRES=gpu:h100:2(IDX:0,2)", "GRES=")),
+        ((0, 1, 2), ""),
+    ],
+)
+def test_what_scontrol_does_not_settle_stays_a_count(
+    claims: Callable[..., Outcome], commands: Commands, lake: Lake, numbers: tuple[int, ...], shown: str
+) -> None:
+    inventory(lake, numbers=numbers)
+    commands.say("scontrol", shown)
+    done = claims("import", "slurm", "--live")
+    assert [(row.get("gpu"), row["host_gpu_count"]) for row in stored(lake)] == [(None, 2)]
+    told = "the inventory of 1 hosts is not in the lake, so which GPUs jobs have there is not known: gn1"
+    assert done.json["notes"] == ([told] if len(numbers) < 3 else [])
+
+
+def test_a_scontrol_that_fails_costs_the_positions_alone(
+    claims: Callable[..., Outcome], commands: Commands, lake: Lake
+) -> None:
+    commands.say("scontrol", "", code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller\n")
+    done = claims("import", "slurm", "--live")
+    assert "Unable to contact slurm controller" in done.json["notes"][0]
+    assert [row["host_gpu_count"] for row in stored(lake)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--sacct", "/nowhere/sacct"],
+            "cannot run sacct: there is no command /nowhere/sacct here; run this where",
+        ),
+        ([], "sacct said: sacct: error: Unable to connect to slurmdbd"),
+    ],
+)
+def test_no_slurm_is_told_with_the_remedy(
+    claims: Callable[..., Outcome], commands: Commands, lake: Lake, arguments: list[str], said: str
+) -> None:
+    commands.say("sacct", "", code=1, stderr="sacct: error: Unable to connect to slurmdbd\n")
+    done = claims("import", "slurm", "--live", *arguments)
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert not lake.store.exists()
+
+
+@pytest.mark.parametrize(
+    ("gres", "found"),
+    [
+        ("gpu:h100:8(IDX:0-7)", [tuple(range(8))]),
+        ("gpu:1(IDX:3)", [(3,)]),
+        ("gpu:h100:2(IDX:0-1),gpu:a100:1(IDX:4)", [(0, 1, 4)]),
+        ("gpu:a100_1g.5gb:1(IDX:4)", []),
+        ("nic:1(IDX:0)", []),
+        ("gpu:0(IDX:)", []),
+    ],
+)
+def test_positions_in_gres_strings(gres: str, found: list[Any]) -> None:
+    text = SHOWN.replace("gpu:h100:2(IDX:0,2)", gres)
+    assert [each.positions for each in job_gpus(text)] == found
+
+
+def test_a_job_on_several_nodes_and_a_name_that_looks_like_an_answer() -> None:
+    text = SHOWN.replace("JobName=run", "JobName=x Nodes=gn9 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:0)").replace(
+        "gn1", "gn[1-2]"
+    )
+    assert list(job_gpus(text)) == [JobGpus("2", "gn1", (0, 2)), JobGpus("2", "gn2", (0, 2))]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    if reason := missing():
+        pytest.skip(f"no Slurm here: {reason}")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    with slurm_cluster(folder) as running:
+        yield running
+
+
+def test_a_real_cluster(
+    claims: Callable[..., Outcome], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+) -> None:
+    cluster.wrapper("sacct")
+    monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
+    inventory(lake, f"{NODE}.example")
+    sleep = ("sbatch", "--account=ml", "--wrap", "sleep 300", "--output=/dev/null")
+    cluster.run(*sleep, "--gres=gpu:h100:2", "--job-name=two|gpus", "--time=30")
+    cluster.run(*sleep, "--gres=gpu:1", "--array=1-2")
+    cluster.run(*sleep, "--job-name=none")
+    cluster.wait_until("4 RUNNING", "sh", "-c", "sacct -X -a -n -o state%-10 | sort | uniq -c")
+    running = claims("import", "slurm", "--live")
+    assert (running.counts, running.dropped, running.json["running"]) == ((4, 0, 0), {"no GPU": 1}, 3)
+    found = stored(lake)
+    assert sorted(row["gpu"] for row in found) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    assert {(row["host"], row["user"], row["account"], row["state"]) for row in found} == {
+        (f"{NODE}.example", "root", "ml", "RUNNING")
+    }
+    assert [(row["name"], row["planned_end"] - row["time"]) for row in found if row["claim_id"] == "1"] == [
+        ("two|gpus", 1_800_000)
+    ] * 2
+    cluster.run("scancel", "1")
+    cluster.wait_until("CANCELLED", "sacct", "-X", "-n", "-j", "1", "-o", "state%20,end%20")
+    assert claims("import", "slurm", "--live").counts == (0, 2, 2)
+    ended = [row for row in stored(lake) if "end" in row]
+    assert {row["claim_id"] for row in ended} == {"1"}
+    assert {row["gpu"] for row in ended} == {row["gpu"] for row in found if row["claim_id"] == "1"}

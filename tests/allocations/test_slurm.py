@@ -1,0 +1,491 @@
+"""Jobs of Slurm from the text of sacct: what becomes of each line, and importing again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count
+from fallow import parquet, schema
+from fallow.lake import LakeFile
+from tests.allocations.conftest import stored
+from tests.ledger.rows import claim, device, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.allocations.conftest import Outcome
+
+HEAD = (
+    "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NodeList|NNodes|"
+    "AllocTRES|ReqTRES|JobName"
+)
+# as a Slurm 22.05 printed it: an array, a job without GPUs, one that waits, a name that holds the separator
+PRINTED = f"""{HEAD}
+1|1|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:47|3|60|vm|1|billing=1,cpu=1,gres/gpu=2,node=1|billing=1,cpu=1,gres/gpu=2,mem=2000M,node=1|done|one
+2|2|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|run
+4|4|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:48|2026-11-21T04:33:49|1|60|vm|1|billing=1,cpu=1,node=1|billing=1,cpu=1,mem=2000M,node=1|nogpu
+5|5|root|ml|p|normal|PENDING|2026-11-21T04:33:43|2026-11-21T04:33:43|Unknown|Unknown|0|Partition_Limit|None assigned|1||billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1|pend
+6|3_1|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|arr
+"""
+AT = 1_795_235_624_000  # 04:33:44
+NAMED = "JobIDRaw|Start|End|NodeList|AllocTRES|JobName"
+
+
+def sacct(*jobs: str, head: str = "JobIDRaw|Start|End|NodeList|AllocTRES") -> str:
+    return "\n".join([head, *jobs]) + "\n"
+
+
+@pytest.fixture
+def write_text(claims: Callable[..., Outcome], file: Callable[..., Path]) -> Callable[..., Outcome]:
+    """Imports a text of sacct."""
+    return lambda text, *flags: claims("import", "slurm", file(text), *flags)
+
+
+def test_what_slurm_prints_becomes_claims(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    done = claims("import", "slurm", file(PRINTED))
+    assert done.counts == (3, 0, 0)
+    assert done.dropped == {"never started": 1, "no GPU": 1}
+    assert (done.json["running"], done.json["as_of"], done.json["timezone"]) == (
+        2,
+        "2026-11-21T04:33:49Z",
+        "UTC (assumed)",
+    )
+    shared = {
+        "host": "vm", "scheduler": "slurm", "user": "root", "account": "ml", "partition": "p", "qos": "normal",
+        "submitted": AT - 1000, "time": AT,
+    }  # fmt: skip
+    assert stored(lake) == [
+        shared | {"claim_id": "1", "end": AT + 3000, "gpu_count": 2, "host_gpu_count": 2, "name": "done|one",
+                  "state": "COMPLETED", "planned_end": AT + 3_600_000},
+        shared | {"claim_id": "2", "gpu_count": 1, "host_gpu_count": 1, "name": "run", "state": "RUNNING",
+                  "planned_end": AT + 1_800_000},
+        shared | {"claim_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
+                  "planned_end": AT + 1_800_000},
+    ]  # fmt: skip
+
+
+def as_json(*, nested: bool) -> str:
+    """PRINTED as `sacct --json` gives it: numbers and states nested since Slurm 22.05 and 23.02, plain before."""
+
+    def number(value: int | None) -> Any:
+        return {"set": value is not None, "infinite": value is None, "number": value or 0} if nested else value or 0
+
+    def job(job_id: int, state: str, times: tuple[int, int, int], *facts: Any) -> Any:
+        limit, nodes, tres, title = facts
+        start, end, elapsed = times
+        counts = [each.split("=") for each in tres.split(",")]
+        entries = [
+            {"type": kind, "name": name, "count": int(n)} for k, n in counts for kind, _, name in [k.partition("/")]
+        ]
+        return {
+            "job_id": job_id, "name": title, "user": "root", "account": "ml", "partition": "p", "qos": "normal",
+            "nodes": nodes, "state": {"current": [state] if nested else state, "reason": "None"},
+            "time": {"submission": AT // 1000 - 1, "eligible": start, "start": start, "end": end, "elapsed": elapsed,
+                     "limit": number(limit)},
+            "tres": {"allocated": entries if nodes == "vm" else [], "requested": entries},
+            "steps": [{"step": {"id": f"{job_id}.batch"}}],
+        }  # fmt: skip
+
+    at = AT // 1000
+    jobs = [
+        job(1, "COMPLETED", (at, at + 3, 3), 60, "vm", "billing=1,cpu=1,gres/gpu=2,node=1", "done|one"),
+        job(2, "RUNNING", (at, 0, 11), 30, "vm", "cpu=1,gres/gpu=1,node=1", "run"),
+        job(4, "COMPLETED", (at + 4, at + 5, 1), 60, "vm", "cpu=1,node=1", "nogpu"),
+        job(5, "PENDING", (0, 0, 0), None, "None assigned", "cpu=1,gres/gpu=4,node=1", "pend"),
+        job(6, "RUNNING", (at, 0, 11), 30, "vm", "cpu=1,gres/gpu=1,node=1", "arr"),
+    ]
+    return json.dumps({"meta": {"Slurm": {}}, "jobs": jobs, "errors": [], "warnings": []})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_json_of_sacct_is_the_same_as_its_text(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, *, nested: bool
+) -> None:
+    assert claims("import", "slurm", file(PRINTED)).counts == (3, 0, 0)
+    known = stored(lake)
+    done = claims("import", "slurm", file(as_json(nested=nested), "jobs.json"), "--time-zone", "Europe/Paris")
+    assert (done.counts, done.dropped) == ((0, 3, 0), {"never started": 1, "no GPU": 1})
+    assert stored(lake) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"jobs": [', "is not the JSON of sacct"),
+        ('{"jobs": [{"job_id": 1}]}', "is not the JSON of sacct ('time')"),
+        ('{"jobs": [], "errors": ["no connection to slurmdbd"]}', "sacct reported an error: no connection to slurmdbd"),
+        (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is not a list of hosts"),
+    ],
+)
+def test_json_that_cannot_be_used_is_named(
+    claims: Callable[..., Outcome], file: Callable[..., Path], text: str, said: str
+) -> None:
+    done = claims("import", "slurm", file(text, "jobs.json"))
+    assert (done.code, said in done.err) == (1, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("job", "kept"),
+    [
+        ("7.batch|1000000000|1000000060|n1|gres/gpu=1", {}),
+        ("7.0|1000000000|1000000060|n1|gres/gpu=1", {}),
+        ("7|Unknown|1000000060|None assigned|gres/gpu=1", {}),
+        ("7|None|None|None assigned|", {}),
+        ("7|1000000000|1000000000|n1|gres/gpu=1", {}),
+        ("7|1000000000|1000000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5", {}),
+        ("7|1000000000|1000000060|n1|gres/gpu:h100=8", {"n1": 8}),
+        ("7|1000000000|1000000060|n1|gres/gpu:h100=8,gres/gpu=8", {"n1": 8}),
+        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3", {"n1": 3}),
+        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1", {"n1": 3}),
+        ("7|1000000000|1000000060|gn[001-003,7]|gres/gpu=8", dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2)),
+        ("7|1000000000|1000000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
+    ],
+)
+def test_each_kind_of_line(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, job: str, kept: dict[str, int | None]
+) -> None:
+    assert claims("import", "slurm", file(sacct(job))).code == 0
+    found = stored(lake) if kept else []
+    assert {row["host"]: row.get("host_gpu_count") for row in found} == kept
+    assert not kept or {row["time"] for row in found} == {1_000_000_000_000}
+    assert bool(lake.all_files("claim")) == bool(kept)
+
+
+def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    text = (
+        "End|JobID|Comment|Timelimit|NodeList|ReqTRES|Start|State|\n"
+        "2026-11-20T11:00:00|12_4|x|1-02:00:00|n1|gres/gpu=1|2026-11-20T10:00:00|CANCELLED by 1000|\n"
+        "2026-11-20T11:00:00|12_4.batch|x||n1|gres/gpu=1|2026-11-20T10:00:00|CANCELLED|\n"
+        "2026-11-20T11:00:00|13+0|x|UNLIMITED|n1|gres/gpu=1|2026-11-20T10:00:00|TIMEOUT|\n"
+    )
+    done = claims("import", "slurm", file(text))
+    assert done.dropped == {"step of a job": 1}
+    assert "JobIDRaw" in done.json["files"][0]["notes"][0]
+    one, other = stored(lake)
+    assert (one["claim_id"], one["state"], one["planned_end"] - one["time"]) == ("12_4", "CANCELLED", 26 * 3_600_000)
+    assert (other["claim_id"], other["state"], other.get("planned_end")) == ("13+0", "TIMEOUT", None)
+
+
+def test_a_name_with_a_line_end_where_it_stands_last(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    jobs = ("7|1000000000|1000000060|n1|gres/gpu=1|two", "lines", "42", "8|1000000000|1000000060|n1|gres/gpu=1|one")
+    claims("import", "slurm", file(sacct(*jobs, head=NAMED)))
+    assert [row["name"] for row in stored(lake)] == ["two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "times"),
+    [
+        ("UTC", "2026-11-20T10:00:00|2026-11-20T11:00:00"),
+        ("Europe/Paris", "2026-11-20T11:00:00|2026-11-20T12:00:00"),
+        ("Europe/Paris", "2026-11-20T11:00:00+0100|2026-11-20T16:30:00+05:30"),
+        ("Europe/Paris", "2026-11-20T10:00:00Z|1795172400"),
+    ],
+)
+def test_times_are_the_clusters(write_text: Callable[..., Outcome], lake: Lake, zone: str, times: str) -> None:
+    write_text(sacct(f"7|{times}|n1|gres/gpu=1"), "--time-zone", zone)
+    (row,) = stored(lake)
+    assert (row["time"], row["end"]) == (1_795_168_800_000, 1_795_172_400_000)
+
+
+@pytest.mark.parametrize(
+    ("times", "minutes"),
+    [
+        ("02:10|02:50|2400", (10, 50)),
+        ("02:10|02:50|6000", (10, 110)),
+        ("02:50|02:10|", (50, 70)),
+        ("02:10|02:50|", (10, 50)),
+        ("02:30|03:30|3600", (90, 150)),
+        ("02:30|03:30|7200", (30, 150)),
+        ("01:30|02:30|7200", (-30, 90)),
+    ],
+)
+def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
+    write_text: Callable[..., Outcome], lake: Lake, times: str, minutes: tuple[int, int]
+) -> None:
+    midnight = 1_792_886_400_000  # 2026-10-25 00:00 UTC is 02:00 in Paris, and so is 01:00 UTC
+    start, end, elapsed = times.split("|")
+    job = f"7|2026-10-25T{start}:00|2026-10-25T{end}:00|{elapsed}|n1|gres/gpu=1"
+    done = write_text(
+        sacct(job, head="JobIDRaw|Start|End|ElapsedRaw|NodeList|AllocTRES"), "--time-zone", "Europe/Paris"
+    )
+    assert "in the hour that Europe/Paris repeats" in done.json["files"][0]["notes"][0]
+    (row,) = stored(lake)
+    assert ((row["time"] - midnight) // 60_000, (row["end"] - midnight) // 60_000) == minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("squeue\nno such thing\n", "begins neither with the header line"),
+        ("JobID|Start|End|NodeList\n", "lacks the column AllocTRES"),
+        ("JobIDRaw|JobIDRaw|Start|End|NodeList|AllocTRES\n", "names a column twice"),
+        (sacct("7|1|2"), "line 2: 3 fields where the header names 5"),
+        (
+            sacct("7|yesterday|Unknown|n1|gres/gpu=1"),
+            "Start is not a time, or one that UTC skips: line 2 ('yesterday')",
+        ),
+        (sacct("7|1000000000|soon|n1|gres/gpu=1"), "End is not a time"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=many"), "line 2: 'gres/gpu=many' is not a count"),
+        (sacct("7|1000000000|Unknown|n[1-|gres/gpu=1"), "line 2: 'n[1-' is not a list of hosts"),
+        (sacct("7|1000000000|Unknown|n[3-1]|gres/gpu=1"), "line 2: '3-1' is not a range of numbers"),
+        (sacct("7|1000000000|Unknown||gres/gpu=1"), "line 2: the job has GPUs and no node"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=9999999999"), "line 2: 'gres/gpu=9999999999' counts more GPUs than"),
+        (sacct("7|1900-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is not in the years 2000 to 9999: line 2 ('1900"),
+        (sacct("7|0001-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is not in the years 2000 to 9999: line 2 ('0001"),
+        (sacct("7|9999-01-01T00:00:00|Unknown|n1|gres/gpu=1"), "Start is after the year 5137: line 2 ('9999"),
+        (sacct("7|1000000000|Unknown|n1|gres/gpu=1|x", "8", head=NAMED).rstrip("\n"), "line 3: 1 fields where"),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_nothing_is_written(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, text: str, said: str
+) -> None:
+    good = file(sacct("7|1000000000|Unknown|n1|gres/gpu=1"), "good.txt")
+    done = claims("import", "slurm", good, file(text))
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert "claims.txt" in done.err
+    assert "; " in done.err  # the remedy
+    assert not lake.store.exists()
+
+
+def test_a_time_that_the_zone_skips_is_refused(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+    done = claims("import", "slurm", file(sacct("7|2026-03-29T02:30:00|Unknown|n1|gres/gpu=1")), "--tz", "Europe/Paris")
+    assert (done.code, "skips: line 2" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["import", "slurm"], "there is nothing to read"),
+        (["import", "slurm", "x", "--live"], "either files or --live"),
+        (["import", "slurm", "x", "--since", "7d"], "--since and --sacct are for --live"),
+        (["import", "slurm", "--live", "--time-zone", "UTC"], "no meaning with --live"),
+        (["import", "slurm", "x", "--time-zone", "Mars"], "no time zone 'Mars'"),
+    ],
+)
+def test_wrong_use(claims: Callable[..., Outcome], arguments: list[str], said: str) -> None:
+    done = claims(*arguments)
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_gzip_and_several_files_that_overlap(
+    claims: Callable[..., Outcome], file: Callable[..., Path], tmp_path: Path, lake: Lake
+) -> None:
+    older = file(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000000|Unknown|n1|gres/gpu=1"), "older.txt")
+    newer = tmp_path / "newer.txt.gz"
+    newer.write_bytes(gzip.compress(sacct("8|1000000000|1000000060|n1|gres/gpu=1").encode()))
+    for order in ((older, newer), (newer, older)):
+        assert claims("import", "slurm", *order).code == 0
+        assert [row.get("end") for row in stored(lake)] == [None, 1_000_000_060_000]
+
+
+def test_importing_again_replaces_and_never_doubles(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    head = "JobIDRaw|Start|End|State|QOS|NodeList|AllocTRES"
+    running = file(sacct("7|1000000000|Unknown|RUNNING|high|n[1-2]|gres/gpu=2", head=head), "a")
+    over = file(
+        sacct(
+            "7|1000000000|1000000060|FAILED||n[1-2]|gres/gpu=2",
+            "9|1000003600|Unknown|RUNNING||n1|gres/gpu=1",
+            head=head,
+        ),
+        "b",
+    )
+    assert claims("import", "slurm", running).counts == (2, 0, 0)
+    assert claims("import", "slurm", running).counts == (0, 2, 0)
+    assert claims("import", "slurm", over).counts == (1, 0, 2)
+    before = [file.key for file in lake.all_files("claim")]
+    assert claims("import", "slurm", over).counts == (0, 3, 0)
+    assert claims("import", "slurm", running).counts == (0, 2, 0)  # an older export knows nothing better
+    assert [file.key for file in lake.all_files("claim")] == before
+    assert [(row["host"], row["state"], row["qos"], row["end"]) for row in stored(lake)[:2]] == [
+        ("n1", "FAILED", "high", 1_000_000_060_000), ("n2", "FAILED", "high", 1_000_000_060_000),
+    ]  # fmt: skip
+
+
+def test_claims_of_an_agent_in_the_same_folder_stay(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    row = claim("GPU-a", 0, None, None, "ml/pod") | {"scheduler": "kubernetes", "time": 1_000_000_000_000}
+    data = parquet.encode(schema.CLAIM, parquet.table_from_rows(schema.CLAIM, [row]))
+    lake.put(LakeFile("claim", "2001-09-09", "n1", 10**15 + 5, 10**15 + 5), data)
+    for last in ("Unknown", "1000000060"):
+        claims(
+            "import", "slurm", file(sacct(f"7|1000000000|{last}|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1"))
+        )
+        assert [each["claim_id"] for each in stored(lake)] == ["7", "8", "ml/pod"]
+    assert len(lake.all_files("claim")) == 2
+
+
+def test_a_crash_between_the_new_file_and_the_end_of_the_old_one_doubles_nothing(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1")))
+    (old,) = lake.files("claim")
+    kept = parquet.encode(schema.CLAIM, parquet.read([old], schema.CLAIM).drop_columns(["host"]))
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1")))
+    lake.put(LakeFile("claim", old.date, old.host, old.first_seq, old.last_seq), kept)
+    assert [row["claim_id"] for row in stored(lake)] == ["7", "8"]
+
+
+def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    claims("import", "slurm", file(sacct("7|1000000000|Unknown|n2|gres/gpu=1")))
+    (there,) = lake.files("claim")
+    lake.put(there, b"PAR1 no longer")
+    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n[1-2]|gres/gpu=2")))
+    assert (done.code, "is not a whole Parquet file" in done.err) == (1, True)
+    assert [each.host for each in lake.all_files("claim")] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "suffix", "named"),
+    [
+        (["gn1.cluster.example"], "", "gn1.cluster.example"),
+        (["GN1"], "", "GN1"),
+        (["gn1", "gn1.cluster.example"], "", "gn1"),
+        (["gn1.a.example", "gn1.b.example"], "", "gn1"),  # nobody can tell which
+        (["gn1.a.example", "gn1.b.example"], ".b.example", "gn1.b.example"),
+        ([], "", "gn1"),
+    ],
+)
+def test_nodes_are_the_lakes_hosts(
+    write_text: Callable[..., Outcome], lake: Lake, hosts: list[str], suffix: str, named: str
+) -> None:
+    for number, host in enumerate(hosts):
+        write(lake, schema.DEVICE, [device(f"GPU-{number}")], host)
+    flag = [f"--host-suffix={suffix}"] if suffix else []
+    write_text(sacct("7|1000000000|Unknown|gn1|gres/gpu=1"), *flag)
+    assert [row["host"] for row in stored(lake)] == [named]
+
+
+def test_a_cluster_that_does_not_account_for_gpus_is_told_how(
+    claims: Callable[..., Outcome], file: Callable[..., Path]
+) -> None:
+    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")), as_json=False)
+    assert (done.code, "AccountingStorageTRES" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", ("a",)),
+        ("a,b", ("a", "b")),
+        ("gn[001-003,007],x1", ("gn001", "gn002", "gn003", "gn007", "x1")),
+        ("r[1-2]n[08-09]", ("r1n08", "r1n09", "r2n08", "r2n09")),
+        ("n[9-11].example", ("n9.example", "n10.example", "n11.example")),
+        ("a,a", ("a",)),
+    ],
+)
+def test_host_lists(text: str, hosts: tuple[str, ...]) -> None:
+    assert expand(text) == hosts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,", "[", "a[1-2", "a]1[", "a[x-y]", "a[1-99999999]", "a[1-60000]b[1-60000]", "a[]"]
+)
+def test_what_is_no_host_list(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no|names more than"):
+        expand(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:30:00", 1800),
+        ("1-00:00:00", 86_400),
+        ("2-12:30:15", 217_815),
+        ("05:00", 300),
+        ("UNLIMITED", None),
+        ("", None),
+        ("60", None),
+    ],
+)
+def test_time_limits(text: str, seconds: int | None) -> None:
+    assert duration_ms(text) == (None if seconds is None else seconds * 1000)
+
+
+def test_gpus_in_tres_strings() -> None:
+    found: list[Any] = [
+        gpu_count(text) for text in ("", "gres/gpu=0", "gres/gpu:a=2,gres/gpu:b=1", "cpu=1,gres/gpu:a=2,gres/gpu=2")
+    ]
+    assert found == [None, None, 3, 2]
+
+
+def test_a_plus_in_a_name_becomes_a_backslash(write_text: Callable[..., Outcome], lake: Lake) -> None:
+    job = "7|2026-11-20T10:00:00|2026-11-20T11:00:00|n1|gres/gpu=1|CORP+ann|r+d"
+    write_text(sacct(job, head="JobIDRaw|Start|End|NodeList|AllocTRES|User|Account"))
+    (row,) = stored(lake)
+    assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
+
+
+def test_a_job_that_ends_before_it_starts_is_named(write_text: Callable[..., Outcome]) -> None:
+    done = write_text(sacct("7|1000000060|1000000000|n1|gres/gpu=1", "8|1000000000|1000000060|n1|gres/gpu=1"))
+    assert done.counts == (1, 0, 0)
+    assert done.dropped == {"ends before it starts (line 2)": 1}
+
+
+def test_an_unknown_zone_is_named_with_its_flag(write_text: Callable[..., Outcome]) -> None:
+    done = write_text(PRINTED, "--time-zone", "Europe/Pari")
+    assert done.code == 2
+    assert done.err == "fallow: --time-zone: there is no time zone 'Europe/Pari'; did you mean Europe/Paris?\n"
+
+
+@pytest.mark.parametrize("nodes", ["None assigned", "None", "Unknown", "(null)"])
+@pytest.mark.parametrize("state", ["FAILED", "PENDING"])
+def test_a_job_that_never_had_a_node_is_counted_and_its_expected_start_is_not_the_time_of_the_export(
+    write_text: Callable[..., Outcome], nodes: str, state: str
+) -> None:
+    head = "JobIDRaw|State|Start|End|NodeList|AllocTRES"
+    end = "1000000900" if state == "FAILED" else "Unknown"
+    waits, runs = (
+        f"7|{state}|1000000900|{end}|{nodes}|gres/gpu=1", "8|RUNNING|1000000000|1000000060|n1|gres/gpu=1",
+    )  # fmt: skip
+    done = write_text(sacct(waits, runs, head=head))
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"never had a node": 1})
+    assert done.json["as_of"] == ("2001-09-09T02:01:40Z" if state == "FAILED" else "2001-09-09T01:47:40Z")
+
+
+@pytest.mark.parametrize(
+    ("state", "elapsed", "end"),
+    [
+        ("COMPLETED", "60", 60_000),
+        ("CANCELLED by 1000", "60", 60_000),
+        ("COMPLETED", "", None),
+        ("RUNNING", "60", None),
+        ("COMPLETING", "60", None),
+        ("SUSPENDED", "60", None),
+    ],
+)
+def test_a_job_that_is_over_and_has_no_end_ends_after_its_elapsed_time(
+    write_text: Callable[..., Outcome], lake: Lake, state: str, elapsed: str, end: int | None
+) -> None:
+    head = "JobIDRaw|State|Start|End|ElapsedRaw|NodeList|AllocTRES"
+    done = write_text(sacct(f"7|{state}|1000000000|Unknown|{elapsed}|n1|gres/gpu=1", head=head))
+    (row,) = stored(lake)
+    assert row.get("end") == (None if end is None else 1_000_000_000_000 + end)
+    said = "".join(done.json["files"][0]["notes"])
+    assert ("are over by their State and have no End" in said) == (state.startswith("C") and state != "COMPLETING")
+    assert ("1 of them have none" in said) == (state == "COMPLETED" and end is None)
+
+
+def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Callable[..., Outcome]) -> None:
+    shares = ("7|1000000000|1000000060|n1|cpu=4,gres/shard=2", "8|1000000000|1000000060|n1|gres/mps:a100=50")
+    done = write_text(sacct(*shares, "9|1000000000|1000000060|n1|cpu=4"))
+    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2, "no GPU": 1}
+    assert done.json["files"][0]["notes"] == []

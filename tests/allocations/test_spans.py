@@ -1,0 +1,188 @@
+"""Spans of claims: nothing overlaps, nothing is lost, and what cannot be placed is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.allocations.spans import (
+    FOREVER_MS,
+    PROCESS_JOBS_SCHEMA,
+    UNPLACED_SCHEMA,
+    allocation_spans,
+    flatten,
+    merged_spans,
+    overlapping_allocations,
+    place,
+    unplaced_allocations,
+)
+from tests.allocations.rows import Row, claim, frame
+
+
+def spans(*rows: Row) -> list[tuple[Any, ...]]:
+    return flatten(frame(*rows)).select("gpu", "start", "end", "holder").rows()
+
+
+def jobs(*rows: tuple[str, str, int, int, str | None]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=PROCESS_JOBS_SCHEMA, orient="row")
+
+
+def counted(count: int | None, start: int = 0, end: int = 100, claim_id: str = "1", host: str = "h1") -> pl.DataFrame:
+    rows = [(host, start, end, count, claim_id, "ann", "ml", "slurm")]
+    return pl.DataFrame(rows, schema=UNPLACED_SCHEMA, orient="row")
+
+
+def test_claims_that_overlap_name_everybody_in_every_column() -> None:
+    found = flatten(frame(claim("a", 0, 60, "2"), claim("a", 30, 90, "1", scheduler="kubernetes")))
+    assert found.rows() == [
+        ("a", 0, 30, "u2", "a2", "2", "slurm:2"),
+        ("a", 30, 60, "u1+u2", "a1+a2", "1+2", "pod:1+slurm:2"),
+        ("a", 60, 90, "u1", "a1", "1", "pod:1"),
+    ]
+
+
+def test_a_claim_that_came_again_with_its_end_has_ended() -> None:
+    assert spans(claim("a", 0, None), claim("a", 0, 30)) == [("a", 0, 30, "u1")]
+
+
+def test_a_claim_that_nothing_ends_runs_on_until_its_limit() -> None:
+    assert spans(claim("a", 0, None)) == [("a", 0, FOREVER_MS, "u1")]
+    assert spans(claim("a", 0, None, planned_end=70)) == [("a", 0, 70, "u1")]
+
+
+def test_a_claim_that_begins_again_on_its_host_ended_there_before() -> None:
+    """A requeued job, whose first end nobody told, may get another GPU; a reservation may grow."""
+    assert spans(claim("a", 0, None), claim("b", 50, None)) == [("a", 0, 50, "u1"), ("b", 50, FOREVER_MS, "u1")]
+    assert spans(claim("a", 0, None), claim("b", 50, None, host="h2"))[0] == ("a", 0, FOREVER_MS, "u1")
+    kept = spans(claim("a", 0, None, scheduler="csv"), claim("b", 50, None, scheduler="csv"))
+    assert kept == [("a", 0, FOREVER_MS, "u1"), ("b", 50, FOREVER_MS, "u1")]
+
+
+def test_a_claim_that_ends_as_it_begins_is_none() -> None:
+    assert spans(claim("a", 50, 50), claim("a", 60, 40, "2")) == []
+
+
+def test_users_that_nobody_knows_leave_a_claim_that_nobody_is_known_of() -> None:
+    assert spans(claim("a", 0, 10, user=None)) == [("a", 0, 10, None)]
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 30), st.sampled_from(["ann", "bob", None])),
+    max_size=12,
+)
+
+
+@given(EVENTS)
+def test_every_moment_has_the_holders_of_its_claims(events: list[tuple[str, int, int, str | None]]) -> None:
+    rows = [claim(gpu, start, end, f"j{number}", user=user) for number, (gpu, start, end, user) in enumerate(events)]
+    found = flatten(frame(*rows))
+    for gpu in "ab":
+        mine = found.filter(pl.col("gpu") == gpu)
+        assert (mine["start"].shift(-1) >= mine["end"]).drop_nulls().all()
+        for moment in range(31):
+            covering = [row for row in rows if row["gpu"] == gpu and row["time"] <= moment < row["end"]]
+            here = mine.filter((pl.col("start") <= moment) & (pl.col("end") > moment))
+            assert here["claim_id"].to_list() == (
+                ["+".join(sorted(row["claim_id"] for row in covering))] if covering else []
+            )
+            users = "+".join(sorted({row["user"] for row in covering} - {None})) or None
+            assert here["holder"].to_list() == ([users] if covering else [])
+
+
+@given(EVENTS, st.randoms(use_true_random=False))
+def test_order_and_duplicates_change_nothing(events: list[tuple[str, int, int, str | None]], random: Any) -> None:
+    rows = [claim(gpu, start, end, f"j{number}", user=user) for number, (gpu, start, end, user) in enumerate(events)]
+    again = rows + random.sample(rows, len(rows) // 2)
+    random.shuffle(again)
+    assert flatten(frame(*again)).equals(flatten(frame(*rows)))
+
+
+def test_a_claim_on_the_whole_host_is_on_each_of_its_gpus() -> None:
+    placed = place(counted(2), {"h1": ["a", "b"]})
+    assert placed.placed.select("gpu", "start", "end", "claim_id").rows() == [("a", 0, 100, "1"), ("b", 0, 100, "1")]
+    assert (placed.unplaced.height, placed.unplaced_gpus) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "work", "gpus", "left"),
+    [
+        (1, [("b", "h1", 10, 20, "slurm:1")], ["b"], []),
+        (2, [("b", "h1", 10, 20, "slurm:1")], ["b"], [1]),
+        (1, [("b", "h1", 10, 20, "slurm:1+slurm:7")], ["b"], []),
+        (
+            1,
+            [("a", "h1", 0, 5, "slurm:1"), ("b", "h1", 0, 50, "slurm:1")],
+            ["b"],
+            [],
+        ),  # it has one, whatever it touched
+        (None, [("b", "h1", 10, 20, "slurm:1")], ["b"], []),
+        (1, [("b", "h1", 100, 120, "slurm:1")], [], [1]),  # after it: an id that was used again
+        (1, [("b", "h2", 10, 20, "slurm:1")], [], [1]),
+        (1, [("b", "h1", 10, 20, "slurm:11"), ("b", "h1", 10, 20, "pod:1"), ("b", "h1", 10, 20, None)], [], [1]),
+        (None, [], [], [None]),
+    ],
+)
+def test_processes_of_the_job_show_which_gpus_it_has(
+    count: int | None, work: list[Any], gpus: list[str], left: list[int | None]
+) -> None:
+    placed = place(counted(count), {"h1": ["a", "b", "c", "d"]}, jobs(*work))
+    assert placed.placed["gpu"].to_list() == gpus
+    assert placed.unplaced["gpu_count_on_host"].to_list() == left
+
+
+def test_all_claims_of_a_time_in_one_call() -> None:
+    rows = frame(
+        claim("a", 0, 50, "1"),
+        claim(None, 20, 80, "2", host_gpu_count=2),
+        claim(None, 0, 90, "3", host="h2", host_gpu_count=1),
+    )
+    found = allocation_spans(rows, {"h1": ["a", "b"], "h2": ["c", "d"]}, since_ms=10, until_ms=60)
+    assert found.placed.select("gpu", "start", "end", "claim_id").rows() == [
+        ("a", 10, 20, "1"), ("a", 20, 50, "1+2"), ("a", 50, 60, "2"), ("b", 20, 60, "2"),
+    ]  # fmt: skip
+    assert found.unplaced.rows() == [("h2", 10, 60, 1, "3", "u3", "a3", "slurm")]
+
+
+def test_what_is_placed_later_joins_the_spans_without_naming_anybody_twice() -> None:
+    known = flatten(frame(claim("a", 0, 50, "1"), claim("a", 0, 50, "2")))
+    later = place(counted(1, 0, 100, "2"), {"h1": ["a"]}).placed.with_columns(user=pl.lit("u2"))
+    found = merged_spans(known, later)
+    assert found.select("start", "end", "holder", "job").rows() == [
+        (0, 50, "u1+u2", "slurm:1+slurm:2"), (50, 100, "u2", "slurm:2"),
+    ]  # fmt: skip
+    assert merged_spans(known, later.clear()).equals(known)
+
+
+def test_a_count_beside_named_gpus_is_what_else_there_is() -> None:
+    both = frame(
+        claim("a", 0, 50), claim(None, 0, 50, host_gpu_count=3), claim("b", 0, 50, "2"), claim(None, 0, 50, "2")
+    )
+    assert unplaced_allocations(both).select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
+
+
+def test_two_claims_on_one_gpu_are_told_and_one_claim_twice_is_not() -> None:
+    found = overlapping_allocations(
+        frame(
+            claim("a", 0, 60, "1"),
+            claim("a", 30, 90, "2"),
+            claim("b", 0, 60, "1"),
+            claim("b", 20, 60, "1"),
+            claim("c", 0, 9),
+        )
+    )
+    assert found.rows() == [("a", "h1", 30, 60, "slurm:1+slurm:2")]
+    assert found.columns == ["gpu", "host", "time", "end", "claims"]
+
+
+def test_a_plus_in_a_name_is_not_two_names() -> None:
+    rows = (claim("a", 0, 50, user="CORP+ann", account="r+d"), claim("a", 0, 50, "2", user="bob", account=None))
+    (found,) = flatten(frame(*rows)).to_dicts()
+    assert (found["holder"], found["account"]) == ("CORP\\ann+bob", "r\\d")
+    late = place(
+        unplaced_allocations(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1))), {"h1": ["a"]}
+    ).placed
+    assert merged_spans(flatten(frame(*rows)), late)["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]

@@ -1,0 +1,141 @@
+"""Claims that nobody measured, and work that nobody claimed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from analytics.allocations.measured import allocations_without_telemetry, telemetry_without_allocations
+from fallow import schema
+from tests.allocations.rows import claim, frame
+from tests.ledger.rows import claim as lake_claim
+from tests.ledger.rows import fill, processes, samples, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.allocations.conftest import Outcome
+
+HOUR_S = 3600
+
+
+def stretch(gpu: str, start: int, end: int, state: str = "active", **more: object) -> dict[str, Any]:
+    return {
+        "host": "h1",
+        "gpu": gpu,
+        "time": start,
+        "end": end,
+        "state": state,
+        "gpu_share": 1.0,
+        "holder": "ann",
+    } | more
+
+
+def unclaimed(stretches: list[dict[str, Any]], *claims: dict[str, Any]) -> list[tuple[Any, ...]]:
+    found = telemetry_without_allocations(frame(*claims), pl.DataFrame(stretches))
+    return found.select("gpu", "time", "unclaimed_ms").rows()
+
+
+def unseen(
+    *claims: dict[str, Any], gpus: tuple[str, ...] = ("a",), hosts: tuple[str, ...] = ("h1",)
+) -> list[tuple[Any, ...]]:
+    found = allocations_without_telemetry(frame(*claims), gpus, hosts, since_ms=100, until_ms=1000)
+    return found.select("host", "gpu", "gpu_count", "gpu_ms", "why").rows()
+
+
+def test_claims_on_what_never_reported_with_their_time_inside_the_window() -> None:
+    assert unseen(claim("a", 0, 500)) == []
+    assert unseen(claim("b", 0, 500)) == [("h1", "b", 1, 400, "the GPU never reported")]
+    assert unseen(claim("b", 900, None)) == [("h1", "b", 1, 100, "the GPU never reported")]
+    assert unseen(claim(None, 0, 500, host_gpu_count=4, host="h2")) == [
+        ("h2", None, 4, 1600, "the host never reported")
+    ]
+    assert unseen(claim(None, 0, 500, host="h2")) == [("h2", None, None, None, "the host never reported")]
+    assert unseen(claim(None, 0, 500, host_gpu_count=4)) == []
+    assert unseen(claim("b", 0, 50), claim("b", 1000, 2000, "2")) == []
+
+
+def test_work_beside_claims_is_unclaimed_for_as_long_as_it_is() -> None:
+    covering = [claim("a", 0, 50), claim("a", 40, 100, "2"), claim("a", 150, 160, "3"), claim("z", 0, 1000, "4")]
+    assert unclaimed([stretch("a", 20, 90)], *covering) == []
+    assert unclaimed([stretch("a", 20, 200)], *covering) == [("a", 20, 90)]
+    assert unclaimed([stretch("b", 20, 200)], *covering) == [("b", 20, 180)]
+    assert unclaimed([stretch("b", 20, 200, gpu_share=0.5)], *covering) == [("b", 20, 90)]
+    several = [stretch("a", 300, 310), stretch("b", 0, 5, "held"), stretch("a", 155, 165, "low")]
+    assert unclaimed(several, *covering) == [("a", 300, 10), ("b", 0, 5), ("a", 155, 5)]
+
+
+@pytest.mark.parametrize("state", ["free", "reserved", "unknown", "unavailable"])
+def test_time_in_which_nobody_has_the_gpu_needs_no_claim(state: str) -> None:
+    assert unclaimed([stretch("b", 20, 200, state)], claim("a", 0, 1000)) == []
+
+
+def test_only_hosts_and_times_that_claims_are_known_of_count() -> None:
+    assert unclaimed([stretch("a", 20, 200)]) == []
+    assert unclaimed([stretch("a", 20, 200, host="h2")], claim("b", 0, 1000)) == []
+    assert unclaimed([stretch("a", 0, 500)], claim("b", 100, 200)) == [("a", 0, 100)]
+    assert unclaimed([stretch("a", 300, 500)], claim("b", 100, 200)) == []
+
+
+def test_a_claim_that_nobody_can_place_may_be_on_any_gpu_of_its_host() -> None:
+    stretches = [stretch("a", 0, 100), stretch("b", 0, 100)]
+    assert unclaimed(stretches, claim("z", 0, 100), claim(None, 0, 80, "2", host_gpu_count=1)) == [
+        ("a", 0, 20),
+        ("b", 0, 20),
+    ]
+
+
+def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome], lake: Lake) -> None:
+    busy = {"gpu_util_pct": 90.0, "process_count": 1, "mem_used_bytes": 10**9}
+    lists = processes("a", *range(0, 2 * HOUR_S, 30), user="ann", slurm_job_id="j1")
+    rows = samples("a", 0, 2 * HOUR_S, **busy) + samples("b", 0, 2 * HOUR_S, **busy)
+    counted = lake_claim(None, 0, HOUR_S, "ann", "j1") | {"scheduler": "slurm", "host_gpu_count": 1}
+    loose = lake_claim(None, 0, HOUR_S, "eve", "j4") | {"scheduler": "slurm", "host_gpu_count": 1}
+    never = lake_claim("gone", 0, 2 * HOUR_S, "bob", "j2")
+    fill(lake, rows, lists, [counted, never, loose, lake_claim("b", 0, HOUR_S, "ann", "j3")])
+    found = claims("list", "--check").json["check"]
+    assert found["claims_without_telemetry"]["gpu_hours"] == 2.0
+    assert [each["claim_id"] for each in found["claims_without_telemetry"]["claims"]] == ["j2"]
+    assert found["telemetry_without_claims"]["gpu_hours"] == {"held": 0.0, "low": 0.0, "active": 2.0}
+    assert found["unplaced_gpu_hours"] == 1.0  # j4: nothing shows where it was
+    assert found["overlapping_claims"] == []
+    text = claims("list", "--check", as_json=False).out
+    assert "allocated, and never measured: 2.0 GPU-hours in 1 allocation\n" in text
+    assert "2.0 GPU-hours  j2 of bob on h1: the GPU never reported" in text
+    assert (
+        "used without an allocation, on hosts that have allocations: 2.0 GPU-hours (0.0 held, 0.0 low, 2.0 active)"
+        in text
+    )
+    assert "1.0 GPU-hours  ann on h1" in text
+    assert "on GPUs that nobody can name: 1.0 GPU-hours" in text
+
+
+def test_two_claims_on_one_gpu_are_in_the_check(claims: Callable[..., Outcome], lake: Lake) -> None:
+    fill(lake, samples("a", 0, HOUR_S), claims=[lake_claim("a", 0, 600), lake_claim("a", 300, 900, claim_id="j2")])
+    (found,) = claims("list", "--check").json["check"]["overlapping_claims"]
+    assert (found["gpu"], found["claims"]) == ("a", "claim:j1+claim:j2")
+    assert (
+        "allocated to several at once: 1 GPU (shared, or a record is wrong)"
+        in claims("list", "--check", as_json=False).out
+    )
+
+
+def test_the_names_of_the_columns_are_the_ledgers() -> None:
+    assert {"host", "gpu", "time", "end", "state", "gpu_share", "holder"} <= set(schema.LEDGER.names)
+
+
+def test_claims_that_cannot_be_so_are_named(claims: Callable[..., Outcome], lake: Lake) -> None:
+    fill(lake, samples("a", 0, HOUR_S))
+    for number, (host, gpus) in enumerate((("h1", 64), ("h01", 1), ("h2", 1))):
+        row = lake_claim(None, 0, HOUR_S, "bob", f"j{number}") | {"host_gpu_count": gpus}
+        write(lake, schema.CLAIM, [row], host)
+    found = claims("list", "--check").json["check"]
+    assert [(each["claim_id"], each["claimed"], each["present"]) for each in
+            found["claims_of_more_gpus_than_their_host_has"]] == [("j0", 64, 1)]  # fmt: skip
+    assert found["hosts_that_may_be_others"] == {"h01": "h1"}, "h2 is another host"
+    text = claims("list", "--check", as_json=False).out
+    assert "more GPUs than its host has: j0 of bob allocates 64 on h1, which has 1" in text
+    assert "j1 of bob on h01: the host never reported (did you mean h1?)" in text

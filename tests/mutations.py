@@ -1,0 +1,113 @@
+"""`make mutations`: breaks rules, ledger and agent on purpose, one place at a time, and says which breaks the tests notice.
+
+It works on a copy of the checkout. Tests that fail without any break notice nothing: they are run unbroken first.
+Arguments are parts of the broken files' names: `python -m tests.mutations ledger held`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A text that stands once in a file, what stands there instead, and the tests of `make test` that have to fail."""
+
+    file: str
+    text: str
+    broken: str
+    tests: str
+
+
+MUTATIONS = (
+    # rules
+    Mutation("analytics/rules/held.py", 'pl.col("spell_ms") >= context.settings.held_min_ms', 'pl.col("spell_ms") >= 2 * context.settings.held_min_ms', "tests/findings/test_held.py"),
+    Mutation("analytics/rules/zombie_holder.py", "ORPHAN_IDLE_MS = DAY_MS", "ORPHAN_IDLE_MS = 2 * DAY_MS", "tests/findings/test_zombie_holder.py"),
+    Mutation("analytics/rules/hoarding.py", "SHARE_MAX = 0.5", "SHARE_MAX = 0.8", "tests/findings/test_hoarding.py"),
+    Mutation("analytics/rules/low_efficiency.py", "EFFICIENCY_MAX = 0.25", "EFFICIENCY_MAX = 0.5", "tests/findings/test_low_efficiency.py"),
+    Mutation("analytics/rules/blind_spot.py", 'silent = pl.col("last_seen") <=', 'silent = pl.col("last_seen") >', "tests/findings/test_blind_spot.py"),
+    Mutation("analytics/rules/never_used.py", '(pl.col("used_ms") == 0) & ', "", "tests/findings/test_never_used.py"),
+    # ledger
+    Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
+    Mutation("analytics/ledger/day_segments.py", "(length >= settings.idle_after_ms)", "(length > settings.idle_after_ms)", "tests/ledger/test_states.py"),
+    Mutation("analytics/ledger/stitch.py", 'long = pl.col("spell_ms") >= settings.idle_after_ms', 'long = pl.col("spell_ms") < settings.idle_after_ms', "tests/ledger/test_states.py"),
+    Mutation("analytics/ledger/moved_gpus.py", "descending=[False, True, False, False]", "descending=[False, False, False, False]", "tests/ledger/test_hosts.py"),
+    Mutation("analytics/states.py", 'OCCUPIED = ("held", *IN_USE)', "OCCUPIED = IN_USE", "tests/ledger/test_state_sets.py tests/capacity"),
+    # agent
+    Mutation("agent/supervise/supervisor.py", "            return start_ms + late * interval_ms", "            return start_ms", "tests/agent/test_supervisor.py"),
+    Mutation("agent/supervise/supervisor.py", "            if self._clock.now_ms() < start_ms:  #", "            if False:  #", "tests/agent/test_supervisor.py"),
+    Mutation("agent/supervise/orders.py", "self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms", "self._until_ms = None", "tests/agent/test_supervisor.py"),
+    Mutation("agent/supervise/workers.py", "_CRASHES = 2  #", "_CRASHES = 3  #", "tests/agent/test_faults.py"),
+    Mutation("agent/supervise/fleet.py", "            self._retry_in -= 1\n", "            pass\n", "tests/agent/test_faults.py"),
+    Mutation("agent/supervise/counter_epochs.py", "if value < before:", "if value > before:", "tests/agent/test_epochs.py"),
+    Mutation("agent/spool/spool.py", "WHERE seq > (SELECT coalesce(max(batch), 0) FROM stretch) AND", "WHERE seq >= (SELECT coalesce(max(batch), 0) FROM stretch) AND", "tests/agent/test_spool.py tests/agent/test_publisher.py"),
+    Mutation("agent/attribution/masking.py", '_LAST_PART = frozenset({"key", "keys"})', '_LAST_PART = frozenset({"keys"})', "tests/agent/test_attribution_masking.py"),
+    Mutation("agent/attribution/placement.py", 'r"step_([0-9A-Za-z_+]+)"', 'r"step_([0-9]+)"', "tests/agent/test_attribution_cgroup.py"),
+)  # fmt: skip
+
+
+def main(parts: list[str]) -> int:
+    """Prints a line for each mutation; 1 where one is not noticed, or the tests fail anyway."""
+    chosen = [each for each in MUTATIONS if not parts or any(part in each.file for part in parts)]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "fallow"
+        copy_checkout(copy)
+        if not passes(copy, sorted({path for each in chosen for path in each.tests.split()})):
+            print("the tests fail without any mutation")
+            return 1
+        unnoticed = sum(not is_noticed(copy, each) for each in chosen)
+    print(f"{len(chosen) - unnoticed} of {len(chosen)} mutations noticed")
+    return int(bool(unnoticed))
+
+
+def copy_checkout(target: Path) -> None:
+    """Every file that git tracks or would, as it is in the working tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes((ROOT / name).read_bytes())
+
+
+def is_noticed(copy: Path, mutation: Mutation) -> bool:
+    """Whether a test fails while the file is broken."""
+    file, began = copy / mutation.file, time.monotonic()
+    right = file.read_text(encoding="utf-8")
+    if right.count(mutation.text) != 1:
+        raise SystemExit(f"{mutation.file}: {mutation.text!r} stands there {right.count(mutation.text)} times")
+    file.write_text(right.replace(mutation.text, mutation.broken), encoding="utf-8")
+    try:
+        noticed = not passes(copy, mutation.tests.split())
+    finally:
+        file.write_text(right, encoding="utf-8")
+    print(f"{'noticed  ' if noticed else 'UNNOTICED'} {time.monotonic() - began:4.0f} s  {mutation.file}: {mutation.broken or '(removed)'}", flush=True)  # fmt: skip
+    return noticed
+
+
+def passes(copy: Path, tests: list[str]) -> bool:
+    """Whether these tests hold; anything but passing and failing is an error of this program."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(copy), "POLARS_MAX_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not long", *tests],
+        cwd=copy, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""Addresses of lakes in object stores, and what is said of those that cannot be: no server is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fallow.errors import LakeError, UsageError
+from fallow.stores import objects, open_store
+from tests.conftest import REPOSITORY, clean_environment
+
+SECRET = "hush-hush-nobody-may-read-this"  # noqa: S105  # what must not be seen
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://", "s3://b", "s3://two words/x", "s3://bucket/../x", f"s3://key:{SECRET}@bucket/x", f"s3://bucket/x?key={SECRET}",
+     f"s3://{SECRET}:x/y", "ftp://host/x"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_wrong_use_and_not_repeated(location: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        open_store(location)
+    assert SECRET not in str(failed.value)
+
+
+def test_slashes_too_many_make_no_other_place() -> None:
+    assert open_store("s3://bucket//a///b/").root == "s3://bucket/a/b"
+    assert open_store("s3://bucket").root == "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    ("location", "variables", "said"),
+    [
+        ("gs://bucket/x", {"GOOGLE_SERVICE_ACCOUNT_KEY": f'{{"private_key": "{SECRET}"'}, "does not accept the credentials"),
+        ("az://bucket/x", {}, "there are no credentials"),
+        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_ACCOUNT_KEY": f"%%{SECRET}"}, "does not accept the"),
+        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_SAS_KEY": f"sv=1&sig={SECRET}",
+                           "AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:1"}, "the store refuses the connection"),
+    ],
+)  # fmt: skip
+def test_the_other_clouds_fail_as_clearly(
+    monkeypatch: pytest.MonkeyPatch, location: str, variables: dict[str, str], said: str
+) -> None:
+    objects.forget_clients()
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LakeError) as failed:
+        open_store(location).put("a", b"x")
+    assert said in str(failed.value)
+    assert SECRET not in str(failed.value)
+    objects.forget_clients()
+
+
+def test_naming_an_object_store_loads_nothing() -> None:
+    code = "import sys; from fallow.lake import Lake; print(Lake.at('s3://bucket/x').root, 'obstore' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+        env=clean_environment(),
+        timeout=60,
+    )
+    assert done.stdout.split() == ["s3://bucket/x", "False"]

@@ -1,0 +1,86 @@
+"""Ledgers and findings of a lake, computed once for many looks at it.
+
+A test of words, formats or scopes asks for the report of a lake that others have asked about. Here the second load of a ledger
+and the second run of the rules give what the first gave, as long as no file of the lake, no setting and no table of the site
+has changed and the clock shows about the same time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analytics.decide import review
+from analytics.ledger import build
+from fallow.clock import MINUTE_MS, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import pytest
+
+_MOST = 8
+"""Results that are held at a time."""
+
+_WHAT_PEOPLE_DID = ("action", "delivery")
+"""Tables that neither the ledger nor the rules read."""
+
+_results: OrderedDict[Hashable, Any] = OrderedDict()
+
+
+def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the shared ledgers and findings in the place of those that every command computes for itself."""
+    monkeypatch.setattr("analytics.window.load_ledger", _shared_ledger)
+    for module in ("analytics.report.model", "analytics.decide.review"):
+        monkeypatch.setattr(f"{module}.find_in_window", _shared_findings)
+
+
+def _shared_ledger(lake: Any, settings: Any, **rest: Any) -> Any:
+    def key() -> Hashable:  # asked twice: loading keeps the ledger in the lake
+        return ("ledger", lake.root, _files(lake.root), repr(settings))
+
+    return _once(key, lambda: _load(lake, settings, **rest))
+
+
+def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: int | None = None) -> Any:
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+
+    def key() -> Hashable:
+        settings = sorted((name, str(value)) for name, value in inputs.settings.values.items())
+        tables = tuple(_stamp(value) for _, value in settings if value.startswith("/"))
+        parts = (tuple(settings), tables, repr(inputs.window), ledger.summary.since_ms, ledger.end_ms)
+        return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
+
+    found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
+    end_ms = inputs.window.until_ms
+    return replace(found, as_of_ms=now_ms if end_ms is None else min(end_ms, now_ms))
+
+
+_load, _find = build.load_ledger, review.find_in_window
+
+
+def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:
+    before = key()
+    if before in _results:
+        _results.move_to_end(before)
+        return _results[before]
+    result = compute()
+    _results[key()] = result
+    while len(_results) > _MOST:
+        _results.popitem(last=False)
+    return result
+
+
+def _files(root: str) -> Hashable:
+    tables = [folder for folder in Path(root).glob("*") if folder.name not in _WHAT_PEOPLE_DID]
+    return tuple(_stamp(path) for folder in sorted(tables) for path in sorted(folder.rglob("*")))
+
+
+def _stamp(path: Path | str) -> Hashable:
+    path = Path(path)
+    if not path.is_file():
+        return str(path)
+    status = path.stat()
+    return (str(path), status.st_size, status.st_mtime_ns)
