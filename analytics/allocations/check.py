@@ -54,17 +54,17 @@ def check(
     allocations: pl.DataFrame,
     stretches: pl.DataFrame,
     known: pl.DataFrame,
-    files: Sequence[LakeFile],
     lifetimes: pl.DataFrame,
+    files: Sequence[LakeFile],
 ) -> Checked:
     """Compares allocations with the ledger.
 
     Args:
         allocations: rows of the `claim` table and `host`.
         stretches: rows of the ledger inside the window.
-        known: rows of the ledger of the window and its history.
+        known: rows of the ledger with its history.
+        lifetimes: one row per GPU and host that was ever observed.
         files: where the allocations were read from.
-        lifetimes: every GPU and host that was ever seen.
     """
     since_ms, until_ms = since_and_until(stretches)
     unseen = allocations_without_telemetry(
