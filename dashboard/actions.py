@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from analytics.commands.finding_actions import after_what_is_known
 from analytics.decide.actions import Action, actor_name, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window

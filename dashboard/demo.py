@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from analytics.commands.report import write_whole
 from analytics.commands.report_edition import format_named
-from analytics.language.languages import Language
+from analytics.language.language import Language
 from analytics.report.model import build_report
 from analytics.simulation import Fleet
 from analytics.window import Inputs, load_window_ledger

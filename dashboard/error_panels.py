@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from dash import dcc, html
 
+from analytics.language.language import Sentence
 from analytics.language.languages import language
 from analytics.language.quantities import Moment
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from dashboard.query import Query
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from dashboard.source import Source
     from dashboard.view import Problem, View
 

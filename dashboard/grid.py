@@ -17,7 +17,7 @@ from analytics.language.sentences import say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
 
 _WORDS = {
     "page": say("Page"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
-from analytics.language.languages import ENGLISH
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 from dashboard.access.audit import audit

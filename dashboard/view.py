@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report, Whole
     from analytics.window import WindowLedger
     from dashboard.access.people import Person

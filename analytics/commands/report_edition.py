@@ -16,7 +16,7 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
 
 

@@ -27,7 +27,7 @@ from fallow.errors import EmptyLakeError, UsageError
 if TYPE_CHECKING:
     from analytics.delivery.model import Channel, Message
     from analytics.delivery.nudges import Chosen, Nudge
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.window import Inputs
     from analytics.workloads.model import Finding
     from fallow.clock import Clock

@@ -6,12 +6,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
     from analytics.decide.actions import Action
     from analytics.decide.reversals import Reversal
+    from analytics.language.language import Sentence
     from analytics.workloads.model import Finding
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from analytics.delivery.channels import safe
 from analytics.delivery.model import Brief, Line, Message, Part
+from analytics.language.language import Listed
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Moment
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.render.report.text import TextFormat
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
@@ -18,8 +19,7 @@ from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from analytics.language.languages import Language
-    from analytics.language.sentences import Sentence
+    from analytics.language.language import Language, Sentence
     from analytics.render.report import Format
     from analytics.report.model import Report
     from analytics.report.weeks import Week

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analytics.delivery.journal import Standing
     from analytics.delivery.model import Channel, Delivery, Message
     from analytics.delivery.targets import Target
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.render.report import Format
     from analytics.report.model import Report
     from analytics.report.weeks import Week

@@ -15,13 +15,13 @@ from babel.dates import format_date
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
-from analytics.language.languages import Language
+from analytics.language.language import Language
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from analytics.language.sentences import Sentence
+    from analytics.language.language import Sentence
 
 CATALOGUES = Path(__file__).parent / "catalogues"
 

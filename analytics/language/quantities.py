@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from analytics.language.language import ENGLISH, Language
 from fallow.clock import from_ms
 
 if TYPE_CHECKING:
     from datetime import date
-
-    from analytics.language.languages import Language
 
 
 class Quantity(ABC):
@@ -26,8 +25,6 @@ class Quantity(ABC):
         """As text in that language."""
 
     def __str__(self) -> str:
-        from analytics.language.languages import ENGLISH  # languages know quantities
-
         return self.shown(ENGLISH)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analytics.language.sentences import say_many
 
 if TYPE_CHECKING:
-    from analytics.language.sentences import Sentence
+    from analytics.language.language import Sentence
 
 
 def gpus_of(number: int) -> Sentence:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
 from analytics.workloads.wording import gpus_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.inventory import Inventory
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.workloads.model import Finding
 
 ENDED = say("nothing to take back: it has ended")

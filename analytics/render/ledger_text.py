@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.languages import ENGLISH
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
@@ -13,7 +13,7 @@ from fallow.schema import STATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.ledger.summary import Summary, Totals
 
 MEANING = {

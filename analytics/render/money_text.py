@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.languages import ENGLISH
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import say, say_many
@@ -14,7 +14,7 @@ from analytics.sections.money_basis import energy_sentences, price_source
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.money.window_money import Basis, Money
 
 WIDTH = PAGE_COLUMNS

@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
@@ -25,6 +25,7 @@ from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
+    from analytics.language.language import Sentence
     from analytics.money.owners import Owner, Team
 
 

@@ -7,12 +7,12 @@ one user, inference servers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
@@ -30,6 +30,9 @@ from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Ru
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3

@@ -7,11 +7,12 @@ Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solv
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
@@ -29,6 +30,9 @@ from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0

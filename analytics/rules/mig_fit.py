@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.money.cards import MigProfile, card
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
@@ -36,6 +36,9 @@ from analytics.workloads.workloads import (
     with_demand,
     workloads,
 )
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 _GROUP = ("host", "holder", "account", "model", "profile")
 

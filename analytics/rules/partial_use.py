@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number
-from analytics.language.sentences import Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.states import IN_USE
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
@@ -28,6 +28,9 @@ from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0

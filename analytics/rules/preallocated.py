@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
@@ -34,6 +34,9 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""

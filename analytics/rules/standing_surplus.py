@@ -12,9 +12,10 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.intervals import SPAN_MS
+from analytics.language.language import Listed, Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus

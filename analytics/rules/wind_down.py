@@ -15,7 +15,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
-from analytics.language.sentences import Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
@@ -29,6 +29,7 @@ from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 if TYPE_CHECKING:
+    from analytics.language.language import Sentence
     from analytics.money.owners import Owner
 
 

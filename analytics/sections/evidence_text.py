@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import Listed
+from analytics.language.language import Listed
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Moment, Number, Share, Span
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.coverage import Silent
     from analytics.report.model import Report
 

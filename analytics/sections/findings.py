@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import to_take
 from analytics.glossary import CONFIDENCE, STATUSES
+from analytics.language.language import Listed, Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.names import JOINER
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.language.language import Listed
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
-from analytics.language.sentences import Listed, say
+from analytics.language.sentences import say
 from analytics.sections.section import Column, Section, WeekShares
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from analytics.capacity.hour_of_week import HoursOfWeek
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
 
 
 @dataclass(frozen=True)

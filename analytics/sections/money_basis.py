@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Column, Section

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import saving_of, savings
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.sections.findings import by_cost
 from analytics.sections.section import Column, LinkedCell, Section
 

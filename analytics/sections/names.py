@@ -9,7 +9,7 @@ from analytics.language.plain_text import plain
 from analytics.language.sentences import say
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.language.quantities import Quantity
     from analytics.sections.section import Cell
 

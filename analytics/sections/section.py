@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analytics.glossary import Term
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.figures import Film
     from analytics.workloads.model import Finding
 

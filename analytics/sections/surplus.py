@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.glossary import term
+from analytics.language.language import Listed
 from analytics.language.quantities import Number
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Column, Interval, Intervals, Section
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Listed, say
+from analytics.language.sentences import say
 from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.sections.section import Cell, Column, Section

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.sections.facts import silent_hosts
 
 if TYPE_CHECKING:
-    from analytics.language.sentences import Sentence
+    from analytics.language.language import Sentence
     from analytics.report.model import Report
     from analytics.scope import Scope
 

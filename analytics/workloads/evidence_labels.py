@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from analytics.language.language import Listed, Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
 from analytics.workloads.model import Finding, Label, Value
 from analytics.workloads.wording import gpus_of, hours_by_threshold

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
-from analytics.language.sentences import Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.wording import floored
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from analytics.language.language import Sentence
 
 HORIZON_MS = HOUR_MS
 """How much longer the spell has to last: long enough for somebody else to make use of it."""

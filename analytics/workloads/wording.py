@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from analytics.language.language import Listed, Sentence
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 
 
 def of_gpus(one: str, many: str = "") -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
 from analytics.decide.totals import totals
+from analytics.language.language import Listed
 from analytics.language.quantities import Number
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.error_panels import in_a_line, language_of

@@ -26,7 +26,7 @@ from fallow.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.sections.palette import Palette
     from dashboard.view import View
     from fallow.config import Setting

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.sentences import Listed, say
+from analytics.language.language import Listed
+from analytics.language.sentences import say
 from analytics.sections.section import (
     CardFit,
     DurationCurves,

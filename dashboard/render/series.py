@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
-from analytics.language.sentences import Listed, say
+from analytics.language.sentences import say
 from analytics.sections.section import Column, Section
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from dashboard.film import Film
     from dashboard.view import View
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from analytics.language.language import Listed, Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
-from analytics.language.sentences import Listed, Sentence, say
+from analytics.language.sentences import say
 from analytics.names import JOINER
 from analytics.sections.section import LinkedCell, StateBar
 from dashboard.render.states import fill

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.language.catalogue import catalogue
-from analytics.language.sentences import Listed, Sentence
+from analytics.language.language import Listed, Sentence
 from analytics.sections.evidence_text import evidence
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from babel.messages.pofile import read_po
 
 from analytics.language.catalogue import CATALOGUES, catalogue
+from analytics.language.language import Sentence
 from analytics.language.languages import CODES
-from analytics.language.sentences import Sentence
 from tests.language.templates import LOOKED_UP, ROOT, fields, files, is_said, place, templates, unique
 
 if TYPE_CHECKING:

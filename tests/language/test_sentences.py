@@ -11,9 +11,10 @@ from decimal import Decimal
 
 import pytest
 
-from analytics.language.languages import ENGLISH, Language, language
+from analytics.language.language import ENGLISH, Language, Listed, Sentence
+from analytics.language.languages import language
 from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
-from analytics.language.sentences import Listed, Sentence, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.workloads.wording import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError

@@ -13,8 +13,9 @@ from jinja2 import Environment, nodes
 
 import analytics
 from analytics.language.catalogue import CATALOGUES, catalogue
+from analytics.language.language import Sentence
 from analytics.language.languages import language
-from analytics.language.sentences import Sentence, say
+from analytics.language.sentences import say
 from analytics.render.html.mail import mail_body
 from analytics.render.html.page import page
 from tests.report.html.pages import Page

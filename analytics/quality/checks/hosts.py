@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.language import Listed
 from analytics.language.quantities import GpuHours
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.quality.model import MOST_NAMED, Remark
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from analytics.language.sentences import Sentence
+    from analytics.language.language import Sentence
     from analytics.quality.model import Data
 
 _OVERLAP_MIN_MS = HOUR_MS

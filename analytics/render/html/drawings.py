@@ -16,7 +16,7 @@ from analytics.sections.section import FilmStrip, Intervals, RankedBars, Stacked
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.sections.section import Cell, Section
 
 _MOST = 8

@@ -19,7 +19,7 @@ from fallow.schema import STATES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.figures import Film
 
 MOST_ROWS = 250

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number
-from analytics.language.sentences import Listed, say
+from analytics.language.sentences import say
 from analytics.sections.findings import whose
 
 if TYPE_CHECKING:

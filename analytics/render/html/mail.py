@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw
 
+from analytics.language.language import Listed
 from analytics.language.quantities import from_cents
-from analytics.language.sentences import Listed, say, say_many
+from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
@@ -24,7 +25,7 @@ from analytics.sections.trends import unfinished
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
 
 IMAGE_ID = "states@fallow"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from analytics.language.language import Listed, Sentence
 from analytics.language.plain_text import plain
-from analytics.language.sentences import Listed, Sentence
 from analytics.render.html import svg
 from analytics.sections.section import LinkedCell, StateBar
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.sections.section import Cell
 
 NAME_MOST = 200

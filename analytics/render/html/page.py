@@ -25,7 +25,7 @@ from analytics.sections.report_sections import chapters
 from analytics.sections.wording import headline, page_title, reclaimable
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -11,7 +11,7 @@ from analytics.render.report.page_formats import HtmlFormat, PdfFormat
 from analytics.render.report.text import TextFormat
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
 
 

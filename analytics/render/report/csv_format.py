@@ -12,7 +12,7 @@ from analytics.render.report.json_format import content
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
 
 _RISKY = ("=", "+", "-", "@", "\t", "\r")

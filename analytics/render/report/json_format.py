@@ -11,7 +11,7 @@ from analytics.sections.findings import notes
 from fallow.clock import HOUR_MS, format_ms
 
 if TYPE_CHECKING:
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.ledger.summary import Totals
     from analytics.report.coverage import Seen
     from analytics.report.figures import Person

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from analytics.language.language import Listed
 from analytics.language.plain_text import plain
-from analytics.language.sentences import Listed, say
+from analytics.language.sentences import say
 from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
 from analytics.render.report.text import for_text, written
 from analytics.sections.evidence_text import evidence
@@ -17,7 +18,7 @@ from analytics.sections.wording import headline, reclaimable, title
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from analytics.language.languages import Language
+    from analytics.language.language import Language
     from analytics.report.model import Report
     from analytics.sections.section import Card, Section
 

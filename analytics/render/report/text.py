@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.language.languages import Language
+from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import say
 from analytics.render.finding_block_text import block
