@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent.attribution.background import Background
-
+from agent.attribution.lookups import Background
 from agent.settings import AgentSettings
 from agent.spool.publisher import Publisher
 from agent.spool.publishing import Publishing
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from agent.supervise.wakeup import Bell
 
     from agent.supervise.schedule import Bell
     from fallow.config import Config
@@ -143,7 +141,7 @@ class SimulatedHost:
             with self.monkeypatch.context() as patched, self.clock.for_new_processes():
                 patched.setattr(Publishing, "_start", lambda _: False)
                 # by the machine's clock: how soon it is seen that a worker blocks
-                patched.setattr("agent.supervise.worker_client._LONGEST_LOOK_S", 0.01)
+                patched.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)
                 # freezing the collector's objects is for processes that live for months
                 patched.setattr("agent.supervise.supervisor.settle_memory", lambda: None)
                 self.supervisor = _SimulatedSupervisor(load, spool, self.clock, _Questions(patched))

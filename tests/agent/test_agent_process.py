@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from agent.supervise.worker_client import WorkerClient, WorkerHungError
 
+from agent.supervise.workers import WorkerClient, WorkerHungError
 from tests.agent.conftest import wait_until
 from tests.fakes.nvml import Fault, Gpu, Process, Scenario, constant, ms_ago
 

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent.supervise.worker_client import WorkerClient
 
 from agent.supervise.workers import WorkerClient
 from tests.agent.simulation import START_MS

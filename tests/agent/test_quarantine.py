@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.supervise.quarantine import Crashes
-
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
 from agent.supervise.workers import Crashes
