@@ -111,7 +111,7 @@ def test_the_driver_is_let_go_of_and_taken_up_again(simulated: Simulated) -> Non
     assert {row["gpu_util_pct"] for row in host.of("GPU-a") if row["health"] == "released"} == {None}
     told = [each for each in host.kinds() if each in ("released", "resumed")]
     assert told == ["released", "resumed"] * 2
-    assert "its time is over" in host.events("resumed")[0]["detail"]
+    assert "the time of the release is over" in host.events("resumed")[0]["detail"]
 
 
 def test_a_released_driver_is_left_alone_by_the_next_run_of_the_same_boot(simulated: Simulated) -> None:
