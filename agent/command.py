@@ -31,26 +31,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
     run_parser.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
     run_parser.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
-    run_parser.add_argument("--for", dest="run_for", metavar="TIME", help="end by itself after so long")
+    run_parser.add_argument("--for", dest="run_for", metavar="TIME", help="stop after this time")
     run_parser.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
     run_parser.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
     run_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    once_parser = verbs.add_parser("once", help="look once and print it", epilog="example: fallow agent once --json",
+    once_parser = verbs.add_parser("once", help="print one look at the GPUs", epilog="example: fallow agent once --json",
                                    allow_abbrev=False)  # fmt: skip
     once_parser.add_argument("--json", action="store_true", help="machine-readable")
     once_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    status_parser = verbs.add_parser("status", help="what the running agent does", allow_abbrev=False,
+    status_parser = verbs.add_parser("status", help="show what the running agent does", allow_abbrev=False,
                                      epilog="example: fallow agent status --spool /var/lib/fallow")  # fmt: skip
-    release_parser = verbs.add_parser("release", help="let go of the driver, for maintenance", allow_abbrev=False,
+    release_parser = verbs.add_parser("release", help="release the driver for maintenance", allow_abbrev=False,
                                       epilog="example: fallow agent release --for 2h")  # fmt: skip
-    resume_parser = verbs.add_parser("resume", help="take the driver up again", allow_abbrev=False,
+    resume_parser = verbs.add_parser("resume", help="use the driver again after a release", allow_abbrev=False,
                                      epilog="example: fallow agent resume")  # fmt: skip
     for each in (status_parser, release_parser, resume_parser):
         each.add_argument("--spool", metavar="DIR", help="the agent's spool folder (default: from the config)")
         each.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
         each.add_argument("--json", action="store_true", help="machine-readable")
     release_parser.add_argument(
-        "--for", dest="release_for", metavar="TIME", help="take the driver up again after so long"
+        "--for", dest="release_for", metavar="TIME", help="use the driver again after this time"
     )
     release_parser.add_argument(
         "--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)"
@@ -123,7 +123,7 @@ def is_stale(now: AgentStatus, now_ms: int) -> bool:
 
 
 def _release(args: argparse.Namespace) -> int:
-    """Has the agent let go of the driver and waits for it; 1 where something still holds it."""
+    """Has the agent release the driver and waits for it; 1 where something still holds it."""
     folder = _spool_folder(args)
     for_ms = None if args.release_for is None else parse_duration_ms(args.release_for)
     deadline_s = time.monotonic() + parse_duration_ms(args.wait) / SECOND_MS
@@ -139,24 +139,24 @@ def _release(args: argparse.Namespace) -> int:
     again = (
         ""
         if now.released_until_ms is None
-        else f", and the agent does so by itself at {format_ms(now.released_until_ms)}"
+        else f", and the agent does so on its own at {format_ms(now.released_until_ms)}"
     )
-    print(f"The driver is free: the agent on {now.host} holds no /dev/nvidia* any more; "
-          f"`fallow agent resume` takes it up again{again}.")  # fmt: skip
+    print(f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
+          f"`fallow agent resume` uses it again{again}.")  # fmt: skip
     return 0
 
 
 def _resume(args: argparse.Namespace) -> int:
-    """Has the agent take the driver up again, and says so where it had not let go of it."""
+    """Has the agent use the driver again."""
     folder = _spool_folder(args)
     before = _ask(folder, "status")
     now = _ask(folder, "resume")
     if args.json:
         print(json.dumps(now.as_json(), indent=2))
     elif before.mode == "running":
-        print(f"The agent on {now.host} had not let go of the driver; nothing has changed.")
+        print(f"The agent on {now.host} had not released the driver; nothing has changed.")
     else:
-        print(f"The agent on {now.host} takes the driver up again; "
+        print(f"The agent on {now.host} uses the driver again; "
               f"its next row is due within {format_duration(2 * now.interval_ms)}.")  # fmt: skip
     return 0
 
@@ -206,12 +206,12 @@ def _free(now: AgentStatus) -> bool:
 def _still_held(now: AgentStatus, wait: str) -> str:
     if now.blocked:
         return f"the driver is still held on {now.host}: {'; '.join(_blocked(each) for each in now.blocked)}"
-    return f"the agent on {now.host} has not let go of the driver within {wait}"
+    return f"the agent on {now.host} has not released the driver within {wait}"
 
 
 def _remedy(now: AgentStatus) -> str:
     if now.blocked:
-        return "everything else is released; that process ends when the GPU is reset or the host rebooted, do not kill -9 it"
+        return "everything else is released; that process ends when the GPU is reset or the host reboots; do not kill -9 it"
     return "ask again with `fallow agent status`, or give a longer --wait"
 
 

@@ -100,7 +100,6 @@ class Board:
         self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Puts up a snapshot in place of the one before it."""
         age_s = max(0.0, time.time() - snapshot.time_ms / 1000)
         self._newest = snapshot, time.clock_gettime(time.CLOCK_BOOTTIME) - age_s
 

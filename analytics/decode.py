@@ -43,6 +43,18 @@ def by_host(
     return [(host, _rows_of(mine, table, columns, gpu)) for host, mine in hosts.items()]
 
 
+def read_days(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+    """The named columns of files over all hosts, every timestamp as integer milliseconds; raises as `by_host` does."""
+    frames = [frame for _, frame in by_host(files, table, columns)]
+    rows = (
+        pl.concat(frames)
+        if frames
+        else pl.DataFrame(schema={name: _TYPES[table.column(name).type] for name in columns})
+    )
+    stamps = [name for name, kind in rows.schema.items() if isinstance(kind, pl.Datetime)]
+    return rows.with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
+
+
 def _rows_of(files: Sequence[File], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
     frame = _together(files, table, columns, gpu)
     if frame is not None:

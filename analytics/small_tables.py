@@ -1,4 +1,4 @@
-"""Small observed tables (inventory, claims, events) of all hosts, read from one file a day where one is kept.
+"""Small observed tables (inventory, claims, events) of all hosts, read from one file a month, and one a day of the newest.
 
 Every host writes its own files; a thousand hosts' are thousands, of a few rows each, and opening them takes seconds. What
 is kept of a day carries a fingerprint of the files that it was made from and is made again when they change.
@@ -15,6 +15,7 @@ import polars as pl
 from analytics.frames import arrow, read_frame, typed
 from analytics.ledger.cache import digest
 from fallow import parquet, schema
+from fallow.clock import DAY_MS, Window, utc_day
 from fallow.errors import LakeError
 from fallow.lake import ALL_HOSTS, LakeFile
 
@@ -24,42 +25,71 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 WORTH_KEEPING = 8
-"""Files of one day; fewer are read as quickly as the one."""
+"""Files of one period; fewer are read as quickly as the one."""
 
-_KEPT = {"device": schema.DEVICE_DAY, "claim": schema.CLAIM_DAY, "event": schema.EVENT_DAY}
+_DERIVED = {"device": schema.DEVICE_DAY, "claim": schema.CLAIM_DAY, "event": schema.EVENT_DAY}
+_MONTH_LAST_SEQ = 31
 
 
-def read_small(lake: Lake, table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
-    """The named columns of all rows of `device`, `claim` or `event`, with `host`; times as integer milliseconds.
+def read_small(lake: Lake, table: schema.Table, columns: Sequence[str], window: Window | None = None) -> pl.DataFrame:
+    """The named columns of the rows of `device`, `claim` or `event`, with `host`; times as integer milliseconds.
 
-    Where the lake cannot be written, everything is read from the hosts' own files. Raises LakeError and its kinds.
+    All rows, or those of a window with both ends. A month that is over is read from one file, a day of the newest month from
+    one. Where the lake cannot be written, everything is read from the hosts' own files. Raises LakeError and its kinds.
     """
-    days: dict[str, list[LakeFile]] = defaultdict(list)
-    for file in lake.files(table.name):
-        days[file.date].append(file)
-    of_all = _KEPT[table.name]
-    worth = {date for date, files in days.items() if len(files) >= WORTH_KEEPING}
-    kept = {file.date: file for file in lake.files(of_all.name, dates=worth)} if worth else {}
-    single = [file for date, files in days.items() if date not in worth for file in files]
+    periods: dict[str, list[LakeFile]] = defaultdict(list)
+    files = lake.files(table.name)
+    newest = max((file.date[:7] for file in files), default="")
+    for file in files:
+        periods[file.date if file.date[:7] == newest else file.date[:7]].append(file)
+    if window is not None and window.since_ms is not None and window.until_ms is not None:
+        first, last = utc_day(window.since_ms - DAY_MS), utc_day(window.until_ms + DAY_MS)
+        periods = {each: own for each, own in periods.items() if first[: len(each)] <= each <= last[: len(each)]}
+    of_all = _DERIVED[table.name]
+    worth = {period for period, own in periods.items() if len(own) >= WORTH_KEEPING}
+    derived = {_period(file): file for file in lake.files(of_all.name)} if worth else {}
+    single = [file for period, own in periods.items() if period not in worth for file in own]
     names = [*columns, "host"]
     parts = [read_frame(single, table, columns).select(names)]
-    current = [file for date, file in sorted(kept.items()) if _current(file, days[date])]
-    parts.append(read_frame(current, of_all, names).select(names))
-    for date in sorted(worth - {file.date for file in current}):
-        rows = typed(read_frame(days[date], table), of_all)
+    current = {
+        period: file
+        for period, file in sorted(derived.items())
+        if period in worth and _is_current(file, periods[period])
+    }
+    parts.append(read_frame(current.values(), of_all, names).select(names))
+    for period in sorted(worth - set(current)):
+        rows = typed(read_frame(periods[period], table), of_all)
         with contextlib.suppress(LakeError):  # it is a convenience: the next reader opens the small files again
-            facts = {"sources": _sources(days[date])}
-            lake.put(LakeFile(of_all.name, date, ALL_HOSTS, 0, 0), parquet.encode(of_all, arrow(rows, of_all), facts))
+            _write(lake, of_all, period, rows, periods[period])
         parts.append(rows.select(names))
-    return pl.concat(parts, how="vertical_relaxed")
+    found = pl.concat(parts, how="vertical_relaxed")
+    if window is None:
+        return found
+    return found.filter(pl.col("time") >= (window.since_ms or 0), pl.col("time") < window.until_ms)
+
+
+def _period(file: LakeFile) -> str:
+    """`2026-11` of a file over a month, else the date."""
+    return file.date[:7] if file.last_seq == _MONTH_LAST_SEQ else file.date
+
+
+def _write(lake: Lake, of_all: schema.Table, period: str, rows: pl.DataFrame, files: Sequence[LakeFile]) -> None:
+    is_month = len(period) == len("2026-11")
+    date, last_seq = (f"{period}-01", _MONTH_LAST_SEQ) if is_month else (period, 0)
+    facts = {"sources": _sources(files)}
+    lake.put(LakeFile(of_all.name, date, ALL_HOSTS, 0, last_seq), parquet.encode(of_all, arrow(rows, of_all), facts))
+    if is_month:  # its days would be read twice
+        for day in lake.all_files(of_all.name):
+            if day.date[:7] == period and day.last_seq != _MONTH_LAST_SEQ:
+                lake.delete(day)
 
 
 def _sources(files: Sequence[LakeFile]) -> str:
     return digest(*((file.key, file.size_bytes, file.version) for file in sorted(files)))
 
 
-def _current(kept: LakeFile, files: Sequence[LakeFile]) -> bool:
+def _is_current(derived: LakeFile, files: Sequence[LakeFile]) -> bool:
     try:
-        return parquet.metadata(kept).get("sources") == _sources(files)
+        return parquet.metadata(derived).get("sources") == _sources(files)
     except LakeError:
         return False

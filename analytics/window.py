@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from analytics.ledger.build import Ledger, load_ledger
+from analytics.ledger.build import Ledger, load_ledger, load_recent, recent
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
 from analytics.progress import bar
 from fallow import config
-from fallow.clock import SystemClock, Window, format_ms, parse_window
+from fallow.clock import WEEK_MS, SystemClock, Window, format_ms, parse_window
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
 
@@ -32,9 +32,16 @@ class Inputs:
         return LedgerSettings.from_config(self.settings)
 
 
+HISTORY_MS = 5 * WEEK_MS
+"""How long before a window findings look back: those of the week before rest on 28 days of their own and a week to test against."""
+
+REPORT_HISTORY_MS = 8 * WEEK_MS
+"""How long before a window a report looks back: the hours of the week in which a pool is not needed rest on eight weeks."""
+
+
 @dataclass(frozen=True)
 class WindowLedger:
-    """The whole ledger, the part of it inside the window, and that part in numbers.
+    """The ledger of the window and its history, the part of it inside the window, and that part in numbers.
 
     `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen.
     """
@@ -67,24 +74,43 @@ def load_whole(inputs: Inputs) -> Ledger:
         return load_ledger(inputs.lake, inputs.ledger_settings, progress=progress, workers=workers)
 
 
-def load_window_ledger(inputs: Inputs, *, or_empty: bool = False, whole: Ledger | None = None) -> WindowLedger:
-    """The ledger of the window, cut from the whole one where somebody has it already.
+def history_start_ms(window: Window, history_ms: int = HISTORY_MS) -> int | None:
+    """From when on a window's history counts: so long before it, or as long as it is; None where it has no start."""
+    if window.since_ms is None:
+        return None
+    length_ms = 0 if window.until_ms is None else window.until_ms - window.since_ms
+    return window.since_ms - max(history_ms, length_ms)
+
+
+def _load(inputs: Inputs, history_ms: int) -> Ledger:
+    """The ledger of the window and its history; read day by day where it is kept as it is, else all of the lake's."""
+    first_ms = history_start_ms(inputs.window, history_ms)
+    if first_ms is None:
+        return load_whole(inputs)
+    found = load_recent(inputs.lake, inputs.ledger_settings, inputs.window, first_ms)
+    return found or recent(load_whole(inputs), first_ms)
+
+
+def load_window_ledger(
+    inputs: Inputs, *, or_empty: bool = False, whole: Ledger | None = None, history_ms: int = HISTORY_MS
+) -> WindowLedger:
+    """The ledger of the window with `history_ms` before it, cut from the whole one where somebody has it already.
 
     Raises EmptyLakeError where the lake has no rows at all, and unless `or_empty` none in the window.
     """
-    whole = load_whole(inputs) if whole is None else whole
-    if whole.stretches.is_empty():
+    whole = _load(inputs, history_ms) if whole is None else whole
+    if whole.lifetimes.is_empty() and not whole.host_ends:
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",
             "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
         )
     inside = clip_ledger(whole, inputs.window)
     if inside.stretches.is_empty() and not or_empty:
-        everything = summarise(whole)
+        until_ms = max(whole.host_ends.values())
         raise EmptyLakeError(
             f"the lake at {inputs.lake.root} holds nothing between {_end(inputs.window.since_ms, 'its beginning')} "
             f"and {_end(inputs.window.until_ms, 'its end')}",
-            f"it has rows from {format_ms(everything.since_ms)} to {format_ms(everything.until_ms)}: "
+            f"it has rows from {format_ms(whole.first_ms)} to {format_ms(until_ms)}: "
             "choose a window that has some of them",
         )
     end_ms = _end_ms(whole, inputs.window)
@@ -94,7 +120,7 @@ def load_window_ledger(inputs: Inputs, *, or_empty: bool = False, whole: Ledger 
 def _end_ms(whole: Ledger, window: Window) -> int | None:
     if window.until_ms is None:
         return None
-    return min(window.until_ms, max(int(whole.stretches["end"].max()), SystemClock().now_ms()))  # type: ignore[arg-type]
+    return min(window.until_ms, max(*whole.host_ends.values(), SystemClock().now_ms()))
 
 
 def _summary(inside: Ledger, window: Window, end_ms: int | None) -> Summary:

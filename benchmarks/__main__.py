@@ -18,6 +18,7 @@ from benchmarks import (
     agent_host_reading,
     agent_peers,
     dashboard_cost,
+    fleet_history,
     fleet_rate,
     import_rate,
     ledger_rate,
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
+    "history": fleet_history.measure,
     "dashboard": dashboard_cost.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}

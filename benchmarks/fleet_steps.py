@@ -20,6 +20,7 @@ from benchmarks.measure import cpu_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from analytics.window import Inputs
     from fallow.schema import Table
 
     Step = Callable[[str], dict[str, int]]
@@ -29,7 +30,7 @@ READING_THREADS = 2
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step cost: seconds of the step itself, and `process_wall_s` with the start of Python and all imports.
+    """What a step cost: seconds of the step itself, and `process_*_s` with the start of Python and all imports.
 
     `peak_bytes` is what it may have had in memory at most: its own peak and its largest child's times their number.
     """
@@ -37,6 +38,7 @@ class Cost:
     cpu_s: float
     wall_s: float
     process_wall_s: float
+    process_cpu_s: float
     peak_bytes: int
     said: dict[str, int]
 
@@ -83,6 +85,43 @@ def report() -> Step:
     return run
 
 
+def week_findings() -> Step:
+    """All findings of the lake's last week, as `fallow findings --since` finds them."""
+    from analytics.decide.review import review  # the other steps must not pay for it
+    from analytics.window import load_window_ledger
+
+    def run(lake: str) -> dict[str, int]:
+        inputs = _last_week(lake)
+        return {"findings": len(review(inputs, load_window_ledger(inputs)).findings)}
+
+    return run
+
+
+def week_report() -> Step:
+    """The HTML report of the lake's last week."""
+    from analytics.language.languages import Language
+    from analytics.render.html import page
+    from analytics.report.model import build_report
+    from analytics.window import REPORT_HISTORY_MS, load_window_ledger  # the other steps must not pay for it
+
+    def run(lake: str) -> dict[str, int]:
+        inputs = _last_week(lake)
+        report = build_report(inputs, load_window_ledger(inputs, history_ms=REPORT_HISTORY_MS))
+        return {"bytes": len(page(report, Language()).encode())}
+
+    return run
+
+
+def _last_week(lake: str) -> Inputs:
+    from analytics.window import open_inputs
+    from fallow.clock import DAY_MS, parse_day_ms, utc_day
+    from fallow.lake import Lake
+
+    newest = max(file.date for file in Lake.at(lake).files("gpu"))
+    since = utc_day(parse_day_ms(newest) - 6 * DAY_MS)
+    return open_inputs(argparse.Namespace(lake=lake, since=since, until=None, config=None))
+
+
 def read() -> Step:
     """DuckDB scans the columns that the ledger needs, once, on two threads."""
     import duckdb  # the other step must not pay for it
@@ -112,7 +151,9 @@ def read() -> Step:
     return run
 
 
-STEPS: dict[str, Callable[[], Step]] = {"build": build, "report": report, "read": read}
+STEPS: dict[str, Callable[[], Step]] = {
+    "build": build, "report": report, "read": read, "week_findings": week_findings, "week_report": week_report,
+}  # fmt: skip
 """Each imports what it needs, which is not measured, and returns what is."""
 
 
@@ -122,7 +163,7 @@ def main(arguments: list[str]) -> int:
     run = STEPS[step]()
     before_cpu, before_wall = cpu_s(), time.perf_counter()
     said = run(lake)
-    spent = {"cpu_s": cpu_s() - before_cpu, "wall_s": time.perf_counter() - before_wall}
+    spent = {"cpu_s": cpu_s() - before_cpu, "wall_s": time.perf_counter() - before_wall, "process_cpu_s": cpu_s()}
     print(json.dumps(spent | {"peak_bytes": _peak_bytes(), "said": said}))
     return 0
 

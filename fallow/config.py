@@ -201,7 +201,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dashboard", "oidc_client_id", _text, "", "client id of these pages at the provider"),
     Setting("dashboard", "oidc_client_secret_file", _text, "", "file with the secret that the provider gave; empty: none"),
     Setting("dashboard", "oidc_scopes", _text, "openid profile email", "scopes to ask the provider for, separated by spaces"),
-    Setting("dashboard", "oidc_user_claim", _text, "preferred_username", "claim with the name of the user, as in dashboard.access.people",
+    Setting("dashboard", "oidc_user_claim", _text, "preferred_username", "claim with the name of the user, as in dashboard.people",
             "`sub` never changes, and nobody can type it"),
     Setting("dashboard", "oidc_groups_claim", _text, "groups", "claim with the groups of the user; it may be missing"),
     Setting("dashboard", "oidc_ca_file", _text, "", "PEM file with the authority that signed the provider's certificate; empty: the usual ones"),

@@ -191,7 +191,6 @@ def _allocation(path: str, proc: str, now_ms: int) -> Allocation:
 
 
 def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
-    """The pods; raises PodsFailedError."""
     places = (settings.kubelet_url, settings.kubelet_token_file, settings.kubelet_ca_file)
     try:
         done = subprocess.run(

@@ -46,8 +46,6 @@ _LAST_PART = frozenset({"key", "keys"})
 
 
 class Secrecy(enum.Enum):
-    """What is to become of a value."""
-
     NONE = 0
     UNLESS_NUMBER = 1
     ALWAYS = 2

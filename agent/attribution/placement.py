@@ -51,7 +51,6 @@ class Placement:
 
     @property
     def known(self) -> bool:
-        """Whether the cgroups said anything at all."""
         return self.container_id is not None or self.slurm_job_id is not None
 
 

@@ -51,8 +51,6 @@ def call(socket_path: str, method: str, timeout_s: float) -> bytes:
 
 
 class _Call:
-    """The state of one call."""
-
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
         self._deadline_s = deadline_s
@@ -196,8 +194,6 @@ _DRA_MINOR = re.compile(r"gpu-(\d+)")
 
 @dataclass(frozen=True, order=True)
 class PodContainer:
-    """One container of one pod."""
-
     namespace: str
     pod: str
     container: str

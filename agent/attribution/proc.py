@@ -91,7 +91,6 @@ def read_identity(proc: str, pid: int) -> Identity:
 
 
 def read_cgroup(folder: str) -> str | None:
-    """The text of /proc/PID/cgroup."""
     text = read(f"{folder}/cgroup", _CGROUP_BYTES)
     return None if text is None else text.decode(errors="replace")
 

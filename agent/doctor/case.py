@@ -47,19 +47,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """A finding with the check that it comes from."""
-
     check: str
     finding: Finding
 
     @property
     def group(self) -> str:
-        """The first half of the check's id."""
         return self.check.partition(".")[0]
 
     @property
     def name(self) -> str:
-        """The second half."""
         return self.check.partition(".")[2]
 
     def as_json(self) -> dict[str, object]:
@@ -70,7 +66,6 @@ class Result:
 
 
 def ok(found: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    """Nothing to do."""
     return Finding(Status.OK, found, subject=subject, facts=facts or {})
 
 
@@ -80,12 +75,10 @@ def skipped(why: str, facts: Facts | None = None, *, subject: str = "") -> Findi
 
 
 def warning(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    """Works, but costs or hides something."""
     return Finding(Status.WARNING, found, remedy, command, subject, facts or {})
 
 
 def error(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    """Does not work."""
     return Finding(Status.ERROR, found, remedy, command, subject, facts or {})
 
 
@@ -108,8 +101,6 @@ class Options:
 
 @dataclass(frozen=True)
 class Case:
-    """One host at one moment."""
-
     host: Host
     kernel: Kernel
     driver: DriverLook
@@ -122,7 +113,6 @@ class Case:
 
     @property
     def driver_text(self) -> str:
-        """The driver's version for sentences."""
         return "" if self.driver_version is None else shown(self.driver_version)
 
     @property
@@ -135,9 +125,7 @@ class Case:
 class CheckFunction(Protocol):
     """Looks at one subject; what it cannot judge is a finding too, `skipped` with the reason."""
 
-    def __call__(self, case: Case) -> Iterable[Finding]:
-        """The findings, one or more."""
-        ...
+    def __call__(self, case: Case) -> Iterable[Finding]: ...
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,6 @@ FORMAT = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument("--strict", action="store_true", help="fail on warnings too")
     parser.add_argument("--lake", metavar="DIR", help="the lake to try: writes and removes one tiny file")

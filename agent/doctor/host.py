@@ -25,8 +25,6 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 @dataclass(frozen=True)
 class KernelClock:
-    """What the kernel thinks of its own clock."""
-
     synchronised: bool
     max_error_s: float
 
@@ -60,7 +58,6 @@ class Host:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def at(self, path: str) -> Path:
-        """An absolute path of the host, below its root."""
         return self.root / path.lstrip("/")
 
     def glob(self, pattern: str) -> list[Path]:
@@ -68,7 +65,6 @@ class Host:
         return listed(self.root, pattern.lstrip("/"))
 
     def paths(self, variable: str) -> list[str]:
-        """The folders of a PATH-like variable."""
         return [entry for entry in self.environment.get(variable, "").split(os.pathsep) if entry]
 
     @property
@@ -152,8 +148,6 @@ _READ, _WRITE, _ENTER = 0o4, 0o2, 0o1
 
 @dataclass(frozen=True)
 class User:
-    """A user and the groups that count for it."""
-
     name: str
     uid: int
     groups: frozenset[int]

@@ -23,8 +23,6 @@ _DATA_CENTER = re.compile(r"(NVIDIA )?(Tesla|DGX|HGX|[ABHLMPTVK]\d{1,3}[A-Za-z]*
 
 
 class Fit(StrEnum):
-    """How a CUDA version stands to a driver."""
-
     FULL = "full"
     """The driver has everything of it."""
     MINOR = "minor-version compatibility"
@@ -34,8 +32,6 @@ class Fit(StrEnum):
 
 
 class CardFit(StrEnum):
-    """How a CUDA version stands to a card."""
-
     KNOWN = "known"
     CARD_TOO_NEW = "older than the card"
     CARD_DROPPED = "no longer knows the card"
@@ -142,7 +138,6 @@ def best_cuda(case: Case) -> str:
 
 
 def fit_facts(fit: DriverFit) -> Facts:
-    """The judgement for machines."""
     return {
         "fit": fit.fit.value,
         "needs_driver": shown(fit.needs) if fit.needs else None,
@@ -189,7 +184,6 @@ def unknown_cards(case: Case, cuda: CudaOrMajor) -> list[GpuLook]:
 
 
 def cards_text(gpus: list[GpuLook]) -> str:
-    """The cards with their compute capabilities."""
     return ", ".join(f"{gpu.name}, compute capability {shown(gpu.capability or ())}" for gpu in gpus)
 
 

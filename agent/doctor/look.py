@@ -46,7 +46,6 @@ class Outcome:
         return next((line[key] for line in reversed(self.lines) if key in line), None)
 
     def every(self, key: str) -> list[Any]:
-        """All values under a key, in order."""
         return [line[key] for line in self.lines if key in line]
 
 
@@ -65,10 +64,10 @@ def run_isolated(module: str, arguments: Sequence[str], environment: Mapping[str
         selector.register(output, selectors.EVENT_READ)
         text, hung = b"", False
         while selector.select(timeout_s):
-            piece = output.read(1 << 16)
-            if not piece:
+            part = output.read(1 << 16)
+            if not part:
                 break
-            text += piece
+            text += part
         else:
             hung = True
     lines = tuple(json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n"))
@@ -125,7 +124,6 @@ class GpuLook:
 
     @property
     def name(self) -> str:
-        """How a sentence calls it."""
         return f"GPU {self.index} ({self.model})" if self.model else f"GPU {self.index}"
 
 

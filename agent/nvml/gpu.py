@@ -50,7 +50,6 @@ class Costs:
     slowest_call: str | None = None
 
     def add(self, call: str, seconds: float) -> None:
-        """Counts one call."""
         self.calls += 1
         self.busy_s += seconds
         if seconds > self.slowest_s:

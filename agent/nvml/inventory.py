@@ -251,7 +251,6 @@ def _links(driver: Driver, gpu: Gpu) -> DeviceRow:
 
 
 def _filled(driver: Driver, gpu: Gpu, call: Callable[..., int], structure: Structure) -> bool:
-    """Whether a call has filled in its structure."""
     return driver.ask_with(gpu, call, gpu.handle, byref(structure)) is not None
 
 

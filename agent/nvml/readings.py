@@ -66,8 +66,6 @@ class PowerCollector(GpuCollector):
 
 
 class TemperatureCollector(GpuCollector):
-    """Temperature of the die."""
-
     name = "temperature"
 
     def collect(self, driver: Driver, gpu: Gpu, _: Span) -> GpuRow:

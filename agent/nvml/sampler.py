@@ -200,7 +200,6 @@ class Sampler:
         return row, processes
 
     def _collect(self, each: Watched, span: Span) -> GpuRow:
-        """The row as far as the collectors know it."""
         row = _bare_row(each.gpu, span)
         row["read_delay_ms"] = (self._clocks()[0] - span.end_us) // 1000
         nothing: GpuRow = {}

@@ -96,7 +96,6 @@ class UtilizationMeter(GpuCollector):
         return self.take(span.start_us, span.end_us)
 
     def take(self, start_us: int, end_us: int) -> GpuRow:
-        """The utilization columns of the interval."""
         busy, memory = self.gpu_time.take(start_us, end_us), self.mem_time.take(start_us, end_us)
         return {
             "util_source": self.source,

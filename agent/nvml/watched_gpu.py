@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watched:
-    """Remembers; the sampler asks."""
-
     gpu: Gpu
     collectors: tuple[GpuCollector, ...]
     health: str = "ok"

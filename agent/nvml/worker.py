@@ -145,10 +145,10 @@ def serve(worker: Worker) -> None:
         if not requests.poll(None if rest_s is None else rest_s * 1000):
             worker.drain()
             continue
-        piece = os.read(sys.stdin.fileno(), 1 << 16)
-        if not piece:
+        part = os.read(sys.stdin.fileno(), 1 << 16)
+        if not part:
             return
-        *lines, pending = (pending + piece).split(b"\n")
+        *lines, pending = (pending + part).split(b"\n")
         for line in lines:
             request = json.loads(line)
             sys.stdout.buffer.write(json.dumps(worker.answer(request)).encode() + b"\n")

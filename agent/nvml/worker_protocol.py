@@ -26,7 +26,6 @@ class StatusPage:
         self._labels: dict[tuple[str, str], bytes] = {}
 
     def announce(self, uuid: str, call: str) -> None:
-        """Notes the call about to be made."""
         label = self._labels.get((uuid, call))
         if label is None:
             label = f"{uuid} {call}".encode()[: PAGE_BYTES - _COUNTER.size - 1] + b"\0"
@@ -36,7 +35,6 @@ class StatusPage:
         _COUNTER.pack_into(self._memory, 0, self._count)
 
     def returned(self) -> None:
-        """Notes that the call has returned."""
         self._count += 1
         _COUNTER.pack_into(self._memory, 0, self._count)
 

@@ -195,7 +195,7 @@ class Backlog:
             return True
         if is_damaged(error) and not again:
             with contextlib.suppress(SpoolError):
-                self._tell("spool_failed", self._spool.set_aside())
+                self._tell("spool_failed", self._spool.quarantine())
                 return True
         if not self._failing:
             self._failing = True

@@ -1,6 +1,6 @@
 """The publisher: a short-lived process that turns spooled rows into Parquet files in the lake.
 
-Short-lived because pyarrow costs 60 MiB that the resident processes must not carry. A stretch of rows lands under names
+Short-lived because pyarrow costs 60 MiB that the resident processes must not carry. A run of rows lands under names
 made of its sequence numbers and counts as published only after the lake has confirmed every file, so that publishing it
 twice, or dying anywhere in between, neither loses nor doubles a row. Published rows stay in the spool for a while; each
 run looks whether the lake still has them, and publishes again what it lost.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.spool.publishing import EXIT_DAMAGED, EXIT_SPOOL, LONGEST_S
-from agent.spool.spool import Spool, SpooledRow, Stretch
+from agent.spool.spool import PublishedFile, Spool, SpooledRow
 from agent.spool.spool_file import is_damaged
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, utc_day
@@ -52,19 +52,18 @@ class Publisher:
         count = 0
         while (last := self.spool.last_seq(BATCH_ROWS)) is not None:
             self.spool.try_until(last)
-            stretches = [
+            published = [
                 self._put(name, day_ms, rows, last)
                 for (name, day_ms), rows in sorted(_grouped(self.spool.rows_until(last)).items())
             ]
-            self.spool.publish_until(last, stretches)
-            count += sum(stretch.row_count for stretch in stretches)
+            self.spool.publish_until(last, published)
+            count += sum(each.row_count for each in published)
         return count
 
-    def _put(self, name: str, day_ms: int, rows: Sequence[SpooledRow], batch: int) -> Stretch:
-        """Stores the rows as one file and has the lake confirm it."""
+    def _put(self, name: str, day_ms: int, rows: Sequence[SpooledRow], batch: int) -> PublishedFile:
         file = LakeFile(name, utc_day(day_ms), self.host, rows[0].seq, rows[-1].seq)
         self._store(file, rows)
-        return Stretch(
+        return PublishedFile(
             batch,
             name,
             day_ms,
@@ -92,9 +91,9 @@ class Publisher:
 
     def repair(self) -> int:
         """Publishes again, under the same names, what the lake has confirmed and then lost; returns how many files."""
-        missing = [stretch for stretch in self._missing() if self._restore(stretch)]
+        missing = [each for each in self._missing() if self._restore(each)]
         if missing:
-            rows = sum(stretch.row_count for stretch in missing)
+            rows = sum(each.row_count for each in missing)
             event: EventRow = {
                 "time": self.clock.now_ms(), "gpu": None, "kind": "lake_repaired",
                 "detail": f"the lake had lost {len(missing)} files that it had confirmed; their {rows} rows are published again",
@@ -102,41 +101,41 @@ class Publisher:
             self.spool.append({"event": [event]})
         return len(missing)
 
-    def _missing(self) -> Iterable[Stretch]:
+    def _missing(self) -> Iterable[PublishedFile]:
         """Remembered files that the lake neither has nor covers by a wider one; one listing per table and date."""
-        folders: dict[tuple[str, str, str], list[Stretch]] = defaultdict(list)
-        for stretch in self.spool.stretches():
-            if stretch.lake == self.lake.root:
-                folders[stretch.table, stretch.date, stretch.host].append(stretch)
-        for (name, date, host), stretches in folders.items():
+        folders: dict[tuple[str, str, str], list[PublishedFile]] = defaultdict(list)
+        for each in self.spool.published_files():
+            if each.lake == self.lake.root:
+                folders[each.table, each.date, each.host].append(each)
+        for (name, date, host), published in folders.items():
             there = self.lake.files(name, hosts=[host], dates=[date])
             keys = {file.key for file in there}
-            for stretch in stretches:
-                file = _file(stretch)
+            for each in published:
+                file = _file(each)
                 if file.key not in keys and not any(other.covers(file) for other in there):
-                    yield stretch
+                    yield each
 
-    def _restore(self, stretch: Stretch) -> bool:
-        rows = self.spool.rows_of(stretch)
-        if len(rows) != stretch.row_count:  # they left the spool meanwhile, to make room
+    def _restore(self, each: PublishedFile) -> bool:
+        rows = self.spool.rows_of(each)
+        if len(rows) != each.row_count:  # they left the spool meanwhile, to make room
             return False
-        self._store(_file(stretch), rows)
+        self._store(_file(each), rows)
         return True
 
     def forget(self) -> None:
         """Lets go of published rows that have stayed long enough; call after `repair`, their last chance."""
         now_ms = self.clock.now_ms()
-        stretches = self.spool.stretches()
+        published = self.spool.published_files()
         # one that was published "later" than now comes from a clock that has been put back since
-        young = [each.batch for each in stretches if now_ms - self.keep_ms < each.published_ms <= now_ms + self.keep_ms]
-        old = [stretch.batch for stretch in stretches if not young or stretch.batch < min(young)]
+        young = [each.batch for each in published if now_ms - self.keep_ms < each.published_ms <= now_ms + self.keep_ms]
+        old = [each.batch for each in published if not young or each.batch < min(young)]
         if old:
             self.spool.forget_until(max(old))
             self.spool.compact()
 
 
-def _file(stretch: Stretch) -> LakeFile:
-    return LakeFile(stretch.table, stretch.date, stretch.host, stretch.first_seq, stretch.last_seq)
+def _file(published: PublishedFile) -> LakeFile:
+    return LakeFile(published.table, published.date, published.host, published.first_seq, published.last_seq)
 
 
 def _grouped(rows: Iterable[SpooledRow]) -> dict[tuple[str, int], list[SpooledRow]]:

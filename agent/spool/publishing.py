@@ -181,7 +181,7 @@ class Publishing:
     def _replace_spool(self) -> None:
         """Sampling goes on into a new spool; the damaged one is kept for whoever can read it."""
         try:
-            self._tell("spool_failed", self._spool.set_aside())
+            self._tell("spool_failed", self._spool.quarantine())
         except SpoolError as error:
             log.error("%s", error)  # noqa: TRY400  # one line, no traceback
 

@@ -5,7 +5,7 @@ was not yet over. Sequence numbers start at the spool's birth in microseconds si
 that is lost and begun anew never reuses a number that its host has published under.
 
 Rows are published oldest first, in batches. A published batch stays a while, with a note of every file that it became
-(a stretch): if the lake loses such a file, its rows are still here to be published again under the same name.
+(a published file): if the lake loses such a file, its rows are still here to be published again under the same name.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(frozen=True)
 class SpooledRow:
-    """One row of one table on its way to the lake."""
-
     seq: int
     table: str
     time_ms: int
@@ -48,7 +46,7 @@ class SpooledRow:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PublishedFile:
     """One file of the lake that rows became; `batch` is the number of the last row that was published with them."""
 
     batch: int
@@ -63,7 +61,6 @@ class Stretch:
 
     @property
     def date(self) -> str:
-        """The UTC date of the rows."""
         return utc_day(self.day_ms)
 
 
@@ -74,8 +71,6 @@ def encoded(rows: Rows) -> list[EncodedRow]:
 
 
 class Spool(SpoolFile):
-    """Rows and facts of one agent."""
-
     def append(self, rows: Rows, facts: Mapping[str, str] | None = None) -> None:
         """Stores rows per table, and facts, in one commit: after a crash either all of them are there or none."""
         self.write(encoded(rows), facts or {})
@@ -130,31 +125,33 @@ class Spool(SpoolFile):
             )
             yield from _spooled(found)
 
-    def publish_until(self, seq: int, stretches: Iterable[Stretch]) -> None:
+    def publish_until(self, seq: int, files: Iterable[PublishedFile]) -> None:
         """Notes that all rows up to a number have become these files, which the lake has confirmed.
 
         Does nothing where another publisher has said so before.
         """
-        noted = list(stretches)
+        noted = list(files)
         with self._writing():
             if self._published_until() >= seq:
                 return
             self._db.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, noted))
             self._db.execute("DELETE FROM fact WHERE key = ?", (_TRYING,))
-            self._add_waiting(-sum(stretch.row_count for stretch in noted))
+            self._add_waiting(-sum(file.row_count for file in noted))
 
-    def stretches(self) -> list[Stretch]:
+    def published_files(self) -> list[PublishedFile]:
         """The files that published rows became and that are still remembered, oldest first."""
         with self._guarded("read"):
-            return [Stretch(*found) for found in self._db.execute("SELECT * FROM stretch ORDER BY batch, first_seq")]
+            return [
+                PublishedFile(*found) for found in self._db.execute("SELECT * FROM stretch ORDER BY batch, first_seq")
+            ]
 
-    def rows_of(self, stretch: Stretch) -> list[SpooledRow]:
+    def rows_of(self, file: PublishedFile) -> list[SpooledRow]:
         """The rows that became a file, in order; fewer than `row_count` where they have left the spool since."""
         with self._guarded("read"):
             found = self._db.execute(
                 "SELECT seq, name, time_ms, body FROM row WHERE seq >= ? AND seq <= ?"
                 " AND name = ? AND time_ms >= ? AND time_ms < ? ORDER BY seq",
-                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+                (file.first_seq, file.last_seq, file.table, file.day_ms, file.day_ms + DAY_MS),
             )
             return list(_spooled(found))
 
@@ -187,12 +184,10 @@ class Spool(SpoolFile):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def note(self, key: str, value: str) -> None:
-        """Remembers a fact about the agent across restarts."""
         with self._writing():
             self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
 
     def noted(self, key: str) -> str | None:
-        """A remembered fact."""
         with self._guarded("read"):
             found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
         return None if found is None else str(found[0])

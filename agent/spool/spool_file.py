@@ -87,7 +87,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: SpoolError) -> bool:
-    """Whether the disk (or the user's quota on it) is full."""
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.errno in _FULL
@@ -223,7 +222,7 @@ class SpoolFile:
             self._db.close()
             self._db = self._open()
 
-    def set_aside(self) -> str:
+    def quarantine(self) -> str:
         """Moves a damaged file out of the way, begins a new one and says where the old one is; raises SpoolError."""
         self._db.close()
         done = self._move_aside()
@@ -293,6 +292,5 @@ class SpoolFile:
         return facts.f_bavail * facts.f_frsize
 
     def close(self) -> None:
-        """Closes the file and gives up the lock."""
         self._db.close()
         os.close(self._lock_fd)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blocked:
-    """A worker process that cannot let go of the driver, because a call of its does not return."""
+    """A worker process that cannot release the driver, because one of its calls does not return."""
 
     pid: int
     gpu: str | None
@@ -44,8 +44,6 @@ class Blocked:
 
 @dataclass(frozen=True)
 class AgentStatus:
-    """The agent in one sentence or two."""
-
     mode: str
     """`running`, `releasing` (the workers have not all ended yet) or `released`."""
     pid: int
@@ -58,7 +56,7 @@ class AgentStatus:
     gpus: Mapping[str, int] = field(default_factory=dict)
     """Number of GPUs and MIG instances in each state of health."""
     released_until_ms: int | None = None
-    """When the agent takes the driver up again by itself; None: when it is told to."""
+    """When the agent uses the driver again on its own; None: on request."""
     blocked: tuple[Blocked, ...] = ()
     publishing: PublishingStatus = field(default_factory=PublishingStatus)
 
@@ -128,7 +126,6 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening and takes the socket away."""
         if self._thread.is_alive():
             os.write(self._waker, b"x")
             self._thread.join()
@@ -244,8 +241,8 @@ def _read_line(peer: socket.socket, longest: int, deadline_s: float) -> bytes:
         if left_s <= 0:
             raise TimeoutError
         peer.settimeout(left_s)
-        piece = peer.recv(1 << 16)
-        if not piece:
+        part = peer.recv(1 << 16)
+        if not part:
             raise ConnectionError("the peer closed the connection")
-        received += piece
+        received += part
     return bytes(received.partition(b"\n")[0])

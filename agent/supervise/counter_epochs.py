@@ -51,7 +51,7 @@ class Epochs:
             if counters:
                 reason = self._mark_one(row, counters)
                 if reason:
-                    detail = f"energy and throttle counters count anew: {reason}"
+                    detail = f"energy and throttle counters restarted: {reason}"
                     events.append({"kind": "counters_restarted", "gpu": row["gpu"], "detail": detail})
         return events
 
@@ -84,7 +84,6 @@ def _understood(remembered: str | None) -> tuple[str, dict[str, Known]]:
 
 
 def _is_whole(known: object) -> bool:
-    """Whether this is what is remembered of a GPU."""
     if not isinstance(known, dict) or not isinstance(known.get("counters"), dict):
         return False
     numbers = [known.get("since_ms"), known.get("read_ms"), *known["counters"].values()]

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from agent.nvml.installation import REVOKED, driver_error, in_container
-from agent.supervise.known_gpus import KnownGpus
+from agent.supervise.known_gpus import KnownGpus, LostGpus
 from agent.supervise.workers import Crashes, StoppedError, Stuck, WorkerClient, WorkerGoneError, WorkerHungError
 from fallow.errors import DriverError
 
@@ -29,7 +29,6 @@ _END_PATIENCE_S = 1.0
 _REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
 _MOST_REFUSALS = 3
 _TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
-_RELOADS = (30, 180, 1080)  # intervals after which a lost GPU is worth a reload; then every so many
 
 
 class DriverDownError(Exception):
@@ -69,7 +68,7 @@ class Fleet:
         self._driver_down = False
         self._refusals = 0
         self._count = 0
-        self._lost_for: dict[str, int] = {}
+        self._lost = LostGpus()
         self.released = False
         self.known = KnownGpus(dict(known or {}))
 
@@ -109,7 +108,7 @@ class Fleet:
                 if not hung.uuid:
                     self._give_up(worker)
                     raise driver_error(0, f"{hung} within {self.timeout_s:g} s") from hung
-                self._set_aside(worker, hung)
+                self._quarantine(worker, hung)
                 continue
             except WorkerGoneError as gone:
                 if not self._crashed(worker, gone):
@@ -171,12 +170,10 @@ class Fleet:
         return incidents
 
     def take_devices(self) -> list[DeviceRow]:
-        """Inventory since the last call, without times."""
         found, self._devices = self._devices, []
         return found
 
     def take_health(self) -> list[HealthRow]:
-        """Error counters since the last call, without times."""
         found, self._health = self._health, []
         return found
 
@@ -201,14 +198,12 @@ class Fleet:
         self.known.down = dict.fromkeys(self.known.uuids, "driver_down")
 
     def restart(self, why: str) -> None:
-        """Loads the driver afresh at the next interval."""
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
             self._note("worker_restart", why)
 
     def close(self) -> None:
-        """Ends every worker."""
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
@@ -227,7 +222,7 @@ class Fleet:
         try:
             answer = worker.request(operation, self.timeout_s, **arguments)
         except WorkerHungError as hung:
-            self._set_aside(worker, hung)
+            self._quarantine(worker, hung)
             return None
         except WorkerGoneError as gone:
             self._crashed(worker, gone)
@@ -239,7 +234,7 @@ class Fleet:
         self._incidents += answer.pop("incidents")
         return answer
 
-    def _set_aside(self, worker: WorkerClient, hung: WorkerHungError) -> None:
+    def _quarantine(self, worker: WorkerClient, hung: WorkerHungError) -> None:
         """Leaves a blocked worker alone and marks what it blocks on; the next try watches the rest."""
         self._worker = None
         if not hung.call:
@@ -252,7 +247,7 @@ class Fleet:
         if hung.uuid:
             self._wedge(hung.uuid, why)
             return
-        self._note("driver_down", f"{why}: nothing is asked until it does")
+        self._note("driver_down", f"{why}: nothing is read until it does")
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
@@ -262,7 +257,7 @@ class Fleet:
         self._worker = None
         target = self.known.target(gone.uuid)
         if self._crashes.count(target):
-            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library again and again")
+            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library repeatedly")
             return True
         self._note("worker_restart", f"{gone}; a new one is started")
         self._retry_in = self._crashes.pause
@@ -278,13 +273,7 @@ class Fleet:
 
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
-        targets = self._stuck.targets | self._crashes.avoided()
-        positions = {self.known.indexes[uuid] for uuid in targets if uuid in self.known.indexes}
-        positions |= {int(target[1:]) for target in targets if target.startswith("#")}
-        named = {target for target in targets if not target.startswith("#")}
-        # a position names a GPU only together with how many there were; before the first answer nobody knows that
-        suffix = f"/{self._count}" if self._count else ""
-        return frozenset(named | {f"#{position}{suffix}" for position in positions})
+        return self.known.named_with_positions(self._stuck.targets | self._crashes.avoided(), self._count)
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)
@@ -300,10 +289,7 @@ class Fleet:
         self._driver_down = True
 
     def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
-        """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
-        lost = {row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")}
-        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in lost}
-        if any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values()):
+        if self._lost.reload_is_due(row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")):
             self.restart("a GPU is still lost: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
@@ -316,7 +302,7 @@ class Fleet:
             uuid = self.known.uuid(target)
             if uuid is not None and self.known.down.get(uuid) == "wedged":
                 self.known.set(uuid, "driver_down" if self._driver_down else None)
-            self._note("gpu_ok", "it is tried again after a call that had not come back", uuid)
+            self._note("gpu_ok", "it is tried again after a call that had not returned", uuid)
         if freed and self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+_RELOADS = (30, 180, 1080)
+"""Intervals after which a lost GPU is worth a reload; then every so many."""
 
 
 class KnownGpus:
@@ -30,6 +34,17 @@ class KnownGpus:
     def target(self, announced: str) -> str:
         """The same GPU under one name, whether its UUID or its position was announced."""
         return self.uuid(announced) or announced
+
+    def named_with_positions(self, targets: frozenset[str], count: int) -> frozenset[str]:
+        """The same GPUs by every name that a worker must leave alone, which knows no UUID before it has asked for it.
+
+        A position names a GPU only together with how many there were; `count` is 0 where nobody knows that yet.
+        """
+        positions = {self.indexes[uuid] for uuid in targets if uuid in self.indexes}
+        positions |= {int(target[1:]) for target in targets if target.startswith("#")}
+        suffix = f"/{count}" if count else ""
+        named = {target for target in targets if not target.startswith("#")}
+        return frozenset(named | {f"#{position}{suffix}" for position in positions})
 
     def set(self, uuid: str, health: str | None) -> None:
         """Notes a GPU's state; None where it can be watched again."""
@@ -78,7 +93,7 @@ class KnownGpus:
         changes = []
         if self.indexes or self._opened_before:
             changes += [("gpu_added", f"GPU {now.get(uuid, '?')} was not there before", uuid) for uuid in added]
-            changes += [("gpu_removed", f"GPU {self.indexes[uuid]} is not there any more", uuid) for uuid in removed]
+            changes += [("gpu_removed", f"GPU {self.indexes[uuid]} has been removed", uuid) for uuid in removed]
         for uuid in removed:
             del self.indexes[uuid]
             if uuid not in self.uuids:
@@ -103,3 +118,15 @@ class KnownGpus:
                 self._instances[uuid] = instances[uuid]
             else:
                 self._instances.pop(uuid, None)
+
+
+class LostGpus:
+    """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
+
+    def __init__(self) -> None:
+        self._lost_for: dict[str, int] = {}
+
+    def reload_is_due(self, lost: Iterable[str]) -> bool:
+        """Counts an interval with these GPUs lost; whether to load the driver afresh."""
+        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in set(lost)}
+        return any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values())

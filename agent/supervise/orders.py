@@ -1,4 +1,4 @@
-"""What a person tells the running agent through its control socket: look at it, release the driver, take it up again.
+"""What a person tells the running agent through its control socket: look at it, release the driver, use it again.
 
 Requests come in the control thread; what touches the workers is done by the sampling loop, between two of its own
 requests, because a worker answers one question at a time.
@@ -78,11 +78,11 @@ class Orders:
     def obey(self, recorder: Recorder, boot_id: str) -> None:
         """Does what was asked since the last call, and resumes by itself when the time is over."""
         if self._fleet.released and self._until_ms is not None and self._clock.now_ms() >= self._until_ms:
-            self._resume(recorder, "its time is over")
+            self._resume(recorder, "the time of the release is over")
         while not self._asked.empty():
             verb, for_ms, done = self._asked.get()
             if verb == "resume" and self._fleet.released:
-                self._resume(recorder, "it was asked to")
+                self._resume(recorder, "on request")
             elif verb == "release":
                 self._release(recorder, boot_id, for_ms)
             self._releasing = False
@@ -97,14 +97,14 @@ class Orders:
                 Blocked(pid, uuid, None if uuid is None else self._fleet.known.indexes.get(uuid), call)
                 for pid, uuid, call in blocked
             )
-            recorder.note("released", "the agent has let go of the driver, as it was asked to")
+            recorder.note("released", "the agent has released the driver on request")
         recorder.write_now({"released": json.dumps({"boot_id": boot_id, "until_ms": self._until_ms})})
 
     def _resume(self, recorder: Recorder, why: str) -> None:
         self._fleet.resume()
         self._until_ms = None
         self._blocked = ()
-        recorder.note("resumed", f"the agent takes the driver up again: {why}")
+        recorder.note("resumed", f"the agent uses the driver again: {why}")
         recorder.write_now({"released": "{}"})
 
     def _status(self) -> AgentStatus:

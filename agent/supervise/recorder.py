@@ -33,14 +33,10 @@ _SERVING_LASTS_MS = 120_000  # the newest answers of inference servers stand tha
 
 
 class TakesIncidents(Protocol):
-    """A source that has something to say from time to time."""
-
     def take_incidents(self) -> Sequence[EventRow]: ...
 
 
 class Recorder:
-    """The rows of one host, interval after interval."""
-
     def __init__(self, settings: AgentSettings, fleet: Fleet, parts: Parts, board: Board, clock: Clock) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -63,7 +59,6 @@ class Recorder:
         self._served_ms = 0
 
     def configure(self, settings: AgentSettings, parts: Parts) -> None:
-        """Goes on with other settings."""
         self._settings, self._parts = settings, parts
 
     def note(self, kind: str, detail: str) -> None:
@@ -104,7 +99,6 @@ class Recorder:
         self._publish_snapshot(rows, end_ms)
 
     def _ask_worker(self, start_ms: int, end_ms: int, due: Due) -> IntervalAnswer | None:
-        """The worker's answer; None while the driver is down."""
         try:
             return self._fleet.rows(
                 start_ms, end_ms, list_processes=due.list_processes, devices=due.devices, errors=due.errors
@@ -146,7 +140,6 @@ class Recorder:
                 gpu.pop("process_count", None)
 
     def _entries(self) -> Rows:
-        """New inventory and error counters."""
         now_ms, pool = self._clock.now_ms(), self._settings.pool or None
         devices: list[DeviceRow] = [{"time": now_ms, "pool": pool, **entry} for entry in self._fleet.take_devices()]
         health: list[HealthRow] = [{"time": now_ms, **entry} for entry in self._fleet.take_health()]

@@ -98,5 +98,4 @@ class Bell:
         return True
 
     def close(self) -> None:
-        """Gives the descriptor back."""
         os.close(self._fd)

@@ -55,8 +55,6 @@ Load = Callable[[], tuple["Config", "AgentSettings"]]
 
 
 class Supervisor:
-    """One run of the agent on one host."""
-
     def __init__(self, load: Load, spool: Spool, clock: Clock | None = None) -> None:
         """`load` reads the settings, now and at every `reload`; raises UsageError and ConfigError as it does."""
         self._load = load
@@ -156,7 +154,7 @@ class Supervisor:
         if self._spool.noted("running") == "yes":
             last_ms = read_fact(self._spool, "last_row_ms", int, None)
             until = "before its first row" if last_ms is None else f"after its row of {format_ms(last_ms)}"
-            self._recorder.note("agent_killed", f"the agent before this one ended without notice {until}")
+            self._recorder.note("agent_killed", f"the previous agent ended without notice {until}")
 
     def _begin(self) -> None:
         settings, watched = self._settings, len(self._fleet.known.uuids)
@@ -264,7 +262,7 @@ class Supervisor:
             if self._failure:
                 self._recorder.note("agent_failed", f"the agent ended: {self._failure}")
             else:
-                self._recorder.note("agent_stop", "the agent ended as it was asked to")
+                self._recorder.note("agent_stop", "the agent ended on request")
             self._recorder.write_now({"running": "no"})
             self._recorder.log_costs()
         finally:

@@ -65,11 +65,9 @@ class Notifier:
             self._tell("WATCHDOG=1")
 
     def reloading(self) -> None:
-        """The settings are read again; `ready` says when that is done."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The agent ends: it was asked to, or its time is over."""
         self._tell("STOPPING=1")
 
     def _tell(self, *lines: str) -> None:
@@ -87,8 +85,6 @@ def _status(text: str) -> str:
 
 
 class Surfaces:
-    """Starts, tells and ends them."""
-
     def __init__(self, loaded: Config, board: Board) -> None:
         """Raises ConfigError where /metrics can never be served as the settings say; nothing listens yet."""
         self._loaded = loaded
@@ -122,23 +118,18 @@ class Surfaces:
         self._loaded = loaded
 
     def ready(self, status: str) -> None:
-        """Says that the agent samples."""
         self._notifier.ready(status)
 
     def alive(self) -> None:
-        """Says that the loop goes round."""
         self._notifier.watchdog()
 
     def reloading(self) -> None:
-        """Says that the settings are being read."""
         self._notifier.reloading()
 
     def stopping(self) -> None:
-        """Says that the run ends."""
         self._notifier.stopping()
 
     def close(self) -> None:
-        """Stops serving."""
         if self._metrics is not None and self._serves:
             self._metrics.close()
         self._metrics, self._serves = None, False
@@ -175,7 +166,6 @@ class Surfaces:
 
 
 def _settings(loaded: Config) -> MetricsSettings | None:
-    """The settings of /metrics; None where it is off."""
     if not loaded.text("metrics.listen"):
         return None
     from agent.metrics import MetricsSettings  # only where it is switched on

@@ -54,8 +54,6 @@ class WorkerGoneError(Exception):
 
 
 class WorkerClient:
-    """One worker process."""
-
     def __init__(
         self,
         skip: frozenset[str] = frozenset(),
@@ -115,7 +113,6 @@ class WorkerClient:
 
     @property
     def pid(self) -> int:
-        """Process id of the worker."""
         return self._process.pid
 
     def current(self) -> tuple[str, str]:
@@ -157,10 +154,10 @@ class WorkerClient:
         while b"\n" not in self._pending:
             if not self._selector.select(max(0.0, deadline_s - time.monotonic())):
                 return None
-            piece = self._answers.read(1 << 16)
-            if not piece:
+            part = self._answers.read(1 << 16)
+            if not part:
                 raise self._gone()
-            self._pending += piece
+            self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
@@ -192,12 +189,10 @@ class Stuck:
         self._workers: dict[WorkerClient, tuple[str, ...]] = {}
 
     def add(self, worker: WorkerClient, blocked: tuple[str, ...]) -> None:
-        """Leaves a worker alone."""
         self._workers[worker] = blocked
 
     @property
     def targets(self) -> frozenset[str]:
-        """Every GPU that some worker blocks on."""
         return self._blocked - {""}
 
     @property
@@ -271,7 +266,6 @@ class Crashes:
             self._rest = {target: rest for target, rest in self._rest.items() if target in self._resting}
 
     def avoided(self) -> frozenset[str]:
-        """GPUs that are left alone."""
         return frozenset(self._resting)
 
     def due(self) -> frozenset[str]:

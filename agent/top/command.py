@@ -26,7 +26,6 @@ _WIDEST = 160  # where nobody looks: a file, a pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
     parser.add_argument("-n", "--interval", metavar="TIME", default="1s", help="span of one look (default 1s); "
                         "a running agent has its own")  # fmt: skip
     parser.add_argument(

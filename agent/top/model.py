@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
 
 IDLE, FREE, ACTIVE, SPLIT, UNKNOWN = "idle", "free", "active", "mig", "unknown"
-"""States of a GPU that is watched: idle with a holder, idle without, at work, split into MIG instances, not measured.
+"""States of a GPU that is watched: idle with a user, idle without, at work, split into MIG instances, not measured.
 
 All others go by their health.
 """

@@ -87,7 +87,7 @@ def table_text(look: Look) -> str:
     """One line per GPU and one per process; unknown values are `-`."""
     devices = {device["gpu"]: device for device in look.devices}
     health_width = max([_HEALTH_WIDTH, *(len(row["health"]) for row in look.gpus)])
-    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  holders"
+    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  users"
     lines = [f"{look.host}, {format_ms(look.time_ms)}, the second before", header]
     lines += [_gpu_text(row, devices.get(row["gpu"], {}), look.processes, health_width) for row in look.gpus]
     for each in look.processes:

@@ -23,7 +23,7 @@ _STALE_GRACE_MS = 2_000
 
 
 def head_lines(frame: Frame, gpus: list[GpuLine], summary: Summary, width: int, shapes: Glyphs) -> list[Text]:
-    """Host and hardware, freshness, a remark if there is one, who holds what for nothing, totals."""
+    """Host and hardware, freshness, a notice if there is one, who holds what without using it, totals."""
     snapshot = frame.snapshot
     host = (("fallow top", "bold"), (shown(snapshot.host), "bold cyan"))
     lines = [
@@ -40,18 +40,18 @@ def head_lines(frame: Frame, gpus: list[GpuLine], summary: Summary, width: int, 
 def held_line(summary: Summary, width: int, shapes: Glyphs) -> Text:
     """The sentence that the whole view is for."""
     if not summary.watched:
-        return Text("what the GPUs do is not known", "bold")
+        return Text("the state of the GPUs is unknown", "bold")
     gpus = f"{summary.gpus} GPUs" if summary.watched == summary.gpus else f"{summary.watched} watched GPUs"
     if not summary.held_idle:
         return Text(f"0 of {gpus} idle while held", "green")
     line = Text(f"{summary.held_idle} of {gpus} idle while held", "bold yellow")
     line.append(f", {gib(summary.held_idle_bytes)} GiB held idle", "yellow")
     for number_of, (who, count, size) in enumerate(summary.held_idle_by):
-        piece = f"{': ' if number_of == 0 else ', '}{shown(who)} {count} ({gib(size)} GiB)"
-        if line.cell_len + len(piece) > width - len(shapes.ellipsis) - 1:
+        part = f"{': ' if number_of == 0 else ', '}{shown(who)} {count} ({gib(size)} GiB)"
+        if line.cell_len + len(part) > width - len(shapes.ellipsis) - 1:
             line.append(shapes.ellipsis, "yellow")
             break
-        line.append(piece, "")
+        line.append(part, "")
     return line
 
 
@@ -75,9 +75,9 @@ def _freshness(frame: Frame) -> tuple[str, str]:
     snapshot = frame.snapshot
     length = format_duration(snapshot.interval_ms)
     if frame.age_s * 1000 > _STALE_INTERVALS * snapshot.interval_ms + _STALE_GRACE_MS:
-        return f"{frame.source}: nothing new for {span(int(frame.age_s * 1000))}, what follows is old", "bold red"
+        return f"{frame.source}: nothing new for {span(int(frame.age_s * 1000))}; the values below are old", "bold red"
     if snapshot.mode == "released":
-        return f"{frame.source}: the driver is released; `fallow agent resume` takes it up again", "bold magenta"
+        return f"{frame.source}: the driver is released; `fallow agent resume` uses it again", "bold magenta"
     ago = f", {frame.age_s:.0f} s ago" if frame.age_s >= 2 else ""
     return f"{frame.source}: means of {length}{ago}", QUIET
 
@@ -117,8 +117,6 @@ _SHORT = 12
 
 @dataclass(frozen=True)
 class Frame:
-    """What is to be shown, and how."""
-
     snapshot: Snapshot
     age_s: float
     source: str

@@ -41,13 +41,12 @@ class Watcher:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.board = Board()
-        self.trouble = ""
+        self.error = ""
         self.news, self._bell = os.pipe()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look, name="look", daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -62,20 +61,18 @@ class Watcher:
         while not self._stopping.is_set():
             try:
                 self.board.publish(self.source.look())
-                self.trouble = ""
+                self.error = ""
             except FallowError as error:
-                self.trouble = error.message
+                self.error = error.message
                 self._stopping.wait(_RETRY_S)
             except Exception as error:  # noqa: BLE001  # the view says so and goes on, as old as it then is
-                self.trouble = f"looking failed: {error!r}"
+                self.error = f"looking failed: {error!r}"
                 self._stopping.wait(_RETRY_S)
             os.write(self._bell, b"n")
 
 
 @dataclass
 class Choices:
-    """What the person at the keys wants to see."""
-
     processes: bool = True
     sort: str = "memory"
     quit: bool = False
@@ -92,7 +89,7 @@ class Choices:
 
 
 def watch(console: Console, source: Source, notice: str) -> None:
-    """Shows the view until somebody quits it; `notice` is a remark to show with it."""
+    """Shows the view until somebody quits it; `notice` is shown with it."""
     view = _View(console, Watcher(source), notice)
     view.watcher.start()
     try:
@@ -105,8 +102,6 @@ def watch(console: Console, source: Source, notice: str) -> None:
 
 
 class _View:
-    """The picture on the terminal and the person before it."""
-
     def __init__(self, console: Console, watcher: Watcher, notice: str) -> None:
         self.watcher = watcher
         self.choices = Choices()
@@ -135,13 +130,13 @@ class _View:
                     return
 
     def _picture(self, *, keys: bool) -> Group:
-        newest, trouble = self.watcher.board.latest_with_age(), self.watcher.trouble
+        newest, error = self.watcher.board.latest_with_age(), self.watcher.error
         if newest is None:
-            return Group(trouble or "looking ...")
+            return Group(error or "looking ...")
         frame = Frame(
             *newest,
             self.watcher.source.name,
-            trouble or self._notice,
+            error or self._notice,
             self.choices.processes,
             self.choices.sort,
             keys=keys,

@@ -33,7 +33,6 @@ class UnnamedGpus:
         self._health: dict[int, str] = {}
 
     def hear(self, incidents: Iterable[Mapping[str, Any]]) -> None:
-        """Takes up incidents, oldest first."""
         for incident in incidents:
             position = _POSITION.match(incident["detail"] or "")
             if incident["gpu"] is None and incident["kind"] in _HEALTH and position is not None:
@@ -95,11 +94,9 @@ class DriverSource:
         return self._look(self._interval_ms)
 
     def stop(self) -> None:
-        """Lets `look` return early."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Ends the worker."""
         self._fleet.close()
 
     def _look(self, length_ms: int) -> Snapshot:
@@ -180,13 +177,9 @@ class Source(Protocol):
         """The next interval, once it is over; raises FallowError where nothing can be seen any more."""
         ...
 
-    def stop(self) -> None:
-        """Lets `look` return early; safe from another thread."""
-        ...
+    def stop(self) -> None: ...
 
-    def close(self) -> None:
-        """Lets go of everything, after the last `look`."""
-        ...
+    def close(self) -> None: ...
 
 
 class AgentSource:
@@ -209,7 +202,6 @@ class AgentSource:
         return snapshot
 
     def stop(self) -> None:
-        """Lets `look` return early."""
         self._stopping.set()
 
     def close(self) -> None:
@@ -217,16 +209,16 @@ class AgentSource:
 
 
 def find_source(config: Config, interval_ms: int) -> tuple[Source, str]:
-    """The agent where one answers, else the driver; and a remark on why it is not the agent, empty where that is plain.
+    """The agent where one answers, else the driver; and a notice on why it is not the agent, empty where that is plain.
 
     Raises DriverError where neither can be looked at.
     """
-    remark = ""
+    notice = ""
     if folder := config.text("agent.spool"):
         try:
             ask(folder, "snapshot", _ANSWER_S)
         except FallowError as error:
-            remark = error.message
+            notice = error.message
         else:
             return AgentSource(folder), ""
-    return DriverSource(config, interval_ms), remark
+    return DriverSource(config, interval_ms), notice

@@ -16,8 +16,6 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Glyphs:
-    """The characters that a terminal can show."""
-
     full: str = "━"
     half: str = "╸"
     track: str = "─"
@@ -76,7 +74,6 @@ def span(span_ms: int | None) -> str:
 
 
 def number(value: float | None, form: str = ".0f") -> str:
-    """The number, `-` where unknown."""
     return "-" if value is None else format(value, form)
 
 
@@ -95,7 +92,7 @@ def cut(text: str, width: int, shapes: Glyphs) -> str:
 QUIET = "dim"
 HEADING = "bold underline"
 LONG_IDLE_MS = 5 * MINUTE_MS
-"""From here on the ledger counts a holder's time as `held` (the default of the setting ledger.idle_after)."""
+"""From here on the ledger counts a user's time as `held` (the default of the setting ledger.idle_after)."""
 
 _TITLES = {"driver_down": "no driver", "reset_required": "reset!"}
 _STYLES = {
@@ -120,7 +117,7 @@ def state_style(state: str) -> str:
 
 
 def line_style(line: GpuLine) -> str:
-    """How the state of one GPU is written: a holder's idleness stands out when it lasts."""
+    """How the state of one GPU is written: a user's idleness stands out when it lasts."""
     style = state_style(line.state)
     return f"bold {style}" if line.held_idle and (line.idle_ms or 0) >= LONG_IDLE_MS else style
 

@@ -39,28 +39,25 @@ class Column(Generic[_Line]):
 
 
 def fit(columns: Sequence[Column[_Line]], width: int) -> list[tuple[Column[_Line], int]]:
-    """The columns that have room, each with its width."""
     kept = list(columns)
     while len(kept) > 1 and _needed(kept) > width and any(each.rank for each in kept):
         kept.remove(max(kept, key=lambda each: each.rank))
     widths = {each.heading: each.width for each in kept}
-    spare = width - _needed(kept)
-    while growing := [each for each in kept if _growth(each, widths[each.heading]) in range(1, spare + 1)]:
+    free = width - _needed(kept)
+    while growing := [each for each in kept if _growth(each, widths[each.heading]) in range(1, free + 1)]:
         narrowest = min(growing, key=lambda each: widths[each.heading] / each.most)
         grown = _growth(narrowest, widths[narrowest.heading])
         widths[narrowest.heading] += grown
-        spare -= grown
+        free -= grown
     return [(each, widths[each.heading]) for each in kept]
 
 
 def heading(columns: Sequence[tuple[Column[_Line], int]], style: str) -> Text:
-    """The line with the columns' names."""
     cells = [_sized(Text(each.heading, style), width, right=each.right) for each, width in columns]
     return _joined(cells, style)
 
 
 def body(columns: Sequence[tuple[Column[_Line], int]], line: _Line) -> Text:
-    """One line of the table."""
     return _joined([_sized(each.cell(line, width), width, right=each.right) for each, width in columns])
 
 
@@ -120,7 +117,7 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[Column[GpuLine]]:
         Column("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
         Column("POWER", text(_power), 9, rank=2, right=True),
         Column("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
-        Column("HOLDER", lambda line, width: _holder(line, width, shapes), 15, most=30),
+        Column("USER", lambda line, width: _holder(line, width, shapes), 15, most=30),
         Column("IDLE", _idle, 8, right=True),
     ]
 
@@ -197,7 +194,7 @@ SORTS: dict[str, Callable[[ProcessLine], tuple[Any, ...]]] = {
     "memory": lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid),
     "GPU": lambda line: (line.gpu_order, -(line.mem_used_bytes or 0), line.pid),
     "CPU": lambda line: (-(line.cpu_util_pct or 0), line.gpu_order, line.pid),
-    "holder": lambda line: (line.holder, -(line.mem_used_bytes or 0), line.pid),
+    "user": lambda line: (line.holder, -(line.mem_used_bytes or 0), line.pid),
 }
 
 
@@ -222,7 +219,7 @@ def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[Colum
     return [
         Column("GPU", text(lambda line: line.gpu_label), label_width, right=True),
         Column("PID", text(lambda line: str(line.pid)), 7, right=True),
-        Column("HOLDER", text(lambda line: shown(line.holder)), 12, most=36),
+        Column("USER", text(lambda line: shown(line.holder)), 12, most=36),
         Column("COMMAND", text(lambda line: shown(line.command or "-")), 10, most=32),
         Column("GPU GiB", text(lambda line: gib(line.mem_used_bytes)), 7, right=True),
         Column("CPU %", text(lambda line: number(line.cpu_util_pct)), 6, rank=2, right=True),

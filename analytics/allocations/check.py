@@ -51,19 +51,24 @@ class Checked:
 
 
 def check(
-    allocations: pl.DataFrame, stretches: pl.DataFrame, known: pl.DataFrame, files: Sequence[LakeFile]
+    allocations: pl.DataFrame,
+    stretches: pl.DataFrame,
+    known: pl.DataFrame,
+    lifetimes: pl.DataFrame,
+    files: Sequence[LakeFile],
 ) -> Checked:
     """Compares allocations with the ledger.
 
     Args:
         allocations: rows of the `claim` table and `host`.
         stretches: rows of the ledger inside the window.
-        known: rows of the whole ledger.
+        known: rows of the ledger with its history.
+        lifetimes: one row per GPU and host that was ever observed.
         files: where the allocations were read from.
     """
     since_ms, until_ms = since_and_until(stretches)
     unseen = allocations_without_telemetry(
-        allocations, set(known["gpu"].unique()), set(known["host"].unique()), since_ms=since_ms, until_ms=until_ms
+        allocations, set(lifetimes["gpu"]), set(lifetimes["host"]), since_ms=since_ms, until_ms=until_ms
     )
     gpus = {str(host): rows["gpu"].unique().to_list() for (host,), rows in stretches.group_by("host")}
     measured = allocations.filter(pl.col("host").is_in(list(gpus)))

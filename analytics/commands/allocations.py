@@ -95,7 +95,8 @@ def _list(args: argparse.Namespace) -> int:
     checked = None
     if args.check:
         ledger = load_window_ledger(inputs)
-        checked = check.check(allocations, ledger.inside.stretches, ledger.whole.stretches, files)
+        whole = ledger.whole
+        checked = check.check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files)
     if args.json:
         content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
         print(json.dumps(content, indent=2))

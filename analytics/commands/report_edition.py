@@ -10,7 +10,7 @@ from analytics.render.report import FORMATS, Format
 from analytics.report.model import Asked, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.window import load_window_ledger, open_inputs
+from analytics.window import REPORT_HISTORY_MS, load_window_ledger, open_inputs
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
             raise UsageError("--week says the whole window", "leave out --since and --until")
         week = parse_week(args.week, speaks.zone, now_ms)
         inputs = replace(inputs, window=week.window)
-    ledger = load_window_ledger(inputs, or_empty=week is not None and week.since_ms <= now_ms)
+    or_empty = week is not None and week.since_ms <= now_ms
+    ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
     return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
 
 

@@ -145,7 +145,7 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
         pl.col("state") != "unknown", pl.col("end") >= context.until_ms - SILENT_AFTER_MS
     )
     cards = [gpu for gpu in context.inventory.devices if not gpu.startswith(MIG_PREFIX)]
-    rows = context.whole.stretches.filter(pl.col("host").is_in(known["host"].unique().to_list()))
+    rows = context.whole.lifetimes.filter(pl.col("host").is_in(known["host"].unique().to_list()))
     return frozenset(known["gpu"].unique()) | frozenset(rows.filter(~pl.col("gpu").is_in(cards))["gpu"].unique())
 
 

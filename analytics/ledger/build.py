@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,11 +15,13 @@ from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
 from analytics.ledger.demand import Claims, load_claims
+from analytics.ledger.lifetimes import Earlier, activity, by_day, lifetimes
 from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.stitch import stitch
 from analytics.ledger.workers import build_days
 from fallow import schema
+from fallow.clock import DAY_MS, SystemClock, floor_ms, parse_day_ms, utc_day
 from fallow.errors import LakeError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.cache import Kept
     from analytics.ledger.settings import LedgerSettings
+    from fallow.clock import Window
     from fallow.lake import Lake, LakeFile
 
 METHOD = 7
@@ -46,6 +49,91 @@ class Ledger:
     files: tuple[LakeFile, ...]
     rollups: Rollups = field(default_factory=lambda: Rollups({}))
     inventory: Inventory | None = None
+    earlier: Earlier = field(default_factory=Earlier)
+
+    @cached_property
+    def lifetimes(self) -> pl.DataFrame:
+        """What is known of each GPU on each host up to the ledger's end, the days before it included; see `lifetimes`."""
+        return lifetimes(self.stretches, self.earlier.rows)
+
+    @cached_property
+    def first_ms(self) -> int:
+        """When anything was first seen; 0 of an empty ledger."""
+        return int(self.lifetimes["first_seen"].min() or 0)  # type: ignore[arg-type]  # of integers
+
+    @cached_property
+    def host_ends(self) -> dict[str, int]:
+        """When each host was last seen, as far as the lake knows: also after the days that were read."""
+        newest = self.lifetimes if self.earlier.newest is None else self.earlier.newest
+        return dict(newest.group_by("host").agg(pl.col("last_seen").max()).sort("host").iter_rows())
+
+    def activity(self, since_ms: int) -> pl.DataFrame:
+        """Known and active time per GPU and day, from the day of a moment on; see `lifetimes.ACTIVITY`."""
+        rows = activity(self.stretches).filter(pl.col("time") >= floor_ms(since_ms, DAY_MS))
+        start_ms = self.stretches["time"].min()
+        if isinstance(start_ms, int) and since_ms >= start_ms:
+            return rows
+        return pl.concat([self.earlier.activity(since_ms), rows], how="vertical_relaxed")
+
+
+def recent(ledger: Ledger, first_ms: int) -> Ledger:
+    """The ledger from the day of a moment on, with the lifetimes of its GPUs; hourly and daily tables stay as they are."""
+    is_before = pl.col("time") < floor_ms(first_ms, DAY_MS)
+    before = ledger.stretches.filter(is_before)
+    if before.is_empty():
+        return ledger
+    known = ledger.earlier
+    days = [activity(before), *([] if known.days is None else [known.days])]
+    earlier = replace(known, rows=lifetimes(before, known.rows), days=pl.concat(days, how="vertical_relaxed"))
+    return replace(
+        ledger,
+        stretches=ledger.stretches.filter(~is_before),
+        spells=ledger.spells.filter(~is_before),
+        earlier=earlier,
+    )
+
+
+def load_recent(lake: Lake, settings: LedgerSettings, window: Window, first_ms: int) -> Ledger | None:
+    """The ledger of a window with a start and of the time before it as it is kept; None where it has to be made anew.
+
+    No file of other days is opened: only the days from `first_ms` up to the one after the window are compared with
+    what they were made of. Spells are those of the window alone. Raises LakeError and its kinds.
+    """
+    since_ms, until_ms = window.since_ms or 0, window.until_ms
+    kept = sorted(file for file in lake.require().all_files(schema.GPU_LIFETIME.name))
+    manifest = keep.Manifest.read(kept)
+    if manifest is None or manifest.method != _method(settings):
+        return None
+    newest_ms = max(parse_day_ms(kept[-1].date), SystemClock().now_ms()) + DAY_MS
+    last_ms = newest_ms if until_ms is None else min(until_ms + DAY_MS, newest_ms)
+    dates = {utc_day(day_ms) for day_ms in range(floor_ms(first_ms, DAY_MS), last_ms + 1, DAY_MS)}
+    inventory = load_inventory(lake)
+    claims = load_claims(lake, inventory)
+    days = _host_days(inventory, claims, {table.name: lake.files(table.name, dates=dates) for table in SOURCES})
+    made = {date: of for date, (of, _) in manifest.days.items() if date in dates}
+    if not made or made != {date: _print_of_day(settings, hosts) for date, hosts in days.items()}:
+        return None
+    files = keep.files_of(lake, made)
+    if any(keep.sizes_of(files.get(date, {})) != manifest.days[date][1] for date in made):
+        return None
+    of_table = {
+        table.name: [own[table.name] for _, own in sorted(files.items()) if table.name in own] for table in keep.DERIVED
+    }
+    of_table["spell"] = [file for file in of_table["spell"] if file.date >= utc_day(since_ms - DAY_MS)]
+    stretches, spells = (keep.recent_table(table, of_table[table.name]) for table in (schema.LEDGER, schema.SPELL))
+    if stretches is None or spells is None:
+        return None
+    rollups = Rollups({table.name: of_table[table.name] for table in TABLES}, claims=claims.rows)
+    gpu_files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
+    return Ledger(stretches, spells, gpu_files, rollups, inventory, _earlier(kept, min(made), max(made)))
+
+
+def _earlier(kept: Sequence[LakeFile], first: str, last: str) -> Earlier:
+    before = [file for file in kept if file.date < first]
+    read = partial(read_frame, table=schema.GPU_LIFETIME)
+    return Earlier(
+        rows=read(before[-1:]), newest=read(kept[-1:]) if kept[-1].date > last else None, files=tuple(before)
+    )
 
 
 def load_ledger(
@@ -63,7 +151,10 @@ def load_ledger(
     """
     inventory = load_inventory(lake)
     claims = load_claims(lake, inventory)
-    days = _host_days(lake, inventory, claims)
+    gpu_files = lake.require_files("gpu")
+    days = _host_days(
+        inventory, claims, {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
+    )
     kept = keep.kept_days(lake)
     made = _Made(lake, kept, settings, warn)
     stale = {date: hosts for date, hosts in days.items() if (made.stale(date, hosts))}
@@ -75,6 +166,7 @@ def load_ledger(
         progress(done / len(wanted))
     made.finish(stale, set(days))
     stretches, spells = made.kept_ledger() or _put_together(made, settings, days)
+    made.keep_lifetimes(stretches)
     files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
     return Ledger(stretches, spells, files, made.rollups(claims.rows), inventory)
 
@@ -101,17 +193,19 @@ def _parents(days: Mapping[str, Mapping[str, HostDay]]) -> dict[tuple[str, str],
     }
 
 
-def _host_days(lake: Lake, inventory: Inventory, claims: Claims) -> dict[str, dict[str, HostDay]]:
+def _host_days(
+    inventory: Inventory, claims: Claims, files: Mapping[str, Sequence[LakeFile]]
+) -> dict[str, dict[str, HostDay]]:
     """Per date and host what its part is made of; only hosts and days with gpu rows."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
-    for file in lake.require_files("gpu"):
+    for file in files["gpu"]:
         found[file.date].setdefault(file.host, {table.name: [] for table in SOURCES})["gpu"].append(file)
     for table in SOURCES[1:]:
-        for file in lake.files(table.name):
+        for file in files[table.name]:
             if file.host in found.get(file.date, ()):
                 found[file.date][file.host][table.name].append(file)
     return {
-        date: {host: _host_day(host, date, files, inventory, claims) for host, files in hosts.items()}
+        date: {host: _host_day(host, date, own, inventory, claims) for host, own in hosts.items()}
         for date, hosts in found.items()
     }
 
@@ -121,6 +215,18 @@ def _host_day(
 ) -> HostDay:
     placed, unplaced = claims.of(host, date)
     return HostDay(host, date, files, placed, unplaced, inventory.instances(host))
+
+
+def _method(settings: LedgerSettings) -> str:
+    return keep.digest(METHOD, asdict(settings))
+
+
+def _print(settings: LedgerSettings, day: HostDay) -> str:
+    return keep.digest(METHOD, asdict(settings), day.fingerprint())
+
+
+def _print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
+    return keep.digest(sorted((host, _print(settings, day)) for host, day in hosts.items()))
 
 
 class _Made:
@@ -209,6 +315,20 @@ class _Made:
         for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
             self._try(partial(keep.keep_table, self._lake, table, frame, self._kept, self._whole()))
 
+    def keep_lifetimes(self, stretches: pl.DataFrame) -> None:
+        """Writes what is known of each GPU's life, and with it what all days were made from."""
+        if any(self._loose.values()) or self._warned:
+            return
+        prints: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for (date, host), print_ in sorted(self._prints.items()):
+            prints[date].append((host, print_))
+        files = keep.files_of(self._lake, None)
+        days = {date: (keep.digest(each), keep.sizes_of(files.get(date, {}))) for date, each in prints.items()}
+        manifest = keep.Manifest(_method(self._settings), days)
+        if manifest == keep.Manifest.read(self._lake.all_files(schema.GPU_LIFETIME.name)):
+            return
+        self._try(lambda: keep.keep_lifetimes(self._lake, by_day(stretches), manifest))
+
     def _whole(self) -> str:
         return keep.digest(METHOD, asdict(self._settings), sorted(self._prints.items()))
 
@@ -226,7 +346,7 @@ class _Made:
     def _print(self, day: HostDay) -> str:
         key = (day.date, day.host)
         if key not in self._prints:
-            self._prints[key] = keep.digest(METHOD, asdict(self._settings), day.fingerprint())
+            self._prints[key] = _print(self._settings, day)
         return self._prints[key]
 
     def _try(self, write: Callable[[], None]) -> bool:

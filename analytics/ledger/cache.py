@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.decode import read_days
 from analytics.frames import arrow, read_frame
 from analytics.ledger.day import PARTS
 from analytics.ledger.moved_gpus import on_several_hosts
@@ -22,7 +23,7 @@ from fallow.errors import LakeError
 from fallow.lake import ALL_HOSTS, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from fallow.lake import Lake
 
@@ -108,6 +109,71 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
         for file in kept.files[table.name]:
             if file.date in dates:
                 lake.delete(file)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What every day of the ledger was made from: it stands in the newest file of `gpu_lifetime`, which is written last.
+
+    `method` says by what, `days` of each date a digest of its hosts' fingerprints and the sizes of the files made of it. A command
+    that reads some days compares those alone.
+    """
+
+    method: str
+    days: Mapping[str, tuple[str, Mapping[str, int]]]
+
+    @classmethod
+    def read(cls, lifetimes: Sequence[LakeFile]) -> Manifest | None:
+        """The manifest of the lake; None where there is none that can be read."""
+        try:
+            facts = parquet.metadata(lifetimes[-1])
+            days = json.loads(facts["days"])
+            return cls(facts["method"], {date: (of, sizes) for date, (of, sizes) in days.items()})
+        except (LakeError, LookupError, ValueError, AttributeError, TypeError):
+            return None
+
+    def facts(self) -> dict[str, str]:
+        """As the metadata of a file."""
+        return {"method": self.method, "days": json.dumps(self.days, sort_keys=True)}
+
+
+DERIVED = (*PARTS, schema.LEDGER, schema.SPELL)
+"""The tables of which a day has one file."""
+
+
+def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, LakeFile]]:
+    """The files over all hosts of DERIVED, by date and table."""
+    found: dict[str, dict[str, LakeFile]] = {}
+    for table in DERIVED:
+        for file in lake.all_files(table.name, dates=dates):
+            if file.host == ALL_HOSTS:
+                found.setdefault(file.date, {})[table.name] = file
+    return found
+
+
+def sizes_of(files: Mapping[str, LakeFile]) -> dict[str, int]:
+    """The sizes of one day's files."""
+    return {name: file.size_bytes for name, file in sorted(files.items())}
+
+
+def keep_lifetimes(lake: Lake, rows: pl.DataFrame, manifest: Manifest) -> None:
+    """Writes the days of `gpu_lifetime` that have changed, the newest with the manifest; LakeError where it cannot be written."""
+    table = schema.GPU_LIFETIME
+    before = {file.date: file for file in lake.all_files(table.name)}
+    days = {utc_day(int(day)): own for (day,), own in rows.partition_by("time", as_dict=True).items()}
+    for date, file in before.items():
+        if date not in days:
+            lake.delete(file)
+    for date, own in sorted(days.items()):
+        facts = {"content": _digest_of(own)} | (manifest.facts() if date == max(days) else {})
+        if date not in before or not facts.items() <= _facts(before[date]).items():
+            lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))
+
+
+def recent_table(table: schema.Table, files: Sequence[LakeFile]) -> pl.DataFrame | None:
+    """The rows of `ledger` or `spell` of some days; None where a GPU was on several hosts."""
+    rows = read_days(files, table, table.names)
+    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
 
 
 def kept_table(table: schema.Table, kept: Kept, whole: str) -> pl.DataFrame | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
@@ -44,7 +45,7 @@ class Rollups:
     loose: Mapping[str, Sequence[pl.DataFrame]] = field(default_factory=dict)
     window: Window = field(default_factory=Window)
     claims: pl.DataFrame = field(default_factory=lambda: empty(schema.CLAIM).with_columns(host=pl.lit("")))
-    _read: dict[tuple[str, tuple[str, ...]], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[tuple[str, tuple[str, ...], str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def inside(self, window: Window) -> Rollups:
         """The same in a window: hours and days that begin before its end, and hours that reach into it."""
@@ -53,28 +54,30 @@ class Rollups:
 
     def until(self, until_ms: int) -> Rollups:
         """The same without what begins at or after a moment."""
-        return self.inside(Window(None, until_ms))
+        return self.inside(Window(self.window.since_ms, until_ms))
 
-    def hourly(self, *columns: str) -> pl.DataFrame:
-        """The named columns of `hourly` (all but the histograms by default), with time, host and gpu."""
+    def hourly(self, *columns: str, since_ms: int | None = None) -> pl.DataFrame:
+        """The named columns of `hourly` (all but the histograms by default) from a moment on, with time, host and gpu."""
         wide = ("gpu_util_ms", "sm_active_ms")
-        return self._frame(schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in wide])
+        return self._frame(
+            schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in wide], since_ms
+        )
 
-    def processes(self) -> pl.DataFrame:
-        """`process_day`."""
-        return self._frame(schema.PROCESS_DAY, schema.PROCESS_DAY.names)
+    def processes(self, since_ms: int | None = None) -> pl.DataFrame:
+        """`process_day`: what was listed at a moment or later."""
+        return self._frame(schema.PROCESS_DAY, schema.PROCESS_DAY.names, since_ms)
 
     def hosts(self) -> pl.DataFrame:
         """`host_hourly`."""
         return self._frame(schema.HOST_HOURLY, schema.HOST_HOURLY.names)
 
-    def serving(self) -> pl.DataFrame:
-        """`serving_hourly`."""
-        return self._frame(schema.SERVING_HOURLY, schema.SERVING_HOURLY.names)
+    def serving(self, since_ms: int | None = None) -> pl.DataFrame:
+        """`serving_hourly`, from a moment on."""
+        return self._frame(schema.SERVING_HOURLY, schema.SERVING_HOURLY.names, since_ms)
 
-    def quality(self) -> pl.DataFrame:
-        """`quality`."""
-        return self._frame(schema.QUALITY, schema.QUALITY.names)
+    def quality(self, since_ms: int | None = None) -> pl.DataFrame:
+        """`quality`, from a moment on."""
+        return self._frame(schema.QUALITY, schema.QUALITY.names, since_ms)
 
     def histograms(self, columns: Sequence[str], hours: pl.DataFrame, groups: int) -> dict[str, NDArray[np.int64]]:
         """The milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, summed over groups of hours.
@@ -106,19 +109,23 @@ class Rollups:
             sums[column][numbers] += bins
         return sums
 
-    def _frame(self, table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+    def _frame(self, table: schema.Table, columns: Sequence[str], since_ms: int | None = None) -> pl.DataFrame:
+        """The rows that lie in the window or reach into it; only the files of its days are opened."""
         names = tuple(dict.fromkeys((*(name for name in ("time", "host", "gpu") if name in table.names), *columns)))
-        key = (table.name, names)
+        starts = [each for each in (since_ms, self.window.since_ms) if each is not None]
+        first = utc_day(max(starts) - DAY_MS) if starts else ""  # an hour or a list may reach over midnight
+        key = (table.name, names, first)
         if key not in self._read:
-            kept = milliseconds(parquet.read(self.files.get(table.name, ()), table, names).select(list(names)))
+            files = [file for file in self.files.get(table.name, ()) if file.date >= first]
+            kept = read_days(files, table, names)
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
             self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
-        return self._inside(self._read[key])
+        return self._inside(self._read[key], max(starts, default=None))
 
-    def _inside(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _inside(self, frame: pl.DataFrame, since_ms: int | None) -> pl.DataFrame:
         """What begins or reaches into the window. A frame that lies in it whole is not copied: most windows have no end."""
-        since_ms, until_ms = self.window.since_ms, self.window.until_ms
+        until_ms = self.window.until_ms
         last = "end" if "end" in frame.columns else "time"
         first_ms, latest_ms, last_ms = frame.select(
             pl.col("time").min().alias("first"), pl.col("time").max().alias("latest"), pl.col(last).min().alias("last")

@@ -41,7 +41,7 @@ def seen_until(ledger: WindowLedger, now_ms: int) -> SeenUntil:
     Rows of a time to come are those of a clock that is ahead, unless most hosts have some: then it is the wall clock that
     is behind. While nobody writes into the lake the wall clock tells nothing, and the hosts are held against each other.
     """
-    ends = _ends(ledger.whole.stretches)
+    ends = ledger.whole.host_ends
     ahead, ahead_of = {host: end for host, end in ends.items() if end > now_ms + TOLERANCE_MS}, WALL_CLOCK
     if 2 * len(ahead) > len(ends):
         ahead = {}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.spans import ALLOCATION_COLUMNS
 from analytics.money.costs import Costs
 from analytics.money.window_money import open_prices
 from analytics.quality.checks import CHECKS
@@ -46,9 +45,9 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
         window=window,
         stretches=ledger.inside.stretches,
         inventory=inventory,
-        values=rollups.quality().filter(pl.col("time") > since_ms - DAY_MS),
-        hours=rollups.hourly("observed_ms").filter(pl.col("time") >= since_ms),
-        claims=read_small(inputs.lake, schema.CLAIM, ALLOCATION_COLUMNS).filter(pl.col("time") < until_ms),
+        values=rollups.quality(since_ms - DAY_MS).filter(pl.col("time") > since_ms - DAY_MS),
+        hours=rollups.hourly("observed_ms", since_ms=since_ms).filter(pl.col("time") >= since_ms),
+        claims=rollups.claims.filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
         costs=Costs(open_prices(inputs.settings), inventory),
@@ -58,5 +57,4 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
 
 def _rows(inputs: Inputs, table: schema.Table, columns: tuple[str, ...], since_ms: int, until_ms: int) -> pl.DataFrame:
     """The table's rows inside the window."""
-    rows = read_small(inputs.lake, table, columns)
-    return rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
+    return read_small(inputs.lake, table, columns, Window(since_ms, until_ms))

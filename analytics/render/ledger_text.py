@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
-import textwrap
 from typing import TYPE_CHECKING
 
 from analytics.language.languages import ENGLISH
-from analytics.language.plain_text import plain as plain  # noqa: PLC0414  # many ask for it here
-from analytics.language.quantities import Number
+from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
 from analytics.language.sentences import say, say_many
 from analytics.ledger.summary import ratio
-from fallow.clock import HOUR_MS, from_ms
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -21,11 +15,6 @@ if TYPE_CHECKING:
 
     from analytics.language.languages import Language
     from analytics.ledger.summary import Summary, Totals
-
-PAGE_COLUMNS = 100
-"""How wide text is where nothing narrower shows it: in files, in pipes and on wide terminals."""
-
-_FEWEST_COLUMNS = 80
 
 MEANING = {
     "unknown": say("nobody looked"),
@@ -37,49 +26,6 @@ MEANING = {
     "active": say("working"),
 }
 """The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """`12.3 %`, or `unknown`."""
-    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
-
-
-def count(number: int, thing: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together."""
-    joined = re.sub(r"(?<=\d) (?=%|GPU|kWh|h\b|W\b|days\b|[KMGT]?i?B\b|>=)", "\N{NO-BREAK SPACE}", text)
-    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-
-
-def page_columns() -> int:
-    """How wide text may be on standard output: less than PAGE_COLUMNS only on a narrower terminal, and never below 80."""
-    if not sys.stdout.isatty():
-        return PAGE_COLUMNS
-    columns = shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns
-    return max(_FEWEST_COLUMNS, min(columns, PAGE_COLUMNS))
-
-
-def folded(text: str, width: int) -> str:
-    """The text with every line that is too long for a terminal continued on the next one; a whole page is left as it is."""
-    if width >= PAGE_COLUMNS:
-        return text
-    lines = (line if len(line) <= width else "\n".join(wrap(line, width, "", "    ")) for line in text.splitlines())
-    return "\n".join(lines)
-
-
-def hours(milliseconds: int) -> str:
-    """GPU-hours with one decimal and thousands separators."""
-    return f"{milliseconds / HOUR_MS:,.1f}"
-
-
-def moment(moment_ms: int) -> str:
-    """A time for people: UTC to the minute."""
-    return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def summary_text(
@@ -101,21 +47,6 @@ def summary_text(
         for name, spell_ms in summary.idle.spell_ms.items()
     ]
     return "\n".join(lines)
-
-
-def simulated_text(simulated: int, gpus: int) -> str:
-    """What to say of simulated GPUs; empty where there are none."""
-    if not simulated:
-        return ""
-    if simulated == gpus:
-        return say(
-            "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
-        )
-    return say_many(
-        "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
-        "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
-        simulated, gpus=Number(gpus),
-    )  # fmt: skip
 
 
 def stopped_lines(summary: Summary) -> list[str]:

@@ -15,7 +15,7 @@ from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.review import Found, Review, find_in_window, with_actions
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
-from analytics.ledger.summary import Summary, Totals, totals_by
+from analytics.ledger.summary import totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.remarks import data_quality
@@ -244,8 +244,7 @@ def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, i
 
 
 def _known(ledger: WindowLedger) -> Window:
-    first_ms, last_ms = ledger.whole.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
-    return Window(first_ms, last_ms)
+    return Window(ledger.whole.first_ms, max(ledger.whole.host_ends.values()))
 
 
 def _everybody(whole: Whole, scope: Scope, part: Money) -> Money:

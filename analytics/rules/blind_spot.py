@@ -146,7 +146,7 @@ def _blind_spot_finding(
 def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
     """GPUs (host, gpu) whose unknown time is mostly that of rows with memory or energy, and without utilization."""
     told = pl.col("mem_used_max_bytes").is_not_null() | (pl.col("energy_ms") > 0)
-    hours = context.rollups.hourly("observed_ms", "mem_used_max_bytes", "energy_ms").filter(
+    hours = context.rollups.hourly("observed_ms", "mem_used_max_bytes", "energy_ms", since_ms=context.since_ms).filter(
         (pl.col("time") >= context.since_ms) & (pl.col("observed_ms") == 0) & told
     )
     mute = hours.group_by("host", "gpu").agg(mute_ms=HOUR_MS * pl.len().cast(pl.Int64))

@@ -189,7 +189,7 @@ def _process_limits(context: Context) -> pl.DataFrame:
     offload = (mean >= OFFLOAD_CPU_FROM_PCT) & (
         pl.col("host_mem_max_bytes") >= OFFLOAD_HOST_MEM_MIN * pl.col("mem_used_max_bytes")
     )
-    processes = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    processes = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     return processes.group_by("host", "gpu", day=pl.col("time") // DAY_MS).agg(
         process=at_limit.fill_null(value=False).any(),
         offload=offload.fill_null(value=False).any(),

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.states import OCCUPIED, UNOCCUPIED
+from analytics.states import UNOCCUPIED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
@@ -27,13 +26,13 @@ from fallow.clock import HOUR_MS
 
 def never_used_findings(context: Context) -> Iterator[Finding]:
     """GPUs without any process or kernel in the lake's whole history: one finding per host."""
-    never = _never_used(context.whole.stretches, context.settings.never_used_min_ms)
+    never = _never_used(context.whole.lifetimes, context.settings.never_used_min_ms)
     if never.is_empty():
         return
     unused = context.inside.stretches.filter(
         pl.col("state").is_in(UNOCCUPIED) & pl.col("gpu").is_in(never["gpu"].implode())
     )
-    whole = context.whole.stretches.filter(pl.col("gpu").is_in(never["gpu"].implode()))
+    whole = context.whole.lifetimes.filter(pl.col("gpu").is_in(never["gpu"].implode()))
     there = _still_there(context, never["gpu"])
     for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
         stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
@@ -64,8 +63,8 @@ def _never_used_finding(
     history: pl.DataFrame,
     there: frozenset[str],
 ) -> Finding:
-    unwatched = bool(history["holder_source"].is_in(NOBODY_LOOKED).any())
-    first_seen = whole_number(history, pl.col("time").min())
+    unwatched = bool(history["unwatched"].any())
+    first_seen = whole_number(history, pl.col("first_seen").min())
     reserved = pl.col("state") == "reserved"
     found = finding_of(
         context,
@@ -91,7 +90,7 @@ def _never_used_finding(
     )
     # the evidence is the whole of the history, not the window's part of it
     samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
-    last_seen = whole_number(history, pl.col("end").max())
+    last_seen = whole_number(history, pl.col("last_seen").max())
     return replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
@@ -100,11 +99,9 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
 
     Over all hosts: a card that moved has been used if it was used anywhere; it belongs to where it was seen last.
     """
-    span = pl.col("end") - pl.col("time")
     gpus = history.group_by("gpu").agg(
-        pl.col("host").sort_by("end", "host").last(),
-        used_ms=span.filter(pl.col("state").is_in(OCCUPIED)).sum(),
-        unused_ms=span.filter(pl.col("state").is_in(UNOCCUPIED)).sum(),
+        pl.col("host").sort_by("last_seen", "host").last(),
+        pl.col("used_ms", "unused_ms").sum(),
         measured_ms=pl.col("util_ms").sum(),
     )
     return gpus.filter(

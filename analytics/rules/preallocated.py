@@ -232,7 +232,9 @@ def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: i
 def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
     """What the servers on the GPUs of some runs say; None unless each GPU has one server with one model that does."""
     inside = (pl.col("time") >= context.since_ms - HOUR_MS) & pl.col("kv_cache_used_max_ratio").is_not_null()
-    served = context.rollups.serving().filter(inside, pl.col("gpu").is_in(runs["gpu"].unique().to_list()))
+    served = context.rollups.serving(context.since_ms - HOUR_MS).filter(
+        inside, pl.col("gpu").is_in(runs["gpu"].unique().to_list())
+    )
     each = served.group_by("gpu").agg(
         pl.col("model").drop_nulls().unique(), pl.col("endpoint").first(), used=pl.col("kv_cache_used_max_ratio").max(),
         endpoints=pl.struct("endpoint", "model").n_unique(), hours=pl.len(),

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import say
-from analytics.states import IN_USE, OCCUPIED, UNUSED, WITHOUT_EVIDENCE
+from analytics.states import UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
@@ -109,19 +108,13 @@ def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.Data
 
 def _added(context: Context) -> pl.DataFrame:
     """The GPUs that came after the lake's start, wherever they were seen: gpu, host (the last one), first_seen, day, added."""
-    whole = context.whole.stretches
-    start_ms = whole_number(whole, pl.col("time").min())
     gpus = (
         # MIG instances come with every new layout of a card that is old
-        whole.filter(~pl.col("gpu").str.starts_with("MIG-"))
-        .sort("end")
+        context.whole.lifetimes.filter(~pl.col("gpu").str.starts_with("MIG-"))
+        .sort("last_seen")
         .group_by("gpu")
-        .agg(
-            pl.col("host").last(),
-            first_seen=pl.col("time").min(),
-            first_use=pl.col("time").filter(pl.col("state").is_in(OCCUPIED)).min(),
-        )
-        .filter(pl.col("first_seen") > start_ms + START_MS)
+        .agg(pl.col("host").last(), pl.col("first_seen", "first_use").min())
+        .filter(pl.col("first_seen") > context.whole.first_ms + START_MS)
     )
     day = pl.col("first_seen") // DAY_MS
     return gpus.with_columns(day=day).with_columns(added=pl.len().over("host", "day")).sort("host", "day", "gpu")
@@ -129,7 +122,9 @@ def _added(context: Context) -> pl.DataFrame:
 
 def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
     """Those that were slow and, at the start of the window, still were; with `ramp_day`, `active_share` and `fleet_mean`."""
-    per_day = _activity(context.whole.stretches)
+    per_day = context.whole.activity(whole_number(added, pl.col("first_seen").min())).select(
+        "gpu", "active_ms", date=pl.col("time") // DAY_MS, seen_ms="known_ms"
+    )
     old = per_day.join(added.select("gpu"), on="gpu", how="anti")
     new = per_day.join(added.select("gpu", "day", "host"), on="gpu").filter(pl.col("date") > pl.col("day"))
     fleet = _fleet_means(old, added)
@@ -146,15 +141,6 @@ def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
     judgeable = (pl.col("fleet_mean") >= FLEET_MEAN_MIN).fill_null(value=False)
     crawling = judgeable & (ramped_ms - pl.col("first_seen") > RAMP_MAX_DAYS * DAY_MS) & (ramped_ms > since_ms)
     return judged.filter(late | crawling)
-
-
-def _activity(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Per GPU and UTC day (`date`, a number): observed and active time; the ledger's rows are cut at midnight."""
-    known = stretches.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
-    active = pl.col("state").is_in(IN_USE)
-    return known.group_by("gpu", date=pl.col("time") // DAY_MS).agg(
-        seen_ms=SPAN_MS.sum(), active_ms=SPAN_MS.filter(active).sum()
-    )
 
 
 def _fleet_means(old: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:

@@ -266,7 +266,7 @@ def reversals_text(found: Reversals) -> Sentence:
     """How often last week's findings were wrong, in one sentence."""
     until, unseen = Stamp(found.until_ms), found.not_judged
     if not found.n:
-        none = say("reversals: no finding up to {until} named GPUs to take back that can be judged", until=until)
+        none = say("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
         return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
     low, high = found.total.interval
     judged = say_many(

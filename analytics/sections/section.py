@@ -177,24 +177,6 @@ class FilmStrip:
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line: values at moments in milliseconds, None where there is a gap."""
-
-    name: str
-    times_ms: tuple[int, ...]
-    values: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Lines over time; `steps` says that a value stays until the next one."""
-
-    unit: str
-    lines: tuple[Line, ...]
-    steps: bool = False
-
-
-@dataclass(frozen=True)
 class Curve:
     """A line that falls: (percent of the time, level), each level reached from there on to the left; `most` where unknown time counts."""
 
@@ -271,7 +253,7 @@ class CardFit:
 PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
 """Charts that only pages have."""
 
-Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | Lines | PageChart
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | PageChart
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def _gpus(each: Reclaimable) -> Number:
 
 def _tested(test: BackTest | None) -> str:
     if test is None:
-        return say("not enough history")
+        return say("not known")
     return say("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
 
 

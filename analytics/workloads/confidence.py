@@ -97,7 +97,7 @@ def _times(context: Context) -> dict[str, tuple[int, int, int, int]]:
     """Per GPU the first and the last moment of all that is known of it, and its time in the window: all, and unknown."""
     span = pl.col("end") - pl.col("time")
     unknown = span.filter(pl.col("state") == "unknown")
-    seen = context.whole.stretches.group_by("gpu").agg(first=pl.col("time").min(), last=pl.col("end").max())
+    seen = context.whole.lifetimes.group_by("gpu").agg(first=pl.col("first_seen").min(), last=pl.col("last_seen").max())
     inside = context.inside.stretches.group_by("gpu").agg(total_ms=span.sum(), unknown_ms=unknown.sum())
     rows = seen.join(inside, on="gpu", how="left").with_columns(pl.col("total_ms", "unknown_ms").fill_null(0))
     return {gpu: tuple(times) for gpu, *times in rows.iter_rows()}

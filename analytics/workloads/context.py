@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.inventory import Inventory, load_inventory
+from analytics.ledger.build import recent
 from analytics.ledger.summary import SILENT_AFTER_MS, known_at
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.quality.host_clocks import SeenUntil, seen_until
+from analytics.window import history_start_ms
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, FindingSettings
 from analytics.workloads.process_lists import holders_at
@@ -31,10 +33,13 @@ def open_context(
     until_ms = seen.until_ms
     inventory = inventory or ledger.whole.inventory or load_inventory(inputs.lake)
     settings = inputs.settings
-    rollups = ledger.whole.rollups.until(until_ms)
+    # whoever read more of the lake, such as a report, gets the same findings
+    first_ms = history_start_ms(inputs.window)
+    rollups = ledger.whole.rollups.inside(Window(first_ms, until_ms))
+    whole = ledger.whole if first_ms is None else recent(ledger.whole, first_ms)
     owners, prices = settings.text("money.owners"), settings.text("money.prices")
     return Context(
-        whole=known_at(ledger.whole, Window(None, until_ms)),
+        whole=known_at(whole, Window(None, until_ms)),
         inside=known_at(ledger.inside, Window(None, until_ms)),
         rollups=rollups,
         window=inputs.window,

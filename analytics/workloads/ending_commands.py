@@ -233,7 +233,9 @@ def listed_now(context: Context) -> frozenset[str]:
     Beside the GPU's own last row, for hosts publish at different times; no list is good for longer than SILENT_AFTER_MS.
     """
     last = last_rows(context).filter(pl.col("holder_source") == "process").select("host", "gpu", seen="end")
-    recent = context.rollups.processes().filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
+    recent = context.rollups.processes(context.until_ms - SILENT_AFTER_MS).filter(
+        pl.col("end") > context.until_ms - SILENT_AFTER_MS
+    )
     lists = (
         recent.join(last, on=("host", "gpu"))
         .sort("end", "list_count")

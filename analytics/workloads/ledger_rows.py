@@ -134,7 +134,7 @@ def whole_hours(context: Context) -> pl.DataFrame:
     """
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
     # both come sorted by GPU, host and time
-    hours = context.rollups.hourly().filter(inside & (pl.col("observed_ms") > 0))
+    hours = context.rollups.hourly(since_ms=context.since_ms).filter(inside & (pl.col("observed_ms") > 0))
     owned = occupancies(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end")
     found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")

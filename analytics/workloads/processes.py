@@ -133,12 +133,12 @@ def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame
 @once_per_context
 def serving_gpus(context: Context) -> frozenset[str]:
     """GPUs on which an inference server answered in the window: their load is the requests', not the program's."""
-    seen = context.rollups.serving().filter(
+    seen = context.rollups.serving(context.since_ms - HOUR_MS).filter(
         (pl.col("time") >= context.since_ms - HOUR_MS) & (pl.col("scrape_count") > 0)
     )
     served = frozenset(seen["gpu"].drop_nulls().unique())
     engines = pl.any_horizontal(
         pl.col(name).str.contains(SERVER).fill_null(value=False) for name in ("command", "arguments")
     )
-    named = context.rollups.processes().filter(engines & (pl.col("end") > context.since_ms))
+    named = context.rollups.processes(context.since_ms).filter(engines & (pl.col("end") > context.since_ms))
     return served | frozenset(named["gpu"].unique())

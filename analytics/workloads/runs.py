@@ -68,7 +68,7 @@ def runs(context: Context) -> pl.DataFrame:
 
 def _service_only(context: Context) -> pl.DataFrame:
     """Who runs nothing but services on which GPU."""
-    listed = context.rollups.processes().filter(pl.col("end") > context.since_ms)
+    listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
 
 
@@ -230,9 +230,11 @@ def _taken(context: Context) -> pl.DataFrame:
 def _reserving(context: Context) -> pl.DataFrame:
     """GPUs with an inference server that reserves its cache, in the window."""
     inside = pl.col("time") >= context.since_ms - HOUR_MS
-    served = context.rollups.serving().filter(inside, pl.col("engine").is_in(_RESERVING))
+    served = context.rollups.serving(context.since_ms - HOUR_MS).filter(inside, pl.col("engine").is_in(_RESERVING))
     named = pl.col("command").str.contains(_RESERVING_COMMANDS) | pl.col("arguments").str.contains(_RESERVING_COMMANDS)
-    listed = context.rollups.processes().filter(pl.col("end") > context.since_ms, named.fill_null(value=False))
+    listed = context.rollups.processes(context.since_ms).filter(
+        pl.col("end") > context.since_ms, named.fill_null(value=False)
+    )
     found = pl.concat([each.select("host", "gpu").drop_nulls() for each in (served, listed)])
     return found.unique().with_columns(reserving=True)
 

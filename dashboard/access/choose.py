@@ -38,9 +38,9 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool) ->
     if insecure:
         return Insecure(settings.text("dashboard.insecure_role"), hosts)
     if not proxy and not oidc and local:
-        if settings.text("dashboard.access.people"):
+        if settings.text("dashboard.people"):
             raise ConfigError(
-                "dashboard.access.people is set, and nothing says who asks: everybody would be an admin",
+                "dashboard.people is set, and nothing says who asks: everybody would be an admin",
                 "set dashboard.proxy_header or dashboard.oidc_issuer as well, or leave it out (docs/dashboard.md)",
             )
         return LOCAL
@@ -50,7 +50,7 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool) ->
             "set dashboard.proxy_header or dashboard.oidc_issuer (docs/dashboard.md), give --insecure to show everything "
             "to everybody, or serve on 127.0.0.1 and reach it through `ssh -L 8050:127.0.0.1:8050 HOST`",
         )
-    people = Directory(settings.text("dashboard.access.people"), settings.text("dashboard.default_role"))
+    people = Directory(settings.text("dashboard.people"), settings.text("dashboard.default_role"))
     if proxy:
         return Proxy(settings.text("dashboard.proxy_header"), settings.texts("dashboard.proxies"), hosts, people)
     if not local and not settings.texts("dashboard.hosts"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -118,15 +119,16 @@ def stacked_figure(view: View, colours: Palette, chart: StackedBars) -> tuple[go
     return figure, _STACKED_PX
 
 
-_RANKED_PX = 34
+_RANKED_PX, _TITLE_LETTERS = 34, 36
 
 
 def ranked_figure(view: View, colours: Palette, chart: RankedBars) -> tuple[go.Figure, int]:
     """Each group below its title: groups have scales of their own, so that there is no axis."""
     figure, names, at = go.Figure(), dict[int, str](), 0
     for title, state, bars in chart.groups:
+        words = "<br>".join(wrap(escaped(view, title, 120), _TITLE_LETTERS))
         figure.add_annotation(
-            xref="paper", x=0, y=at, xanchor="left", showarrow=False, text=f"<b>{escaped(view, title, 120)}</b>"
+            xref="paper", x=0, y=at, xanchor="left", align="left", showarrow=False, text=f"<b>{words}</b>"
         )
         rows = {at + number: bar for number, bar in enumerate(bars, start=1)}
         names |= {row: escaped(view, bar.label) for row, bar in rows.items()}

@@ -175,9 +175,7 @@ def _numbers(view: View, colours: Palette, series: Series) -> html.Details:
         low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
         return say("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    heads = (
-        Column(line.column, say("{name}, {unit}", name=line.name, unit=line.unit), "number") for line in series.lines
-    )
+    heads = (Column(line.column, Listed([line.name, line.unit], ", "), "number") for line in series.lines)
     listed = Section("states", "", "", "", (Column("from", say("from"), "moment"), *heads))
     rows: list[tuple[Cell, ...]] = [
         (Moment(row["time"]), *(cell(row, line) for line in series.lines))

@@ -13,6 +13,7 @@ from fallow.schema.derived import (
     DEVICE_DAY,
     EVENT_DAY,
     FINDING,
+    GPU_LIFETIME,
     HOST_HOURLY,
     HOURLY,
     LEDGER,
@@ -32,7 +33,7 @@ SCHEMA_VERSION = 3
 TABLES: tuple[Table, ...] = (
     GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, DELIVERY, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
-    EVENT_DAY,
+    EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
 
 UNUSED_STATES = ("free", "reserved", "held")
@@ -59,6 +60,7 @@ __all__ = [
     "EVENT_DAY",
     "FINDING",
     "GPU",
+    "GPU_LIFETIME",
     "HEALTH",
     "HEALTH_STATES",
     "HOST",

@@ -256,6 +256,31 @@ QUALITY = Table(
 )  # fmt: skip
 
 
+GPU_LIFETIME = Table(
+    "gpu_lifetime",
+    "what one GPU had been seen to do on one host up to the end of one day, and how long it worked on that day",
+    derived=True,
+    columns=(
+        Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
+        _HOST,
+        _GPU,
+        Column("first_seen", Type.TIMESTAMP, "start of its first row in the ledger", _LEDGER, "UTC", "1 ms"),
+        Column("last_seen", Type.TIMESTAMP, "end of its last row up to the end of the day", _LEDGER, "UTC", "1 ms"),
+        Column("first_use", Type.TIMESTAMP, "when a workload was first on it; null where none ever was", _LEDGER, "UTC", "1 ms"),
+        Column("used_ms", Type.INT64, "time with a workload on it", _LEDGER, "ms", "1 ms"),
+        Column("unused_ms", Type.INT64, "time in which it was free or reserved", _LEDGER, "ms", "1 ms"),
+        Column("util_ms", Type.INT64, "time for which a utilization was measured", _LEDGER, "ms", "1 ms"),
+        Column("sample_count", Type.INT64, "rows of the gpu table", _LEDGER, "1", "1"),
+        Column("gpu_util_max_pct", Type.FLOAT, "highest utilization", _LEDGER, "%"),
+        Column("mem_used_max_bytes", Type.INT64, "most memory in use", _LEDGER, "bytes"),
+        Column("unwatched", Type.BOOL, "whether there was time in which neither processes nor memory were read", _LEDGER),
+        Column("day_known_ms", Type.INT64,
+               "time on that day that was neither unknown nor unavailable, over all hosts, beside the first of them", _LEDGER, "ms", "1 ms"),
+        Column("day_active_ms", Type.INT64, "likewise, time in which it computed", _LEDGER, "ms", "1 ms"),
+    ),
+)  # fmt: skip
+
+
 def _of_all_hosts(table: Table) -> Table:
     """The same rows of a small table in one file a day: a thousand hosts' own files take seconds to open."""
     columns = (*table.columns, _HOST) if "host" not in table.names else table.columns

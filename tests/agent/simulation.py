@@ -141,7 +141,7 @@ class SimulatedHost:
             with self.monkeypatch.context() as patched, self.clock.for_new_processes():
                 patched.setattr(Publishing, "_start", lambda _: False)
                 # by the machine's clock: how soon it is seen that a worker blocks
-                patched.setattr("agent.supervise.worker_client._LONGEST_LOOK_S", 0.01)
+                patched.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)
                 # freezing the collector's objects is for processes that live for months
                 patched.setattr("agent.supervise.supervisor.settle_memory", lambda: None)
                 self.supervisor = _SimulatedSupervisor(load, spool, self.clock, _Questions(patched))

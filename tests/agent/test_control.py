@@ -242,8 +242,8 @@ def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) 
     done = say(tmp_path, "release", "--for", "2h")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "The driver is free: the agent on gn001 holds no /dev/nvidia* any more; `fallow agent resume` takes it up again, "
-        "and the agent does so by itself at 2026-11-18T13:06:40Z.\n"
+        "The driver is free: the agent on gn001 no longer holds any /dev/nvidia*; `fallow agent resume` uses it again, "
+        "and the agent does so on its own at 2026-11-18T13:06:40Z.\n"
     )
     assert agent.heard == [("release", {"for_ms": 7_200_000}), ("status", {}), ("status", {})]
 
@@ -266,7 +266,7 @@ def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
     listen(Agent(after=1_000_000).handle)
     done = say(tmp_path, "release", "--wait", "300ms")
     assert done.returncode == 1
-    assert "has not let go of the driver within 300ms" in done.stderr
+    assert "has not released the driver within 300ms" in done.stderr
 
 
 def test_resume(listen: Listen, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_resume(listen: Listen, tmp_path: Path) -> None:
     assert say(tmp_path, "release").returncode == 0
     done = say(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 takes the driver up again; its next row is due within 20s.\n"
+    assert done.stdout == "The agent on gn001 uses the driver again; its next row is due within 20s.\n"
     assert [verb for verb, _ in agent.heard][-2:] == ["status", "resume"]
 
 
@@ -283,7 +283,7 @@ def test_resume_of_what_was_not_released(listen: Listen, tmp_path: Path) -> None
     listen(Agent().handle)
     done = say(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 had not let go of the driver; nothing has changed.\n"
+    assert done.stdout == "The agent on gn001 had not released the driver; nothing has changed.\n"
 
 
 def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:

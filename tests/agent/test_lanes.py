@@ -244,7 +244,7 @@ def test_an_xid_is_an_event_with_its_number_and_its_own_time(lanes: MakeLanes) -
     answers = [host.row() for _ in range(5)]
     (xid,) = [each for answer in answers for each in answer["incidents"] if each["kind"] == "xid"]
     assert (xid["gpu"], xid["code"]) == ("GPU-b", 79)
-    assert host.scenario.seconds(xid["time_ms"] / 1000) == pytest.approx(at_s)
+    assert host.scenario.seconds(xid["time"] / 1000) == pytest.approx(at_s)
 
 
 def test_counters_of_throttling_are_read_with_the_energy(lanes: MakeLanes) -> None:

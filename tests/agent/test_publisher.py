@@ -153,11 +153,11 @@ def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: L
     run.publish()
     assert spool.count() == 0
     run.forget()
-    [stretch] = spool.stretches()
+    [stretch] = spool.published_files()
     assert [row.time_ms for row in spool.rows_of(stretch)] == [row["time"] for row in ticks(0, 3)]
     hands.ms += 1000
     run.forget()
-    assert spool.stretches() == []
+    assert spool.published_files() == []
     assert spool.oldest_batch() is None
     assert Publisher(spool, lake, "h").publish() == 0
     assert len(times(lake)) == 3
@@ -170,7 +170,7 @@ def test_a_clock_that_was_put_back_keeps_no_row_for_ever(spool: Spool, lake: Lak
     run.publish()
     hands.ms -= 3_600_000
     run.forget()
-    assert spool.stretches() == []
+    assert spool.published_files() == []
 
 
 class Hands:

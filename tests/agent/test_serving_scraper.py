@@ -66,7 +66,7 @@ class Agent:
 @pytest.fixture
 def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Agent]]:
     """Those that a test has started; all are ended after it."""
-    monkeypatch.setattr("agent.serving.server._TIMEOUT_S", 60.0)  # a busy machine is no server that hangs
+    monkeypatch.setattr("agent.serving.scraper._TIMEOUT_S", 60.0)  # a busy machine is no server that hangs
     started: list[Agent] = []
     yield started
     for agent in started:

@@ -50,7 +50,7 @@ def test_it_says_who_holds_what_for_nothing() -> None:
 
 def test_the_table_of_gpus() -> None:
     lines = picture(snapshot(NOW_MS), processes=False)
-    assert lines[5].split() == ["GPU", "STATE", "UTIL", "SM", "MEMORY", "GiB", "POWER", "TEMP", "HOLDER", "IDLE"]
+    assert lines[5].split() == ["GPU", "STATE", "UTIL", "SM", "MEMORY", "GiB", "POWER", "TEMP", "USER", "IDLE"]
     assert line_of(lines, "0").split()[:3] == ["0", "active", "73"]
     assert line_of(lines, "0").split()[-3:] == ["ada", "(job", "8812)"]
     assert re.search(r"1  idle +0 % .* 40\.0/80 .* 74/700 W +35 °C  ml/notebook-0 +40m 00s$", line_of(lines, "1"))
@@ -75,11 +75,11 @@ def test_what_is_not_known_is_not_claimed() -> None:
         "unknown",
         None,
     )  # nothing runs, and nobody knows whether somebody holds it
-    assert picture(seen)[2] == "what the GPUs do is not known"
+    assert picture(seen)[2] == "the state of the GPUs is unknown"
     released = replace(seen, mode="released", gpus=(gpu_row(BUSY, NOW_MS, health="released"),))
     lines = picture(released)
     assert "the driver is released" in lines[1]
-    assert lines[2:4] == ["what the GPUs do is not known", "1 released"]
+    assert lines[2:4] == ["the state of the GPUs is unknown", "1 released"]
 
 
 def test_a_kernel_too_short_for_the_mean_is_activity() -> None:
@@ -132,7 +132,7 @@ def test_processes_are_sorted_as_asked() -> None:
     assert pids("memory") == ["10", "20", "30"]
     assert pids("GPU") == ["20", "30", "10"]
     assert pids("CPU") == ["20", "30", "10"]
-    assert pids("holder") == ["20", "10", "30"]
+    assert pids("user") == ["20", "10", "30"]
 
 
 def big(gpus: int) -> Snapshot:
@@ -156,7 +156,7 @@ def test_no_frame_is_larger_than_its_terminal(width: int, height: int, gpus: int
 def test_the_columns_that_matter_are_always_there(width: int) -> None:
     lines = picture(snapshot(NOW_MS), width, 24, processes=False)
     head = next(line for line in lines if "STATE" in line)
-    assert {"GPU", "STATE", "UTIL", "MEMORY", "HOLDER", "IDLE"} <= set(head.split())
+    assert {"GPU", "STATE", "UTIL", "MEMORY", "USER", "IDLE"} <= set(head.split())
     assert ("SM" in head.split(), "POWER" in head) == (width >= 80, width >= 80)
     assert line_of(lines, "1").endswith("40m 00s")
 
@@ -172,7 +172,8 @@ def test_what_has_no_room_is_told_of() -> None:
 def test_old_values_say_so() -> None:
     frame = Frame(snapshot(NOW_MS), 125.0, "agent 0.2.0")
     assert (
-        frame_lines(frame, 100, None, Glyphs())[1].plain == "agent 0.2.0: nothing new for 2m 05s, what follows is old"
+        frame_lines(frame, 100, None, Glyphs())[1].plain
+        == "agent 0.2.0: nothing new for 2m 05s; the values below are old"
     )
 
 

@@ -184,10 +184,10 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal
 
 def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
     view = terminal(60, 30)
-    view.await_text("MEMORY GiB[^A-Z]*HOLDER")
+    view.await_text("MEMORY GiB[^A-Z]*USER")
     view.resize(140, 30)
     view.process.send_signal(signal.SIGWINCH)
-    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*HOLDER")
+    view.await_text("MEMORY GiB[^A-Z]*POWER[^A-Z]*TEMP[^A-Z]*USER")
     view.press(b"q")
     assert view.ended() == (0, True)
 

@@ -50,7 +50,7 @@ def settings(idp: Provider, tmp_path: Path) -> dict[str, str]:
         "dashboard.oidc_issuer": idp.issuer,
         "dashboard.oidc_client_id": "fallow",
         "dashboard.oidc_client_secret_file": str(tmp_path / "secret"),
-        "dashboard.access.people": str(tmp_path / "people.csv"),
+        "dashboard.people": str(tmp_path / "people.csv"),
         "dashboard.hosts": "gpus.example.org",
     }
 
@@ -209,7 +209,7 @@ def test_the_way_back_keeps_what_was_asked_for(client_of: Callable[..., FlaskCli
 def test_an_address_counts_only_if_the_provider_has_verified_it(
     client_of: Callable[..., FlaskClient], idp: Provider, settings: dict[str, str], verified: object, status: int
 ) -> None:
-    with open(settings["dashboard.access.people"], "a", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+    with open(settings["dashboard.people"], "a", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
         file.write("user,ann@example.org,planner,\n")
     idp.user["email"] = "ann@example.org"
     if verified is not None:
@@ -312,7 +312,7 @@ def test_names_and_groups_of_userinfo_count_where_the_token_has_none(
 def test_who_loses_the_role_is_out_at_once(client_of: Callable[..., FlaskClient], settings: dict[str, str]) -> None:
     client = client_of()
     sign_in(client)
-    with open(settings["dashboard.access.people"], "w", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
+    with open(settings["dashboard.people"], "w", encoding="utf-8") as file:  # noqa: PTH123  # a path as text
         file.write("name,role\nbob,viewer\n")
     answer = client.get("/", headers=LOCAL)
     assert (answer.status_code, "no role" in answer.text) == (403, True)

@@ -44,7 +44,7 @@ def chosen(settings: dict[str, str], *, insecure: bool = False, local: bool = Fa
 def proxied(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text("name,role\nann,admin\nzoë,planner\nmallory,none\n", encoding="utf-8")
-    access = chosen(PROXIED | {"dashboard.access.people": str(people)})
+    access = chosen(PROXIED | {"dashboard.people": str(people)})
     client: FlaskClient = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
     return client
 
@@ -125,7 +125,7 @@ def test_without_any_way_only_this_machine_is_served() -> None:
 
 def test_roles_that_nobody_would_be_held_to_stop_the_start() -> None:
     with pytest.raises(ConfigError, match="nothing says who asks"):
-        chosen({"dashboard.access.people": "people.csv"}, local=True)
+        chosen({"dashboard.people": "people.csv"}, local=True)
 
 
 def test_settings_count_on_loopback_too() -> None:

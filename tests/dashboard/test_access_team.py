@@ -50,7 +50,7 @@ def server(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Any:
     settings = {
         "dashboard.proxy_header": HEADER,
         "dashboard.proxies": "127.0.0.1",
-        "dashboard.access.people": str(people),
+        "dashboard.people": str(people),
     }
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
     return build_app(source, access).server

@@ -113,7 +113,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
     settings = {
         "dashboard.proxy_header": HEADER,
         "dashboard.proxies": "127.0.0.1",
-        "dashboard.access.people": str(people),
+        "dashboard.people": str(people),
     }
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
 

@@ -135,9 +135,9 @@ def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) ->
     assert (bar["x"], mark["x"], mark["text"]) == ([12.0], [3], ["3 [1, 7]"])
     assert (mark["error_x"]["arrayminus"], mark["error_x"]["array"]) == ([2], [4])
     [note] = figure(panel, "surplus-chart")["layout"]["annotations"]
-    assert note["text"] == "train, &lt;b>X&lt;/b>  <b>3 [1, 7]</b>"
+    assert note["text"] == "train, &lt;b&gt;X&lt;/b&gt;  <b>3 [1, 7]</b>"
     assert table(panel, "surplus-title")[1] == [
-        "train", "<b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not enough history"
+        "train", "<b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not known"
     ]  # fmt: skip
     assert "3 GPUs of train can go with the reserve kept, by the interval 1 to 7." in words(panel)
 

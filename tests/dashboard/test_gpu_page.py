@@ -152,7 +152,7 @@ def test_who_had_it_is_the_ledger_s_time(teams: Teams) -> None:
     gpu = shared_gpu(teams)
     page = content(teams, gpu)
     table = next(
-        each for each in parts(page) if getattr(each, "className", "") == "linked" and "holder" in text_of(each)
+        each for each in parts(page) if getattr(each, "className", "") == "listed" and "holder" in text_of(each)
     )
     rows = teams.spans().filter((pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "held", "reserved"]))
     for holder in rows["holder"].unique():

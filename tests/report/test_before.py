@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from analytics.report.window_before import Change, Changes, changes, window_before
 
 from analytics.intervals import by_hour
 from analytics.ledger.summary import totals_by
 from analytics.report.model import Asked, Whole, edition_of
+from analytics.report.trends import Change, Changes, changes, window_before
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
 from fallow.clock import DAY_MS, HOUR_MS, Window

@@ -142,16 +142,14 @@ def words_of(shown: Page) -> Iterator[str]:
         yield from (each.attributes.get(name) or "" for name in ("alt", "aria-label"))
 
 
-@pytest.mark.parametrize(("code", "shown"), [("en", "at least 5 min"), ("fr", "au moins 5 min")])
-def test_a_threshold_has_one_form_everywhere(full: Lake, report: Callable[..., Outcome], code: str, shown: str) -> None:
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_a_threshold_has_one_form_everywhere(full: Lake, report: Callable[..., Outcome], code: str) -> None:
     plain, markdown, html = (
         report(full, "--lang", code, *WEEK, "--format", form).out for form in ("text", "md", "html")
     )  # fmt: skip
     words = Page(html).all("body")[0].words
-    assert shown in " ".join(markdown.split())
-    assert ">= 5 min" in plain
-    assert "≥ 5 min" in words
     for text in (plain, markdown, words):
+        assert "≥ 5 min" in " ".join(text.split())
         assert re.findall(r"(?<![\w-])\d+(?:m|min)\b", text) == []
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from analytics.render.listed_findings import to_act_on
-from analytics.render.report.markdown_words import escape
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.render.report.markdown import MarkdownFormat
+from analytics.render.report.markdown import MarkdownFormat, escape
+from analytics.sections.findings import to_act_on
 from fallow.lake import Lake
 from tests.ledger.rows import T0
 from tests.report.conftest import BACK_S, everything
@@ -37,7 +36,7 @@ def week(tmp_path: Path) -> Report:
 @pytest.mark.parametrize(("code", "amount"), [("en", "{:,.2f} USD"), ("fr", "{:,.2f} USD")])
 def test_each_finding_has_all_that_the_text_has(week: Report, code: str, amount: str) -> None:
     shown = MarkdownFormat().render(week, language(code)).decode().replace("\u202f", " ")
-    parts = {part[:12]: part.split("\n## ")[0] for part in shown.split("\n### ")[1:]}
+    parts = {part[:12]: part.split("\n### ")[0] for part in shown.split("\n#### ")[1:]}
     assert list(parts) == [finding.finding_id for finding in to_act_on(week)[:10]]
     for finding in to_act_on(week)[:10]:
         part = parts[finding.finding_id]

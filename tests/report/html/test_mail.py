@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from analytics.render.facts import facts
-from analytics.render.trend_wording import unfinished
 from PIL import Image
 
 from analytics.language.languages import language
 from analytics.language.sentences import say
 from analytics.render.html import IMAGE_ID, mail_body
+from analytics.sections.facts import facts
+from analytics.sections.palette import LIGHT
+from analytics.sections.trends import unfinished
 from fallow import __version__
 from tests.ledger.rows import fill, samples
 from tests.report.conftest import HOUR
@@ -60,7 +61,8 @@ def test_the_image_is_small_and_shows_the_states_in_their_shares(week: Report) -
     shown = Page(html).all("img")[0].attributes
     assert len(image) < 100_000
     assert picture.size == (2 * int(shown["width"] or 0), 2 * int(shown["height"] or 0))
-    active = sum(picture.getpixel((x, 2)) == (0x24, 0x70, 0xC4) for x in range(picture.width))
+    blue = tuple(bytes.fromhex(LIGHT.state["active"][1:]))
+    active = sum(picture.getpixel((x, 2)) == blue for x in range(picture.width))
     totals = week.summary.totals
     assert active == pytest.approx(picture.width * totals.state_ms["active"] / totals.total_ms, abs=2)
 
@@ -89,7 +91,7 @@ def test_the_body_says_what_is_left_out_and_that_the_week_is_not_over(week: Repo
     part = replace(week, left_out=3)
     assert "left out: 3 findings about GPUs that others hold as well" in words_of(part)
     assert "left out" not in words_of(week)
-    note = " ".join(unfinished(week).split())
+    note = " ".join(" ".join(unfinished(week)).split())
     assert note
     assert note in words_of(week)
     assert note not in words_of(replace(week, week=None))

@@ -98,9 +98,8 @@ def test_headings_go_down_one_level_at_a_time(html: str) -> None:
 
 def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
     assert [each.words for each in Page(html).all("h1", "h2")] == [
-        "GPU waste report, 2026-W40", "Where the money goes", "What can be given away", "The costliest findings",
-        "Who was given GPUs", "When and where", "Busy but inefficient", "Closed and reversed since last week",
-        "Data quality", "How each figure is made",
+        "GPU waste report, 2026-W40", "Where the money goes", "What can be taken back", "Who was given GPUs",
+        "When and where", "Other findings", "What the figures rest on",
     ]  # fmt: skip
     assert html.index("observed GPU-hours went unused") < html.index("<h2>")
 
@@ -112,10 +111,9 @@ def test_every_drawing_has_a_name_a_finding_and_its_figures_as_a_table(html: str
         found = Page(figure)
         findings = [each.words for each in found.elements if each.attributes.get("class") == "finding"]
         assert len(findings) == 1
-        assert findings[0].endswith(".")
         for drawing in (each for each in found.all("svg") if each.attributes.get("role") == "img"):
             assert findings[0] in words(drawing.attributes["aria-label"])
-            assert [each.name for each in found.all("details", "table")] == ["details", "table"]
+            assert [each.name for each in found.all("details", "table")][:2] == ["details", "table"]
         for image in found.all("img"):
             assert findings[0] in words(image.attributes["alt"])
 
