@@ -93,7 +93,7 @@ class Snapshot:
         return cls(**known)
 
 
-class Board:
+class SnapshotBoard:
     """Where the newest snapshot hangs: the sampling thread puts it up, any other thread reads it."""
 
     def __init__(self) -> None:

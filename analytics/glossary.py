@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,15 +23,15 @@ class Term:
 STATES: Mapping[str, Term] = {
     each.name: each
     for each in (
-        Term("unknown", say("nothing was observed: the agent was down, or no row came for more than 3 intervals")),
+        Term("unknown", tr("nothing was observed: the agent was down, or no row came for more than 3 intervals")),
         Term(
-            "unavailable", say("the GPU could not work: lost, not responding, waiting for a reset, or without a driver")
+            "unavailable", tr("the GPU could not work: lost, not responding, waiting for a reset, or without a driver")
         ),
-        Term("free", say("no process and no allocation")),
-        Term("reserved", say("allocated, but no process on it")),
-        Term("held", say("a process holds it but has run no kernel for at least 5 minutes")),
-        Term("low", say("kernels ran, but mean utilization stayed below 10 %")),
-        Term("active", say("kernels ran, and mean utilization was 10 % or more")),
+        Term("free", tr("no process and no allocation")),
+        Term("reserved", tr("allocated, but no process on it")),
+        Term("held", tr("a process holds it but has run no kernel for at least 5 minutes")),
+        Term("low", tr("kernels ran, but mean utilization stayed below 10 %")),
+        Term("active", tr("kernels ran, and mean utilization was 10 % or more")),
     )
 }
 """The ledger's states; thresholds are the defaults of `ledger.idle_after` and `ledger.low_below_pct`."""
@@ -39,9 +39,9 @@ STATES: Mapping[str, Term] = {
 CONFIDENCE: Mapping[str, Term] = {
     each.name: each
     for each in (
-        Term("high", say("no condition of confidence failed")),
-        Term("medium", say("one condition of confidence failed")),
-        Term("low", say("two or more conditions of confidence failed")),
+        Term("high", tr("no condition of confidence failed")),
+        Term("medium", tr("one condition of confidence failed")),
+        Term("low", tr("two or more conditions of confidence failed")),
     )
 }
 """The grades of confidence of a finding; docs/findings.md lists the conditions."""
@@ -49,66 +49,64 @@ CONFIDENCE: Mapping[str, Term] = {
 STATUSES: Mapping[str, Term] = {
     each.name: each
     for each in (
-        Term("new", say("last week's findings did not contain it")),
-        Term("standing", say("last week's findings contained it too")),
-        Term("notified", say("its user was notified")),
-        Term("acknowledged", say("somebody has taken it on")),
-        Term("suppressed", say("hidden until a date, for a stated reason")),
-        Term("closed", say("last week's findings contained it, this week's do not")),
-        Term(
-            "unseen", say("last week's findings contained it, but its GPUs were not observed to the end of this week")
-        ),
-        Term("reversed", say("the GPUs were used again within a week, so the finding was wrong")),
+        Term("new", tr("last week's findings did not contain it")),
+        Term("standing", tr("last week's findings contained it too")),
+        Term("notified", tr("its user was notified")),
+        Term("acknowledged", tr("somebody has taken it on")),
+        Term("suppressed", tr("hidden until a date, for a stated reason")),
+        Term("closed", tr("last week's findings contained it, this week's do not")),
+        Term("unseen", tr("last week's findings contained it, but its GPUs were not observed to the end of this week")),
+        Term("reversed", tr("the GPUs were used again within a week, so the finding was wrong")),
     )
 }
 """How a finding stands over time."""
 
 TERMS: tuple[Term, ...] = (
-    Term("active time", say("GPU time in the state active")),
-    Term("agent", say("the daemon on each GPU host that samples the GPUs and publishes rows to the lake")),
-    Term("allocated time", say("GPU time in which somebody had the GPU: reserved, held, low or active")),
-    Term("allocation", say("GPUs given to somebody for a time, by a scheduler or a table"), "claim"),
-    Term("back-test", say("an estimate made from older data, compared with what happened afterwards")),
-    Term("block", say("GPUs on one host that are free at the same time, in groups of 1, 2, 4 or 8")),
-    Term("cache", say("derived data kept so that it need not be computed again; safe to delete")),
-    Term("confidence", say("how sure a finding is: high, medium or low, by the number of conditions that failed")),
-    Term("coverage", say("the share of the GPU time that was observed")),
-    Term("demand", say("GPUs that are allocated or in use at the same moment")),
-    Term("demand duration curve", say("for each number of GPUs, the hours in which at least that many were needed")),
-    Term("efficiency", say("the used share of the allocated time")),
-    Term("evidence", say("the figures behind a finding and the time that they cover")),
-    Term("finding", say("one waste of GPU time that somebody can act on, with evidence, confidence and the next command")),
-    Term("gang", say("GPUs that one job needs at the same time, often on one host")),
-    Term("gap-free utilization", say("utilization over the whole interval, not at single moments")),
-    Term("GPU-hour", say("one GPU for one hour; a MIG instance counts by its share of the GPU")),
-    Term("host", say("a machine with GPUs")),
-    Term("idle interval", say("a time without a kernel on one GPU, whoever holds it"), "spell"),
-    Term("interval", say("a time with a start and an end; the end does not belong to it")),
-    Term("lake", say("the Parquet files that agents write and analytics read, in a folder or an object store")),
-    Term("ledger", say("every GPU-second in exactly one state; the states add up to the capacity and to what was paid")),
-    Term("low efficiency", say("much allocated time, little of it used")),
-    Term("message", say("one edition of the report, as it is sent to people or chats")),
-    Term("off-peak hours", say("hours of the week in which GPUs of a pool are not needed in nine weeks of ten")),
-    Term("organisation", say("the level above teams in the owners table")),
-    Term("owner", say("the team, project or organisation that pays for GPU time")),
-    Term("point sample", say("a value read at one moment; it says nothing about the time before and after")),
-    Term("pool", say("GPUs of one kind that a site manages together")),
-    Term("quarantine", say("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")),
-    Term("reclaimable", say("GPUs that can be taken back at the end of the window without ending work")),
-    Term("reserve", say("GPUs kept free for peaks of demand")),
-    Term("reversal rate", say("the share of last week's reclaimable findings whose GPUs were used again within a week")),
-    Term("rule", say("one check over the ledger that produces one kind of finding")),
-    Term("section", say("one table or chart of the report and the pages, with its question and its headline")),
-    Term("segment", say("the time of one GPU in one state under one user"), "stretch"),
-    Term("SM activity", say("the share of time in which the multiprocessors had work, averaged over them")),
-    Term("spool", say("rows on the agent's local disk until the lake has confirmed them")),
-    Term("surplus", say("GPUs of a pool beyond the most that were needed at once, with the reserve kept")),
-    Term("used time", say("GPU time in the states low and active")),
-    Term("user", say("whoever the processes on a GPU belong to, or whoever it is allocated to"), "holder"),
-    Term("utilization", say("the share of time in which at least one kernel ran on the GPU")),
-    Term("waterfall", say("from the paid GPU time, state by state, down to the active time")),
-    Term("window", say("the time that a command, report or page is about")),
-    Term("workload", say("all runs of one job, or the processes of one user on one GPU")),
+    Term("active time", tr("GPU time in the state active")),
+    Term("agent", tr("the daemon on each GPU host that samples the GPUs and publishes rows to the lake")),
+    Term("allocated time", tr("GPU time in which somebody had the GPU: reserved, held, low or active")),
+    Term("allocation", tr("GPUs given to somebody for a time, by a scheduler or a table"), "claim"),
+    Term("back-test", tr("an estimate made from older data, compared with what happened afterwards")),
+    Term("block", tr("GPUs on one host that are free at the same time, in groups of 1, 2, 4 or 8")),
+    Term("cache", tr("derived data kept so that it need not be computed again; safe to delete")),
+    Term("confidence", tr("how sure a finding is: high, medium or low, by the number of conditions that failed")),
+    Term("coverage", tr("the share of the GPU time that was observed")),
+    Term("demand", tr("GPUs that are allocated or in use at the same moment")),
+    Term("demand duration curve", tr("for each number of GPUs, the hours in which at least that many were needed")),
+    Term("efficiency", tr("the used share of the allocated time")),
+    Term("evidence", tr("the figures behind a finding and the time that they cover")),
+    Term("finding", tr("one waste of GPU time that somebody can act on, with evidence, confidence and the next command")),
+    Term("gang", tr("GPUs that one job needs at the same time, often on one host")),
+    Term("gap-free utilization", tr("utilization over the whole interval, not at single moments")),
+    Term("GPU-hour", tr("one GPU for one hour; a MIG instance counts by its share of the GPU")),
+    Term("host", tr("a machine with GPUs")),
+    Term("idle interval", tr("a time without a kernel on one GPU, whoever holds it"), "spell"),
+    Term("interval", tr("a time with a start and an end; the end does not belong to it")),
+    Term("lake", tr("the Parquet files that agents write and analytics read, in a folder or an object store")),
+    Term("ledger", tr("every GPU-second in exactly one state; the states add up to the capacity and to what was paid")),
+    Term("low efficiency", tr("much allocated time, little of it used")),
+    Term("message", tr("one edition of the report, as it is sent to people or chats")),
+    Term("off-peak hours", tr("hours of the week in which GPUs of a pool are not needed in nine weeks of ten")),
+    Term("organisation", tr("the level above teams in the owners table")),
+    Term("owner", tr("the team, project or organisation that pays for GPU time")),
+    Term("point sample", tr("a value read at one moment; it says nothing about the time before and after")),
+    Term("pool", tr("GPUs of one kind that a site manages together")),
+    Term("quarantine", tr("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")),
+    Term("reclaimable", tr("GPUs that can be taken back at the end of the window without ending work")),
+    Term("reserve", tr("GPUs kept free for peaks of demand")),
+    Term("reversal rate", tr("the share of last week's reclaimable findings whose GPUs were used again within a week")),
+    Term("rule", tr("one check over the ledger that produces one kind of finding")),
+    Term("section", tr("one table or chart of the report and the pages, with its question and its headline")),
+    Term("segment", tr("the time of one GPU in one state under one user"), "stretch"),
+    Term("SM activity", tr("the share of time in which the multiprocessors had work, averaged over them")),
+    Term("spool", tr("rows on the agent's local disk until the lake has confirmed them")),
+    Term("surplus", tr("GPUs of a pool beyond the most that were needed at once, with the reserve kept")),
+    Term("used time", tr("GPU time in the states low and active")),
+    Term("user", tr("whoever the processes on a GPU belong to, or whoever it is allocated to"), "holder"),
+    Term("utilization", tr("the share of time in which at least one kernel ran on the GPU")),
+    Term("waterfall", tr("from the paid GPU time, state by state, down to the active time")),
+    Term("window", tr("the time that a command, report or page is about")),
+    Term("workload", tr("all runs of one job, or the processes of one user on one GPU")),
 )  # fmt: skip
 """The other words, in alphabetical order."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
@@ -109,10 +109,10 @@ def simulated_text(simulated: int, gpus: int) -> str:
     if not simulated:
         return ""
     if simulated == gpus:
-        return say(
+        return tr(
             "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
         )
-    return say_many(
+    return tr_many(
         "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
         "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
         simulated, gpus=Number(gpus),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from analytics.simulation import Fleet
+from analytics.simulation import SimulatedFleet
 from benchmarks.fleet_lake import UNTIL_MS, simulated
 from benchmarks.measure import Figure
 from dashboard.frame import OUTPUTS
@@ -37,16 +37,18 @@ _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "
 
 def measure() -> Iterator[Figure]:
     """512 GPUs over a week."""
-    yield from _measure(Fleet(gpus=512, days=7, seed=1, interval_ms=_MINUTE_MS, until_ms=UNTIL_MS), "dashboard")
+    yield from _measure(
+        SimulatedFleet(gpus=512, days=7, seed=1, interval_ms=_MINUTE_MS, until_ms=UNTIL_MS), "dashboard"
+    )
 
 
 def measure_full() -> Iterator[Figure]:
     """5,000 GPUs over four weeks."""
-    fleet = Fleet(gpus=5000, days=28, seed=1, interval_ms=10 * _MINUTE_MS, until_ms=UNTIL_MS)
+    fleet = SimulatedFleet(gpus=5000, days=28, seed=1, interval_ms=10 * _MINUTE_MS, until_ms=UNTIL_MS)
     yield from _measure(fleet, "dashboard_full")
 
 
-def _measure(fleet: Fleet, name: str) -> Iterator[Figure]:
+def _measure(fleet: SimulatedFleet, name: str) -> Iterator[Figure]:
     how = f"{fleet.gpus} GPUs x {fleet.days} days in rows of {fleet.interval_ms // 1000} s"
     with simulated(fleet) as of, _served(of.lake.root) as server:
         yield Figure(f"{name}_start", server.start_s, "s", f"until the address is printed, ledger built, {how}")

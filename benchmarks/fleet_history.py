@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from benchmarks.fleet_lake import KEPT_IN, UNTIL_MS
 from benchmarks.fleet_steps import cost_of
 from benchmarks.measure import Figure
@@ -50,7 +50,8 @@ def _lakes(folder: Path) -> dict[int, Path]:
     if not short.exists():
         shutil.rmtree(folder, ignore_errors=True)
         write_fleet(
-            Lake.at(str(long)), Fleet(gpus=GPUS, days=LONG_DAYS, seed=1, interval_ms=300_000, until_ms=UNTIL_MS)
+            Lake.at(str(long)),
+            SimulatedFleet(gpus=GPUS, days=LONG_DAYS, seed=1, interval_ms=300_000, until_ms=UNTIL_MS),
         )
         first = f"date={utc_day(UNTIL_MS - SHORT_DAYS * DAY_MS)}"
 

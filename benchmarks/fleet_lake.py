@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.simulation import Fleet, plan_fleet
+from analytics.simulation import SimulatedFleet, plan_fleet
 from analytics.simulation.days import host_days
 from analytics.simulation.write import METADATA, day_tables
 from fallow import schema
@@ -44,19 +44,19 @@ class FleetLake:
     """A lake of a simulated fleet, without any derived table, and how many rows of gpu and process it has."""
 
     lake: Lake
-    fleet: Fleet
+    fleet: SimulatedFleet
     gpu_rows: int
     process_rows: int
     size_bytes: int
 
 
-def fleet_of(gpus: int, days: int) -> Fleet:
+def fleet_of(gpus: int, days: int) -> SimulatedFleet:
     """A fleet with rows of 10 s."""
-    return Fleet(gpus=gpus, days=days, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
+    return SimulatedFleet(gpus=gpus, days=days, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
 
 
 @contextmanager
-def simulated(fleet: Fleet, *, small_files: bool = False) -> Iterator[FleetLake]:
+def simulated(fleet: SimulatedFleet, *, small_files: bool = False) -> Iterator[FleetLake]:
     """The fleet's lake: one file per table, host and day, or one for each five minutes as agents publish them."""
     kept = os.environ.get(KEPT_IN)
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def without_last_day(of: FleetLake) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write(lake: Lake, fleet: Fleet, *, small_files: bool) -> dict[str, int]:
+def _write(lake: Lake, fleet: SimulatedFleet, *, small_files: bool) -> dict[str, int]:
     rows, size_bytes = {"gpu": 0, "process": 0}, 0
     for host in plan_fleet(fleet).hosts:
         for day in host_days(fleet, host):

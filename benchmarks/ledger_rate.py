@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from benchmarks import fleet_steps
 from benchmarks.fleet_lake import forget_derived
 from benchmarks.measure import Figure, timed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNTIL_MS = 20_700 * DAY_MS
-FLEET = Fleet(gpus=64, days=7, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
+FLEET = SimulatedFleet(gpus=64, days=7, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
 
 
 def measure() -> Iterator[Figure]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from analytics.commands.finding_actions import after_what_is_known
 from analytics.decide.actions import Action, actor_name, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from fallow.clock import parse_window
@@ -51,7 +51,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ActionOutcome:
     """What was recorded, in words for the reader, and what their page has seen by now."""
 
     done: tuple[Action, ...]
@@ -59,7 +59,7 @@ class Outcome:
     seen: dict[str, str]
 
 
-def act(view: View, wish: Wish, now_ms: int) -> Outcome:
+def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
     """Records the wish, on all of its findings or on none; where others acted meanwhile it records nothing and says so.
 
     Raises NotAllowedError for whoever may not act and for findings that the reader does not see, UsageError for a wish that
@@ -76,18 +76,18 @@ def act(view: View, wish: Wish, now_ms: int) -> Outcome:
     before = load_actions(lake)
     news = _meanwhile(ids, wish, before)
     if news:
-        return Outcome((), _asked_again(news), {**wish.seen, **last_of(before, ids)})
+        return ActionOutcome((), _asked_again(news), {**wish.seen, **last_of(before, ids)})
     # what stands open already is not reopened: the record says only what somebody changed
     ids = [each for each in ids if wish.kind != REOPEN or status_of(before.get(each, ()), "", now_ms)]
     if not ids:
-        return Outcome((), say("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
+        return ActionOutcome((), tr("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
     at_ms = after_what_is_known(now_ms, ids, before)
     actor = actor_name(view.reader.name)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
         _log(view, each.kind, f"{each.finding_id} ({each.action_id})")
     known = _known_by_now(lake, before, done)
-    return Outcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
+    return ActionOutcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
 
 
 def _known_by_now(
@@ -150,25 +150,25 @@ def _meanwhile(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action
     return [action for each in last for action in now[each] if action.action_id in news]
 
 
-def _asked_again(news: Sequence[Action]) -> Listed:
-    what = [say("{finding}: {what}", finding=each.finding_id, what=action_sentence(each)) for each in news]
-    again = say("Nothing is recorded yet: press the button again to do it all the same.")
-    return Listed([say("Somebody acted meanwhile."), *what, again], "\n")
+def _asked_again(news: Sequence[Action]) -> SentenceList:
+    what = [tr("{finding}: {what}", finding=each.finding_id, what=action_sentence(each)) for each in news]
+    again = tr("Nothing is recorded yet: press the button again to do it all the same.")
+    return SentenceList([tr("Somebody acted meanwhile."), *what, again], "\n")
 
 
-def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> Listed:
+def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> SentenceList:
     """What was done, until when, and what somebody did at the very same time, which decides if it came later."""
-    first = say_many(*_DONE[wish.kind], len(done))
+    first = tr_many(*_DONE[wish.kind], len(done))
     expires_ms = done[0].expires_ms
     if expires_ms is not None:
-        first = say("{what} until {moment}", what=first, moment=Moment(expires_ms))
+        first = tr("{what} until {moment}", what=first, moment=Moment(expires_ms))
     later = [
-        say("{finding}: {what}, which came later and decides", finding=own.finding_id, what=action_sentence(each))
+        tr("{finding}: {what}, which came later and decides", finding=own.finding_id, what=action_sentence(each))
         for own in done
         for each in known[own.finding_id]
         if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)
     ]
-    return Listed([first, *later], "\n")
+    return SentenceList([first, *later], "\n")
 
 
 def _log(view: View, what: str, about: str) -> None:

@@ -32,14 +32,14 @@ from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from dashboard.access import Access
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
 
 _LOG = logging.getLogger(__name__)
 _FILES = importlib.resources.files("dashboard")
 _INDEX = _FILES.joinpath("index.html").read_text(encoding="utf-8")
 
 
-def build_app(source: Source, access: Access = LOCAL) -> Any:
+def build_app(source: LakeSource, access: Access = LOCAL) -> Any:
     """The app over a source; its `server` is the WSGI application. `access` finds out who asks."""
     app = Dash(
         "dashboard",
@@ -65,7 +65,7 @@ def build_app(source: Source, access: Access = LOCAL) -> Any:
     return app
 
 
-def _connect(app: Any, source: Source, access: Access) -> None:
+def _connect(app: Any, source: LakeSource, access: Access) -> None:
     app.clientside_callback(
         ClientsideFunction("fallow", "scheme"), Output("scheme", "data"), Input("theme", "n_clicks"), State("scheme", "data")
     )  # fmt: skip
@@ -94,7 +94,7 @@ def _connect(app: Any, source: Source, access: Access) -> None:
             return True
 
 
-def _answer(source: Source, access: Access, scheme: str, path: str, search: str | None) -> list[Any]:
+def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: str | None) -> list[Any]:
     """The page at a path with what goes along in the bar, or what stands in its way."""
     look = view_of(source, search)
     if isinstance(look, View):
@@ -112,7 +112,7 @@ def _answer(source: Source, access: Access, scheme: str, path: str, search: str 
     return [[shown], *_way_back(source, access, path, search)]
 
 
-def _way_back(source: Source, access: Access, path: str, search: str | None) -> list[Any]:
+def _way_back(source: LakeSource, access: Access, path: str, search: str | None) -> list[Any]:
     """Beside a problem: the pages and choices that there are for an address that asks for nothing in particular."""
     look = view_of(source, "") if search else None
     if not isinstance(look, View):
@@ -140,7 +140,7 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
     )
 
 
-def _failed(source: Source, error: Exception) -> None:
+def _failed(source: LakeSource, error: Exception) -> None:
     """A fault of a callback that nobody foresaw: the traceback goes to the log, a sentence to the reader, and the page stays."""
     _LOG.error("a callback failed", exc_info=error)
     search = callback_context.states.get("url.search")

@@ -15,7 +15,7 @@ from analytics.commands.report import write_whole
 from analytics.commands.report_edition import format_named
 from analytics.language.language import Language
 from analytics.report.model import build_report
-from analytics.simulation import Fleet
+from analytics.simulation import SimulatedFleet
 from analytics.window import Inputs, load_window_ledger
 from dashboard.demo_lake import DemoFolder
 from fallow import config
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the lake and the report, prints the report, and serves the pages until Ctrl-C."""
     until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
-    fleet = Fleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed, showcase=True)
+    fleet = SimulatedFleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed, showcase=True)
     rows = fleet.gpus * fleet.days * DAY_MS // fleet.interval_ms
     if rows > _MOST_ROWS:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.simulation import Fleet, owners_csv, plan_fleet, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, owners_csv, plan_fleet, prices_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
@@ -54,7 +54,7 @@ class DemoFolder:
         """The settings that name the lake and the site's own tables."""
         return self.path / "fallow.toml"
 
-    def prepare(self, fleet: Fleet) -> None:
+    def prepare(self, fleet: SimulatedFleet) -> None:
         """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
 
         Beside a lake that is made lie the tables of a site (owners and prices) and the settings that name them; beside one
@@ -76,7 +76,7 @@ class DemoFolder:
         self._write_tables(fleet, only_missing=False)
         self._record_as(wanted)
 
-    def _write_tables(self, fleet: Fleet, *, only_missing: bool) -> None:
+    def _write_tables(self, fleet: SimulatedFleet, *, only_missing: bool) -> None:
         owners, prices = (self.path.absolute() / name for name in ("owners.csv", "prices.csv"))
         # a JSON string is one of TOML
         lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from analytics.report.model import Report
     from analytics.report.weeks import Week
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 _MOST_WEEKS = 8
@@ -73,7 +73,7 @@ FRAME_POLICY = (
 """Of the preview: it fetches nothing and runs nothing; the document itself names the one style that it has."""
 
 
-def serve_documents(server: Any, source: Source) -> None:
+def serve_documents(server: Any, source: LakeSource) -> None:
     """Adds the routes; each comes to its view as the pages do, so that a team's reader gets that team's edition."""
 
     @server.route("/report/preview")  # type: ignore[untyped-decorator]
@@ -104,7 +104,7 @@ def serve_documents(server: Any, source: Source) -> None:
         return _answer(source, made)
 
 
-def _answer(source: Source, make: Callable[[View], Response]) -> Response:
+def _answer(source: LakeSource, make: Callable[[View], Response]) -> Response:
     """The document, or one sentence on why there is none; never a traceback."""
     search = request.query_string.decode(errors="replace")
     look = view_of(source, search)

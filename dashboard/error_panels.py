@@ -9,30 +9,30 @@ from dash import dcc, html
 from analytics.language.language import Sentence
 from analytics.language.languages import language
 from analytics.language.quantities import Moment
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from dashboard.query import Query
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from analytics.language.language import Language
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import Problem, View
 
 
 def problem_panel(speaks: Language, found: Problem) -> html.Div:
     """Instead of a view."""
-    title = say("Still being made") if found.is_passing else say("Nothing to show")
+    title = tr("Still being made") if found.is_passing else tr("Nothing to show")
     return _problem(speaks, title, found.message, found.hint, again=found.is_passing)
 
 
-_UNFORESEEN = say("Something went wrong that fallow did not foresee.")
-_LOGGED = say("The log says more.")
+_UNFORESEEN = tr("Something went wrong that fallow did not foresee.")
+_LOGGED = tr("The log says more.")
 
 
 def failed_action_message(speaks: Language) -> str:
     """What is told of a fault of fallow itself in what somebody just did on a page that stays."""
     return " ".join(
-        speaks.say(each) for each in (_UNFORESEEN, say("Load the page again to see what was done."), _LOGGED)
+        speaks.translate(each) for each in (_UNFORESEEN, tr("Load the page again to see what was done."), _LOGGED)
     )
 
 
@@ -40,7 +40,7 @@ def unexpected_error_panel(speaks: Language) -> html.Div:
     """After a fault of fallow itself."""
     return _problem(
         speaks,
-        say("This page could not be made"),
+        tr("This page could not be made"),
         _UNFORESEEN,
         _LOGGED,
     )
@@ -48,7 +48,7 @@ def unexpected_error_panel(speaks: Language) -> html.Div:
 
 def in_a_line(speaks: Language, message: str, hint: str) -> str:
     """The same where there is room for a line only: sentences one after the other, a command's message with its hint."""
-    said, advice = speaks.say(message), speaks.say(hint)
+    said, advice = speaks.translate(message), speaks.translate(hint)
     return f"{said}{' ' if said.endswith('.') else '; '}{advice}" if advice else said
 
 
@@ -56,9 +56,9 @@ def missing_page_panel(speaks: Language, path: str) -> html.Div:
     """At an address that nothing lies at."""
     return _problem(
         speaks,
-        say("There is no such page"),
-        say("Nothing lies at {path}.", path=path),
-        dcc.Link(speaks.say(say("Go to the first page")), href="/"),
+        tr("There is no such page"),
+        tr("Nothing lies at {path}.", path=path),
+        dcc.Link(speaks.translate(tr("Go to the first page")), href="/"),
     )
 
 
@@ -66,31 +66,34 @@ def forbidden_page_panel(speaks: Language, role: str) -> html.Div:
     """Where the reader's role is not enough."""
     return _problem(
         speaks,
-        say("This page is not for you"),
-        say("It takes the role {role}.", role=role),
-        say("Ask who runs these pages."),
+        tr("This page is not for you"),
+        tr("It takes the role {role}.", role=role),
+        tr("Ask who runs these pages."),
     )
 
 
-def stale_data_notice(source: Source, view: View) -> list[html.Div]:
+def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
     """Above a page of the last version that could be read: why there is no newer one."""
     found = source.stale_because
     if found is None:
         return []
-    sentence = say(
+    sentence = tr(
         "The lake could not be read again; this is what it said up to {moment}.", moment=Moment(view.as_of_ms)
     )
-    why = f"{view.say(found.message)} {view.say(found.hint)}"
+    why = f"{view.translate(found.message)} {view.translate(found.hint)}"
     return [
         html.Div(
-            [html.P(view.say(sentence)), html.P(why, className="hint", lang=_tongue(view.language, found.message))],
+            [
+                html.P(view.translate(sentence)),
+                html.P(why, className="hint", lang=_tongue(view.language, found.message)),
+            ],
             className="stale",
             role="alert",
         )
     ]
 
 
-def language_of(source: Source, search: str | None) -> Language:
+def language_of(source: LakeSource, search: str | None) -> Language:
     """That of an address, of the settings, or English."""
     try:
         query = Query.parse(search)
@@ -102,13 +105,13 @@ def language_of(source: Source, search: str | None) -> Language:
 
 
 def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *, again: bool = False) -> html.Div:
-    said = speaks.say(message)
+    said = speaks.translate(message)
     sentence = f"{said[:1].upper()}{said[1:].removesuffix('.')}."
     return html.Div(
         [
-            html.H1(speaks.say(title)),
+            html.H1(speaks.translate(title)),
             html.P(sentence, lang=_tongue(speaks, message)),
-            html.P(speaks.say(hint), className="hint", lang=_tongue(speaks, hint))
+            html.P(speaks.translate(hint), className="hint", lang=_tongue(speaks, hint))
             if isinstance(hint, str)
             else html.P(hint),
         ],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from analytics.workloads.model import Finding
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 MOMENT = pl.Datetime("ms", "UTC")
@@ -101,7 +101,7 @@ _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\
 """What spreadsheets take for the start of a formula; the last four are wide forms, which some take for the others."""
 
 
-def serve_exports(server: Any, source: Source) -> None:
+def serve_exports(server: Any, source: LakeSource) -> None:
     """Adds the routes."""
 
     @server.route("/export/<name>.<kind>")  # type: ignore[untyped-decorator]

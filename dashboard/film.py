@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.ledger.summary import totals_by
 from analytics.sections.palette import ORDER
+from analytics.states import UNUSED
 from dashboard.bins import edges, width_of
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
@@ -29,7 +30,7 @@ MOST_CELLS = 250_000
 NOT_SEEN = len(ORDER)
 """The value of a frame that lies before a GPU's first row or after its last, or where somebody else had it."""
 SORTS = ("host", "waste", "holder")
-_UNUSED = ("free", "reserved", "held")
+_UNUSED = UNUSED
 
 _CUT = """
     CREATE TEMP TABLE cut AS
@@ -50,7 +51,7 @@ _MOST_OF_EACH_FRAME = """
 
 
 @dataclass(frozen=True, eq=False)
-class Film:
+class PageFilm:
     """`frames[row, column]` is an index into ORDER, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]`.
 
     `holders[i]` had it longest in the window (None: nobody), `unused_ms[i]` is how long nothing was done with it there.
@@ -86,7 +87,7 @@ def bin_width_ms(since_ms: int, until_ms: int, rows: int = 1) -> int:
     return width_of(until_ms - since_ms, most, MINUTE_MS)
 
 
-def shoot(view: View, only: Collection[str] | None = None) -> Film:
+def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
     """The film of what is in sight: all GPUs (or some), where there are too many the MOST_ROWS with the most unused time.
 
     Rows go by what the address asks for: host, unused time or holder, of the whole window.
@@ -115,7 +116,7 @@ def shoot(view: View, only: Collection[str] | None = None) -> Film:
         .replace_strict(list(names), list(range(len(names))), return_dtype=pl.Int64),
     )
     frames, had = _frames(seen, edges_ms, rows.height, len(names))
-    return Film(
+    return PageFilm(
         frames=frames.astype(np.uint8),
         gpus=tuple(rows["gpu"]),
         hosts=tuple(rows["host"]),

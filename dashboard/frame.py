@@ -8,7 +8,7 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.facts import facts
 from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
@@ -22,20 +22,20 @@ CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
 
 _LABELS = {
-    "span": say("window"),
-    "pool": say("pool"),
-    "model": say("model"),
-    "team": say("team"),
-    "zone": say("time zone"),
-    "lang": say("language"),
+    "span": tr("window"),
+    "pool": tr("pool"),
+    "model": tr("model"),
+    "team": tr("team"),
+    "zone": tr("time zone"),
+    "lang": tr("language"),
 }
-_EVERYTHING = {"pool": say("all pools"), "model": say("all models"), "team": say("all teams")}
+_EVERYTHING = {"pool": tr("all pools"), "model": tr("all models"), "team": tr("all teams")}
 _SPAN_NAMES = {
-    "24h": say("last 24 hours"),
-    "3d": say("last 3 days"),
-    "7d": say("last 7 days"),
-    "28d": say("last 28 days"),
-    "all": say("all that is known"),
+    "24h": tr("last 24 hours"),
+    "3d": tr("last 3 days"),
+    "7d": tr("last 7 days"),
+    "28d": tr("last 28 days"),
+    "all": tr("all that is known"),
 }
 _LANGUAGES = {"en": "English", "fr": "Français"}
 _ZONES = ("UTC", "America/Los_Angeles", "America/New_York", "Europe/London", "Europe/Paris", "Asia/Kolkata", "Asia/Shanghai",
@@ -84,13 +84,13 @@ def choices(view: View, query: Query | None = None) -> list[Any]:
     options = _options(view, query)
     values = {name: _value(view, query, name) for name in CONTROLS}
     return [
-        *(view.say(_LABELS[name]) for name in CONTROLS),
+        *(view.translate(_LABELS[name]) for name in CONTROLS),
         *(options[name] for name in CONTROLS),
         *values.values(),
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
-        view.say(say("New data: show it")),
-        view.say(say("Skip to the page")),
-        view.say(say("Copy link")),
+        view.translate(tr("New data: show it")),
+        view.translate(tr("Skip to the page")),
+        view.translate(tr("Copy link")),
         values,
         view.language.code,
     ]
@@ -109,13 +109,14 @@ def _value(view: View, query: Query, name: str) -> str:
 
 
 def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
-    spans = {name: view.say(_SPAN_NAMES[name]) for name in SPANS}
+    spans = {name: view.translate(_SPAN_NAMES[name]) for name in SPANS}
     if view.has_own_window:
-        spans = {"": view.say(say("as the pages were started"))} | spans
+        spans = {"": view.translate(tr("as the pages were started"))} | spans
     if query.since or query.until:
         spans = {"": f"{query.since or '…'} - {query.until or '…'}"} | spans
     names = {
-        name: {"": view.say(everything)} | {each: each for each in (*view.names[name], getattr(query, name)) if each}
+        name: {"": view.translate(everything)}
+        | {each: each for each in (*view.names[name], getattr(query, name)) if each}
         for name, everything in _EVERYTHING.items()
     }
     if view.reader.team is not None:
@@ -201,7 +202,7 @@ def links(view: View, path: str, way_out: str) -> list[html.Span]:
     search = view.query.on_every_page.search
     pages = [
         html.Span(
-            dcc.Link(view.say(page.name), href=page.path + search),
+            dcc.Link(view.translate(page.name), href=page.path + search),
             className="here" if page.path == path else "",
             **({"aria-current": "page"} if page.path == path else {}),
         )
@@ -216,21 +217,21 @@ def _who(view: View, way_out: str) -> list[html.Span]:
     reader = view.reader
     if not way_out and reader.role == ADMIN:
         return []
-    out = [html.A(view.say(say("Sign out")), href=way_out)] if way_out else []
+    out = [html.A(view.translate(tr("Sign out")), href=way_out)] if way_out else []
     return [html.Span([html.Span(f"{plain(reader.name)}, {reader.described}"), *out], className="who")]
 
 
 def heading(view: View, name: str) -> list[Any]:
     """The page's name, what its numbers are of, and whether the GPUs are simulated."""
-    wanted = {view.say(label) for label in _FACTS}
+    wanted = {view.translate(label) for label in _FACTS}
     shown = {label: fact for label, fact in facts(view.report, view.language) if label in wanted}
-    shown[view.say("data as of")] = view.say(say("{moment}", moment=Moment(view.as_of_ms)))
+    shown[view.translate("data as of")] = view.translate(tr("{moment}", moment=Moment(view.as_of_ms)))
     title = html.Div(
         [
-            html.H1(view.say(name)),
+            html.H1(view.translate(name)),
             html.Dl([html.Div([html.Dt(label), html.Dd(fact)]) for label, fact in shown.items()], className="facts"),
         ],
         className="heading",
     )
     simulated = view.report.simulated
-    return [title, *([html.P(view.say(simulated), className="simulated", role="note")] if simulated else [])]
+    return [title, *([html.P(view.translate(simulated), className="simulated", role="note")] if simulated else [])]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,66 +20,66 @@ if TYPE_CHECKING:
     from analytics.language.language import Language
 
 _WORDS = {
-    "page": say("Page"),
-    "to": say("to"),
-    "of": say("of"),
-    "more": say("more"),
-    "firstPage": say("First page"),
-    "previousPage": say("Previous page"),
-    "nextPage": say("Next page"),
-    "lastPage": say("Last page"),
-    "pageSizeSelectorLabel": say("Rows per page"),
-    "ariaPageSizeSelectorLabel": say("Rows per page"),
-    "noRowsToShow": say("Nothing to list."),
-    "noMatchingRows": say("No row fits the filters."),
-    "loadingOoo": say("Loading…"),
-    "filterOoo": say("Filter…"),
-    "textFilter": say("Text filter"),
-    "numberFilter": say("Number filter"),
-    "dateFilter": say("Date filter"),
-    "empty": say("Choose one"),
-    "equals": say("is"),
-    "notEqual": say("is not"),
-    "lessThan": say("is below"),
-    "greaterThan": say("is above"),
-    "lessThanOrEqual": say("is at most"),
-    "greaterThanOrEqual": say("is at least"),
-    "inRange": say("lies between"),
-    "inRangeStart": say("from"),
-    "inRangeEnd": say("up to"),
-    "contains": say("contains"),
-    "notContains": say("does not contain"),
-    "startsWith": say("begins with"),
-    "endsWith": say("ends with"),
-    "blank": say("is unknown"),
-    "notBlank": say("is known"),
-    "before": say("before"),
-    "after": say("after"),
-    "andCondition": say("and"),
-    "orCondition": say("or"),
-    "dateFormatOoo": say("yyyy-mm-dd"),
-    "ariaChecked": say("chosen"),
-    "ariaUnchecked": say("not chosen"),
-    "ariaIndeterminate": say("some chosen"),
-    "ariaColumnFiltered": say("column is filtered"),
-    "ariaDateFilterInput": say("Date filter"),
-    "ariaFilterColumn": say("Press Ctrl+Enter to open the filter"),
-    "ariaFilterFromValue": say("Filter: lowest value"),
-    "ariaFilterToValue": say("Filter: highest value"),
-    "ariaFilterInput": say("Filter"),
-    "ariaFilterValue": say("Filter: value"),
-    "ariaFilterMenuOpen": say("Open the filter"),
-    "ariaFilteringOperator": say("Filter: condition"),
-    "ariaHeaderSelection": say("Choose rows"),
-    "ariaLabelColumnFilter": say("Filter of the column"),
-    "ariaLabelTooltip": say("Hint"),
-    "ariaRowSelectAll": say("Press Space to choose all rows or none"),
-    "ariaRowToggleSelection": say("Press Space to choose the row or not"),
-    "ariaRowSelect": say("Press Space to choose this row"),
-    "ariaRowDeselect": say("Press Space not to choose this row"),
-    "ariaRowSelectionDisabled": say("This row cannot be chosen"),
-    "ariaSortableColumn": say("Press Enter to sort"),
-    "ariaLabelSelectField": say("Choose one"),
+    "page": tr("Page"),
+    "to": tr("to"),
+    "of": tr("of"),
+    "more": tr("more"),
+    "firstPage": tr("First page"),
+    "previousPage": tr("Previous page"),
+    "nextPage": tr("Next page"),
+    "lastPage": tr("Last page"),
+    "pageSizeSelectorLabel": tr("Rows per page"),
+    "ariaPageSizeSelectorLabel": tr("Rows per page"),
+    "noRowsToShow": tr("Nothing to list."),
+    "noMatchingRows": tr("No row fits the filters."),
+    "loadingOoo": tr("Loading…"),
+    "filterOoo": tr("Filter…"),
+    "textFilter": tr("Text filter"),
+    "numberFilter": tr("Number filter"),
+    "dateFilter": tr("Date filter"),
+    "empty": tr("Choose one"),
+    "equals": tr("is"),
+    "notEqual": tr("is not"),
+    "lessThan": tr("is below"),
+    "greaterThan": tr("is above"),
+    "lessThanOrEqual": tr("is at most"),
+    "greaterThanOrEqual": tr("is at least"),
+    "inRange": tr("lies between"),
+    "inRangeStart": tr("from"),
+    "inRangeEnd": tr("up to"),
+    "contains": tr("contains"),
+    "notContains": tr("does not contain"),
+    "startsWith": tr("begins with"),
+    "endsWith": tr("ends with"),
+    "blank": tr("is unknown"),
+    "notBlank": tr("is known"),
+    "before": tr("before"),
+    "after": tr("after"),
+    "andCondition": tr("and"),
+    "orCondition": tr("or"),
+    "dateFormatOoo": tr("yyyy-mm-dd"),
+    "ariaChecked": tr("chosen"),
+    "ariaUnchecked": tr("not chosen"),
+    "ariaIndeterminate": tr("some chosen"),
+    "ariaColumnFiltered": tr("column is filtered"),
+    "ariaDateFilterInput": tr("Date filter"),
+    "ariaFilterColumn": tr("Press Ctrl+Enter to open the filter"),
+    "ariaFilterFromValue": tr("Filter: lowest value"),
+    "ariaFilterToValue": tr("Filter: highest value"),
+    "ariaFilterInput": tr("Filter"),
+    "ariaFilterValue": tr("Filter: value"),
+    "ariaFilterMenuOpen": tr("Open the filter"),
+    "ariaFilteringOperator": tr("Filter: condition"),
+    "ariaHeaderSelection": tr("Choose rows"),
+    "ariaLabelColumnFilter": tr("Filter of the column"),
+    "ariaLabelTooltip": tr("Hint"),
+    "ariaRowSelectAll": tr("Press Space to choose all rows or none"),
+    "ariaRowToggleSelection": tr("Press Space to choose the row or not"),
+    "ariaRowSelect": tr("Press Space to choose this row"),
+    "ariaRowDeselect": tr("Press Space not to choose this row"),
+    "ariaRowSelectionDisabled": tr("This row cannot be chosen"),
+    "ariaSortableColumn": tr("Press Enter to sort"),
+    "ariaLabelSelectField": tr("Choose one"),
 }
 _SAMPLE = (1234.5, 1)
 """A number with both marks: what stands behind its first figure, and before its last."""
@@ -89,7 +89,7 @@ def grid_words(language: Language) -> dict[str, str]:
     """Every word of the grid's own, and how the language writes the numbers of its pages."""
     shown = language.number(*_SAMPLE)
     marks = {"thousandSeparator": shown[1], "decimalSeparator": shown[-2]}
-    return {key: language.say(words) for key, words in _WORDS.items()} | marks
+    return {key: language.translate(words) for key, words in _WORDS.items()} | marks
 
 
 TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
@@ -141,7 +141,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     """One column: the rows' field, its heading in the reader's language, what kind of values it has, and its width."""
 
     field: str
@@ -200,7 +200,7 @@ def grid(
     language: Language,
     name: str,
     label: str,
-    columns: Sequence[Column],
+    columns: Sequence[GridColumn],
     rows: Sequence[Row],
     *,
     chosen: Sequence[str] | None = None,

@@ -20,7 +20,7 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dashboard.grid import Column
+    from dashboard.grid import GridColumn
     from dashboard.query import Query
 
 _MOST_PARTS = 2
@@ -40,7 +40,7 @@ _PIECE = re.compile(r"(?:[^\\,|]|\\.)*", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII)
 
 
-def check(query: Query, columns: Sequence[Column]) -> None:
+def check(query: Query, columns: Sequence[GridColumn]) -> None:
     """Raises UsageError for filters and an order that these columns cannot have, and for what cannot be shown."""
     kinds = {each.field: each.kind for each in columns}
     if query.show not in ("", "all"):

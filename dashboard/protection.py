@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
 
-from dashboard.access.people import Person
+from dashboard.access.people import Reader
 from dashboard.access.refusal import answer, refuse
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def protect(app: Any, access: Access) -> None:
                 request, "this did not come from these pages; open them again", why="another site's page sent it"
             )
         found = access.admit(request)
-        if not isinstance(found, Person):
+        if not isinstance(found, Reader):
             return found
         g.person = found
         return None

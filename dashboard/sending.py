@@ -10,7 +10,7 @@ from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.documents import chosen_week, edition
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from analytics.report.model import Report
     from analytics.report.weeks import Week
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 
@@ -34,7 +34,7 @@ _ALL = -1
 
 
 @dataclass(frozen=True)
-class Answer:
+class SendingAnswer:
     """What the form shows next, and for which address and targets it was tried: that can now be sent."""
 
     shown: Any
@@ -54,29 +54,29 @@ def sending(view: View, week: Week) -> html.Section:
         targets, wrong = (), str(error)
     return panel(
         name="sending",
-        title=view.say(say("Send it")),
-        question=view.say(say("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)),
-        finding=wrong or view.say(_standing(len(targets))),
+        title=view.translate(tr("Send it")),
+        question=view.translate(tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)),
+        finding=wrong or view.translate(_standing(len(targets))),
         body=_form(view, [target.shown for target in targets]) if targets else [],
     )  # fmt: skip
 
 
 def _standing(targets: int) -> str:
     if not targets:
-        return say("No target is set: name some as report.to in the settings.")
-    return say("The targets are those of the setting report.to. Try it first: that sends nothing.")
+        return tr("No target is set: name some as report.to in the settings.")
+    return tr("The targets are those of the setting report.to. Try it first: that sends nothing.")
 
 
 def _form(view: View, shown: Sequence[str]) -> list[Any]:
     """A button for each target and one for all: what is tried last is what can be sent."""
     rows = list(enumerate(plain(each, 200) for each in shown))
     if len(rows) > 1:
-        rows.append((_ALL, view.say(say("all of them"))))
+        rows.append((_ALL, view.translate(tr("all of them"))))
     return [
         html.Ul([_target(view, number, name) for number, name in rows], className="targets"),
         dcc.Loading(html.Div(id="send-outcome", className="outcome", role="status")),
         html.Div(
-            html.Button(view.say(say("Send what was tried")), id="send-now", className="button", disabled=True),
+            html.Button(view.translate(tr("Send what was tried")), id="send-now", className="button", disabled=True),
             className="actions",
         ),
         dcc.Store(id="send-tried", data={}),
@@ -84,9 +84,9 @@ def _form(view: View, shown: Sequence[str]) -> list[Any]:
 
 
 def _target(view: View, number: int, name: str) -> html.Li:
-    label = view.say(say("Try: what would be sent to {target}?", target=name))
+    label = view.translate(tr("Try: what would be sent to {target}?", target=name))
     button = html.Button(
-        view.say(say("Try")),
+        view.translate(tr("Try")),
         id={"type": "send-try", "target": number},
         className="button",
         **{"aria-label": label},
@@ -94,7 +94,7 @@ def _target(view: View, number: int, name: str) -> html.Li:
     return html.Li([button, html.Span(name)])
 
 
-def connect_sending(app: Any, source: Source) -> None:
+def connect_sending(app: Any, source: LakeSource) -> None:
     """The callback behind the buttons."""
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
@@ -113,26 +113,26 @@ def connect_sending(app: Any, source: Source) -> None:
         return try_target(source, search, asked_by["target"]).outputs
 
 
-def try_target(source: Source, search: str | None, number: int) -> Answer:
+def try_target(source: LakeSource, search: str | None, number: int) -> SendingAnswer:
     """What would go to the target of that number, of those in the settings; only for who may send."""
 
-    def carried_out(view: View) -> Answer:
+    def carried_out(view: View) -> SendingAnswer:
         known = [target.shown for target in site_targets(view.whole.inputs.settings)]
         targets = known if number == _ALL else known[number : number + 1]
         said = try_order(view.whole.inputs, _order(view, targets), _maker(view))
         is_due = any(each.is_due for each in said)
-        return Answer(_list(view, said), {"search": search or "", "targets": targets} if is_due else {})
+        return SendingAnswer(_list(view, said), {"search": search or "", "targets": targets} if is_due else {})
 
     return _asked(source, search, carried_out)
 
 
-def send_tried(source: Source, search: str | None, tried: Mapping[str, Any]) -> Answer:
+def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any]) -> SendingAnswer:
     """Sends what was tried, if it was with this address; only for who may, and only to targets of the settings."""
 
-    def carried_out(view: View) -> Answer:
+    def carried_out(view: View) -> SendingAnswer:
         targets = [str(each) for each in tried.get("targets", ())]
         if tried.get("search") != (search or ""):
-            return Answer(html.P(view.say(say("Try it first: the choice has changed since."))))
+            return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
         order = _order(view, targets)
         about = f"the report of {order.week}"
         _log(view, "asks to send", f"{about} to {', '.join(targets)}")
@@ -142,21 +142,21 @@ def send_tried(source: Source, search: str | None, tried: Mapping[str, Any]) -> 
             _log(view, "did not send", f"{about}: {error.message}")
             raise
         for each in said:
-            _log(view, "sending", f"{about} to {each.target}: {ENGLISH.say(each.sentence)}")
-        return Answer(_list(view, said))
+            _log(view, "sending", f"{about} to {each.target}: {ENGLISH.translate(each.sentence)}")
+        return SendingAnswer(_list(view, said))
 
     return _asked(source, search, carried_out)
 
 
-def _asked(source: Source, search: str | None, carried_out: Callable[[View], Answer]) -> Answer:
+def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View], SendingAnswer]) -> SendingAnswer:
     look = view_of(source, search)
     if isinstance(look, Problem):
-        return Answer(_wrong(in_a_line(language_of(source, search), look.message, look.hint)))
+        return SendingAnswer(_wrong(in_a_line(language_of(source, search), look.message, look.hint)))
     try:
         _require(look)
         return carried_out(look)
     except FallowError as error:
-        return Answer(_wrong(in_a_line(look.language, error.message, error.hint)))
+        return SendingAnswer(_wrong(in_a_line(look.language, error.message, error.hint)))
 
 
 def _require(view: View) -> None:
@@ -188,7 +188,7 @@ def _list(view: View, said: Sequence[Said]) -> html.Ul:
                 [
                     html.Span(plain(each.target, 200)),
                     ": ",
-                    html.Span(view.say(each.sentence), className="failed" if each.is_failure else "done" if each.is_due else ""),
+                    html.Span(view.translate(each.sentence), className="failed" if each.is_failure else "done" if each.is_due else ""),
                 ]
             )
             for each in said

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.readings import binned, gpu_readings, never_during, only_during
 from analytics.states import UNALLOCATED
 from dashboard.bins import edges, width_of
@@ -28,7 +28,7 @@ _TABLE_ROWS = 24
 
 
 @dataclass(frozen=True)
-class Line:
+class SeriesLine:
     """One series: its column, what it is called, and its unit, of which one is `scale` of the column's."""
 
     column: str
@@ -41,22 +41,22 @@ class Line:
 
 _GIB, _MB = 2.0**30, 1e6
 GPU_LINES = (
-    Line("gpu_util_pct", say("GPU utilization"), "%", top=100.0),
-    Line("sm_active_pct", say("SM activity"), "%", top=100.0),
-    Line("mem_used_bytes", say("memory in use"), "GiB", _GIB),
-    Line("power_w", say("power"), "W", digits=0),
+    SeriesLine("gpu_util_pct", tr("GPU utilization"), "%", top=100.0),
+    SeriesLine("sm_active_pct", tr("SM activity"), "%", top=100.0),
+    SeriesLine("mem_used_bytes", tr("memory in use"), "GiB", _GIB),
+    SeriesLine("power_w", tr("power"), "W", digits=0),
 )
 HOST_LINES = (
-    Line("cpu_util_mean_pct", say("CPU use, all CPUs"), "%", top=100.0),
-    Line("disk_read_mean_bytes_per_s", say("disks, read"), "MB/s", _MB),
-    Line("disk_write_mean_bytes_per_s", say("disks, written"), "MB/s", _MB),
-    Line("net_receive_mean_bytes_per_s", say("network, received"), "MB/s", _MB),
-    Line("net_transmit_mean_bytes_per_s", say("network, sent"), "MB/s", _MB),
+    SeriesLine("cpu_util_mean_pct", tr("CPU use, all CPUs"), "%", top=100.0),
+    SeriesLine("disk_read_mean_bytes_per_s", tr("disks, read"), "MB/s", _MB),
+    SeriesLine("disk_write_mean_bytes_per_s", tr("disks, written"), "MB/s", _MB),
+    SeriesLine("net_receive_mean_bytes_per_s", tr("network, received"), "MB/s", _MB),
+    SeriesLine("net_transmit_mean_bytes_per_s", tr("network, sent"), "MB/s", _MB),
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class PageSeries:
     """`frame` has a row per bin with `time` and per line `_min`, `_mean` and `_max`, null where nothing is known.
 
     `lines` are those of which anything is known, `missing` the others; `coarse` is the same in few bins, for a table.
@@ -65,13 +65,13 @@ class Series:
 
     frame: pl.DataFrame
     coarse: pl.DataFrame
-    lines: tuple[Line, ...]
-    missing: tuple[Line, ...]
+    lines: tuple[SeriesLine, ...]
+    missing: tuple[SeriesLine, ...]
     bin_ms: int
     is_raw: bool
 
 
-def gpu_series(view: View, gpu: str) -> Series:
+def gpu_series(view: View, gpu: str) -> PageSeries:
     """A GPU's own rows; raises LakeError and its kinds."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
@@ -79,7 +79,7 @@ def gpu_series(view: View, gpu: str) -> Series:
     return _series(view, _without_others(view, rows, "gpu", gpu), spans, GPU_LINES)
 
 
-def host_series(view: View, host: str) -> Series:
+def host_series(view: View, host: str) -> PageSeries:
     """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs alone, all the time."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("host") == host)
@@ -103,7 +103,7 @@ def _without_others(view: View, rows: pl.DataFrame, column: str, name: str) -> p
     return never_during(rows, others.filter(is_theirs))
 
 
-def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence[Line]) -> Series:
+def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence[SeriesLine]) -> PageSeries:
     if not view.report.scope.is_all:
         rows = only_during(rows, spans)
     since_ms, until_ms = visible(view)
@@ -112,7 +112,7 @@ def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence
     least_ms = int(rows["interval_ms"].median() or SECOND_MS)  # type: ignore[arg-type]  # of integers
     bin_ms = width_of(until_ms - since_ms, MOST_POINTS // max(1, len(known)), least_ms)
     coarse_ms = width_of(until_ms - since_ms, _TABLE_ROWS, least_ms)
-    return Series(
+    return PageSeries(
         frame=_binned(view, rows, names, bin_ms, least_ms),
         coarse=_binned(view, rows, names, coarse_ms, least_ms),
         lines=known,

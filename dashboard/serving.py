@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from dashboard.access import LOCAL
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.protection import HEALTH
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
 
     From then on it follows the lake.
     """
-    source = Source(open_inputs, patience_s=_PATIENCE_S)
+    source = LakeSource(open_inputs, patience_s=_PATIENCE_S)
     with contextlib.suppress(FallowError):  # told by the pages, until there is something to show
         source.refresh()
-    source.look(Query(), Person("", VIEWER))
+    source.look(Query(), Reader("", VIEWER))
     source.follow()
     app = build_app(source, access)
     app.server.test_client().get(HEALTH)  # has dash set itself up

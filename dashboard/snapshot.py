@@ -15,7 +15,7 @@ from analytics.money.window_money import open_owners, open_prices
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.cache import Cache
 from dashboard.view import View
 from fallow.clock import Window
@@ -39,7 +39,7 @@ class _Window:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Generation:
+class LakeSnapshot:
     """One version of the lake: the ledger and what was made of it. Safe to ask from many threads."""
 
     def __init__(self, inputs: Inputs, ledger: Ledger, version: str) -> None:
@@ -53,7 +53,7 @@ class Generation:
         self._pages: Cache[Any] = Cache(_PAGES)
 
     @classmethod
-    def read(cls, inputs: Inputs, version: str) -> Generation:
+    def read(cls, inputs: Inputs, version: str) -> LakeSnapshot:
         """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices or owners."""
         # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
@@ -61,16 +61,16 @@ class Generation:
         open_prices(inputs.settings)
         return cls(inputs, load_whole(inputs), version)
 
-    def after_actions(self, version: str) -> Generation:
+    def after_actions(self, version: str) -> LakeSnapshot:
         """The same data after somebody acted on a finding: the ledger and what the rules found stay; raises LakeError."""
         load_actions(self.inputs.lake)
-        after = Generation(self.inputs, self._ledger, version)
+        after = LakeSnapshot(self.inputs, self._ledger, version)
         for key, window in self._windows.items().items():
             after._windows.of(key, partial(_Window, window.whole.after_actions(), window.turn))
         after._before = dict(list({**self._before, **self._views.items()}.items())[-_VIEWS:])
         return after
 
-    def begin(self, query: Query, reader: Person, executor: Executor) -> Future[View]:
+    def begin(self, query: Query, reader: Reader, executor: Executor) -> Future[View]:
         """What the query asks for, as far as the reader may see it, made by the executor; raises LakeError and its kinds.
 
         Its reader is `nobody`: it is the same for all of a team.
@@ -79,13 +79,13 @@ class Generation:
         somebody = nobody(reader)
         return self._asked.begin((seen, somebody), lambda: self._view(seen, somebody), executor)
 
-    def _view(self, query: Query, reader: Person) -> View:
+    def _view(self, query: Query, reader: Reader) -> View:
         # what a page is about, and how it is sorted, changes nothing of the view itself
         shared = query.on_every_page
         view = self._views.of((shared, reader), lambda: self._again(shared, reader) or self._make(shared, reader))
         return view if query == shared else replace(view, query=query)
 
-    def _again(self, query: Query, reader: Person) -> View | None:
+    def _again(self, query: Query, reader: Reader) -> View | None:
         """The view of before somebody acted, with the findings as they stand now: the rest of it has not changed."""
         before = self._before.get((query, reader))
         if before is None:
@@ -107,7 +107,7 @@ class Generation:
     def _whole_of(self, window: Window) -> Whole:
         return self._window(window, or_empty=True).whole
 
-    def _make(self, query: Query, reader: Person) -> View:
+    def _make(self, query: Query, reader: Reader) -> View:
         window = self._window(self._named(query))
         settings = self.inputs.settings
         speaks = language(
@@ -155,12 +155,12 @@ class Generation:
         return int(self._ledger.stretches.select(pl.col("end").max()).item() or 0)
 
 
-def nobody(reader: Person) -> Person:
+def nobody(reader: Reader) -> Reader:
     """Whoever sees the same as the reader: what a role may do changes nothing of the figures."""
-    return Person("", VIEWER, reader.team)
+    return Reader("", VIEWER, reader.team)
 
 
-def _names(whole: Whole, reader: Person) -> dict[str, tuple[str, ...]]:
+def _names(whole: Whole, reader: Reader) -> dict[str, tuple[str, ...]]:
     """What can be chosen; somebody who may see one team has no other to choose, and no pool or model that it never had."""
     seen = whole.narrowed(whole.ledger.whole, Scope(team=reader.team))
     gpus = seen.stretches["gpu"].unique().sort().to_list()

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say
-from dashboard.access.people import VIEWER, Person, person
+from analytics.language.sentences import tr
+from dashboard.access.people import VIEWER, Reader, person
 from dashboard.query import SPANS, Query
-from dashboard.snapshot import Generation, nobody
+from dashboard.snapshot import LakeSnapshot, nobody
 from dashboard.view import Problem
 from fallow.clock import HOUR_MS, SystemClock
 from fallow.errors import FallowError, VanishedFileError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 
-def view_of(source: Source, search: str | None) -> View | Problem:
+def view_of(source: LakeSource, search: str | None) -> View | Problem:
     """What the address's `?...` asks for, as far as whoever asks may see it, or what stands in its way."""
     try:
         return source.look(_query(search), person())
@@ -75,18 +75,18 @@ _ATTEMPTS = 3
 """How often the lake is listed and read when its files are replaced meanwhile."""
 
 _MOVED = Problem(
-    say("The files of the lake are being put together at this moment."),
-    say("The page comes by itself as soon as they are read again."),
+    tr("The files of the lake are being put together at this moment."),
+    tr("The page comes by itself as soon as they are read again."),
     is_passing=True,
 )
 LATE = Problem(
-    say("This takes longer than usual, and goes on being made."),
-    say("It comes by itself when it is there. A shorter window is faster."),
+    tr("This takes longer than usual, and goes on being made."),
+    tr("It comes by itself when it is there. A shorter window is faster."),
     is_passing=True,
 )
 
 
-class Source:
+class LakeSource:
     """Hands out views of the newest version of the lake that has been read. Safe to ask from many threads.
 
     `refresh` reads the lake, `follow` does so from now on. Nobody waits for it: until a new version is there, views are
@@ -100,10 +100,10 @@ class Source:
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s
-        self._generation: Generation | None = None
+        self._generation: LakeSnapshot | None = None
         self._actions_seen_ms: int | None = None
         self._swap = threading.Lock()
-        self._asked: OrderedDict[tuple[Query, Person], int] = OrderedDict()
+        self._asked: OrderedDict[tuple[Query, Reader], int] = OrderedDict()
         self._first: Future[None] | None = None
         self._noticing: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, "lake")
@@ -112,7 +112,7 @@ class Source:
         self._of_lake: Problem | None = None
         self._of_actions: Problem | None = None
 
-    def look(self, query: Query, reader: Person) -> View | Problem:
+    def look(self, query: Query, reader: Reader) -> View | Problem:
         """What the query asks for, as far as the reader may see it, or what stands in its way."""
         try:
             generation = self._current()
@@ -161,7 +161,7 @@ class Source:
         threading.Thread(target=self._follow, args=(rest_s, end), name="follow the lake", daemon=True).start()
         return end
 
-    def _current(self) -> Generation:
+    def _current(self) -> LakeSnapshot:
         if self._generation is None:
             with self._swap:
                 if self._first is None or self._first.done():
@@ -179,7 +179,7 @@ class Source:
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
         for span in SPANS:
-            if not _tried(partial(self.look, Query(span=span), Person("", VIEWER))):
+            if not _tried(partial(self.look, Query(span=span), Reader("", VIEWER))):
                 return
         rest_s = least_s
         while not end.wait(rest_s):
@@ -204,7 +204,7 @@ class Source:
                 raise
         except Exception:
             _LOG.exception("the lake could not be read again")
-            self._of_lake = Problem(say("Something went wrong that fallow did not foresee."), say("The log says more."))
+            self._of_lake = Problem(tr("Something went wrong that fallow did not foresee."), tr("The log says more."))
             if self._generation is None:
                 raise
 
@@ -217,12 +217,12 @@ class Source:
         actions = _digest(inputs.lake, _ACTIONS)
         if self._generation is not None and self._generation.version.split(".")[0] == data:
             return
-        generation = Generation.read(inputs, f"{data}.{actions}")
+        generation = LakeSnapshot.read(inputs, f"{data}.{actions}")
         self._warm(generation)
         with self._swap:
             self._generation, self._actions_seen_ms, self._of_actions = generation, began_ms, None
 
-    def _warm(self, generation: Generation) -> None:
+    def _warm(self, generation: LakeSnapshot) -> None:
         """Makes what readers look at before they are shown the new version; what cannot be made is told to who asks again."""
         now_ms = self._clock.now_ms()
         with self._swap:
@@ -230,7 +230,7 @@ class Source:
         for query, reader in wanted[-_WARMED:]:
             _tried(generation.begin(query, reader, self._makers).result)
 
-    def _remember(self, query: Query, reader: Person) -> None:
+    def _remember(self, query: Query, reader: Reader) -> None:
         asked = (query.on_every_page, nobody(reader))
         with self._swap:
             self._asked[asked] = self._clock.now_ms()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from analytics.language.language import Language
     from analytics.report.model import Report, Whole
     from analytics.window import WindowLedger
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
     from dashboard.cache import Cache
     from dashboard.query import Query
     from fallow.clock import Window
@@ -37,7 +37,7 @@ class View:
     as_of_ms: int
     version: str
     names: dict[str, tuple[str, ...]]
-    reader: Person
+    reader: Reader
     made: Cache[Any]
     whole_of: Callable[[Window], Whole]
     has_own_window: bool = False
@@ -47,9 +47,9 @@ class View:
         """The same for all who see the same: what was made for one of them is right for the others."""
         return self.query, self.reader.role, self.reader.team
 
-    def say(self, text: str) -> str:
+    def translate(self, text: str) -> str:
         """The text in the reader's language."""
-        return self.language.say(text)
+        return self.language.translate(text)
 
 
 @dataclass(frozen=True, eq=False)

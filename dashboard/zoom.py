@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dash import dcc, html
 
 from analytics.language.quantities import Moment
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from fallow.clock import MINUTE_MS, Window, floor_ms, from_ms, parse_window
 from fallow.errors import UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LEAST_MS = 10 * MINUTE_MS
 """The least of the time that can be in sight."""
-_CLOSER, _WIDER, _EARLIER, _LATER = say("closer"), say("wider"), say("earlier"), say("later")
+_CLOSER, _WIDER, _EARLIER, _LATER = tr("closer"), tr("wider"), tr("earlier"), tr("later")
 
 
 def visible(view: View) -> tuple[int, int]:
@@ -38,16 +38,16 @@ def zoom_note(view: View) -> html.Div:
     """What is in sight, and the ways from there for those who drag and double-click nothing."""
     start, end = visible(view)
     links = [
-        dcc.Link(view.say(name), href=view.query.but(start=_written(begins), end=_written(ends)).search)
+        dcc.Link(view.translate(name), href=view.query.but(start=_written(begins), end=_written(ends)).search)
         for name, (begins, ends) in _ways(view).items()
     ]
     if is_zoomed(view):
-        said = say("In sight: {since} to {until}.", since=Moment(start), until=Moment(end))
+        said = tr("In sight: {since} to {until}.", since=Moment(start), until=Moment(end))
         whole = view.query.but(start="", end="").search or "?"
-        links.append(dcc.Link(view.say(say("Show the whole window")), href=whole))
+        links.append(dcc.Link(view.translate(tr("Show the whole window")), href=whole))
     else:
-        said = say("Drag along the time to see a part of it in more detail.")
-    return html.Div([html.Span(view.say(said)), *links], className="film-sorting hint zoom")
+        said = tr("Drag along the time to see a part of it in more detail.")
+    return html.Div([html.Span(view.translate(said)), *links], className="film-sorting hint zoom")
 
 
 def _ways(view: View) -> dict[str, tuple[int, int]]:

@@ -3,7 +3,7 @@
 What is read from where, and what stays unknown, is written down in docs/attribution.md.
 """
 
-from agent.attribution.owners import Owners
+from agent.attribution.owners import ProcessOwners
 from agent.attribution.settings import AttributionSettings
 
-__all__ = ["AttributionSettings", "Owners"]
+__all__ = ["AttributionSettings", "ProcessOwners"]

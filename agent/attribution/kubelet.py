@@ -19,7 +19,7 @@ from agent.attribution.proc import printable, printable_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.attribution.lookups import Answer, Failures
+    from agent.attribution.lookups import Failures, LookupAnswer
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
@@ -134,7 +134,7 @@ class Kubelet:
         self._asked_ms = now_ms
         self._asking.ask(lambda: _allocation(path, proc, now_ms))
 
-    def _take_allocation(self, answer: Answer[Allocation]) -> None:
+    def _take_allocation(self, answer: LookupAnswer[Allocation]) -> None:
         if answer.result is not None:
             self._allocation = answer.result
             self._failures.worked("pod_resources")
@@ -152,7 +152,7 @@ class Kubelet:
         self._asked_pods_ms = now_ms
         self._asking_pods.ask(lambda: _pods(settings))
 
-    def _take_pods(self, answer: Answer[list[dict[str, Any]]]) -> None:
+    def _take_pods(self, answer: LookupAnswer[list[dict[str, Any]]]) -> None:
         if answer.result is None:
             self._failures.failed("pods", printable_text(str(answer.error)))
             return

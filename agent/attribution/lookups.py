@@ -15,14 +15,14 @@ from agent.attribution.proc import printable, printable_text, read, shares_root
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from agent.attribution.placement import Job, Placement
+    from agent.attribution.placement import JobIds, Placement
     from agent.rows import EventRow
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Answer(Generic[Result]):
+class LookupAnswer(Generic[Result]):
     """What came back: a result, or the error that stood in its way."""
 
     result: Result | None = None
@@ -38,7 +38,7 @@ class Background(Generic[Result]):
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread: threading.Thread | None = None
-        self._answers: list[Answer[Result]] = []
+        self._answers: list[LookupAnswer[Result]] = []
         self._asked_s = 0.0
 
     @property
@@ -57,7 +57,7 @@ class Background(Generic[Result]):
         self._thread = threading.Thread(target=self._run, args=(question,), name=self._name, daemon=True)
         self._thread.start()
 
-    def take(self, wait_s: float = 0.0) -> Answer[Result] | None:
+    def take(self, wait_s: float = 0.0) -> LookupAnswer[Result] | None:
         """The answer if it is there, or comes within the wait; each answer is handed out once."""
         if self._thread is None:
             return None
@@ -70,9 +70,9 @@ class Background(Generic[Result]):
 
     def _run(self, question: Callable[[], Result]) -> None:
         try:
-            self._answers.append(Answer(result=question()))
+            self._answers.append(LookupAnswer(result=question()))
         except Exception as error:  # noqa: BLE001  # whatever went wrong is the answer: nobody catches it in a thread
-            self._answers.append(Answer(error=error))
+            self._answers.append(LookupAnswer(error=error))
 
 
 class Failures:
@@ -196,7 +196,7 @@ class SlurmJob:
     from_environ: bool = False
 
 
-def slurm_job(placement: Placement, job: Job) -> SlurmJob:
+def slurm_job(placement: Placement, job: JobIds) -> SlurmJob:
     """The job by the cgroup, which no process leaves by itself; else by an environment, which anybody can write.
 
     An environment that names another job than the cgroup was taken along from there: its account is not this job's.

@@ -9,7 +9,7 @@ from agent.attribution.allocations import PodName, Sighting
 from agent.attribution.kubelet import Kubelet
 from agent.attribution.lookups import Failures, LoginNames, SlurmAccounts
 from agent.attribution.proc import own_proc, sees_all_processes
-from agent.attribution.processes import Process, Processes
+from agent.attribution.processes import AttributedProcess, Processes
 from agent.collectors import Collector, Interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent.rows import EventRow, ProcessRow
 
 
-class Owners(Collector):
+class ProcessOwners(Collector):
     """Looks processes up; what cannot be seen (another PID namespace, already gone) stays null.
 
     Answers that take time (user directory, kubelet, Slurm) are asked in the background: they are there at a later look.
@@ -93,14 +93,14 @@ class Owners(Collector):
         self._accounts.wait(self._now_ms, max(0.0, deadline_s - time.monotonic()))
         self._kubelet.wait(max(0.0, deadline_s - time.monotonic()))
 
-    def _pods(self, present: Sequence[Process], now_ms: int) -> dict[Placement, PodName]:
+    def _pods(self, present: Sequence[AttributedProcess], now_ms: int) -> dict[Placement, PodName]:
         placed = [each for each in present if each.placement.container_id is not None]
         self._kubelet.refresh([each.placement for each in placed], now_ms)
         return self._kubelet.locate(
             [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
         )
 
-    def _columns(self, process: Process, pod: PodName | None) -> ProcessRow:
+    def _columns(self, process: AttributedProcess, pod: PodName | None) -> ProcessRow:
         placement, slurm = process.placement, process.slurm
         asked = self._accounts.account(slurm.job_id) if slurm.job_id is not None and slurm.account is None else None
         sources = (

@@ -118,7 +118,7 @@ _FIRST_NAMED_STEP = 4_294_967_000
 
 
 @dataclass(frozen=True)
-class Job:
+class JobIds:
     """Jobs that an environment names; None where it names none."""
 
     slurm_job_id: str | None = None
@@ -127,14 +127,14 @@ class Job:
     ray_job_id: str | None = None
 
 
-def parse_environ(environ: bytes) -> Job:
+def parse_environ(environ: bytes) -> JobIds:
     """The jobs that these NUL-separated variables name; the first one of a name counts, as for getenv."""
     found: dict[bytes, str] = {}
     for match in _WANTED.finditer(environ):
         found.setdefault(match[1], printable(match[2]))
     job_id, step_id = found.get(b"SLURM_JOB_ID"), found.get(b"SLURM_STEP_ID")
     ray_job_id = found.get(b"RAY_JOB_ID")
-    return Job(
+    return JobIds(
         slurm_job_id=job_id if job_id and _NUMBER.fullmatch(job_id) else None,
         slurm_step_id=step_id if step_id and _NUMBER.fullmatch(step_id) and int(step_id) < _FIRST_NAMED_STEP else None,
         slurm_account=found.get(b"SLURM_JOB_ACCOUNT"),

@@ -30,7 +30,7 @@ _SHORTEST_NS = 100_000_000  # CPU is counted in steps of 10 ms: over less time i
 
 
 @dataclass(slots=True)
-class Process:
+class AttributedProcess:
     """One process, named for ever by its id and its start."""
 
     start_ticks: int
@@ -59,13 +59,13 @@ class Processes:
     def __init__(self, proc: str, *, with_arguments: bool) -> None:
         self._proc = proc
         self._with_arguments = with_arguments
-        self._known: dict[int, Process] = {}
+        self._known: dict[int, AttributedProcess] = {}
         self._looks_left = 0
 
-    def look(self, places: Iterable[tuple[int, str]], now_ms: int) -> dict[int, Process]:
+    def look(self, places: Iterable[tuple[int, str]], now_ms: int) -> dict[int, AttributedProcess]:
         """The processes that /proc shows, given the pid and GPU of each entry of the driver's lists."""
         self._looks_left = _LOOKS_AGAIN
-        found: dict[int, Process | None] = {}
+        found: dict[int, AttributedProcess | None] = {}
         for pid, gpu in places:
             if pid not in found:
                 found[pid] = self._look(pid, now_ms)
@@ -73,12 +73,12 @@ class Processes:
                 process.gpus[gpu] = now_ms
         return {pid: process for pid, process in found.items() if process is not None}
 
-    def present(self, now_ms: int) -> list[Process]:
+    def present(self, now_ms: int) -> list[AttributedProcess]:
         """Processes that were listed within the last two minutes: one GPU's list may come without the others'."""
         self._known = {pid: each for pid, each in self._known.items() if abs(now_ms - each.seen_ms) < _PRESENT_MS}
         return list(self._known.values())
 
-    def _look(self, pid: int, now_ms: int) -> Process | None:
+    def _look(self, pid: int, now_ms: int) -> AttributedProcess | None:
         folder = f"{self._proc}/{pid}"
         stat = read_stat(folder)
         if stat is None:
@@ -86,13 +86,13 @@ class Processes:
             return None
         process = self._known.get(pid)
         if process is None or process.start_ticks != stat.start_ticks:  # the id may have gone to another process
-            process = self._known[pid] = Process(stat.start_ticks)
+            process = self._known[pid] = AttributedProcess(stat.start_ticks)
         process.seen_ms = now_ms
         self._read_once(process, stat, pid, now_ms)
         _measure(process, stat)
         return process
 
-    def _read_once(self, process: Process, stat: Stat, pid: int, now_ms: int) -> None:
+    def _read_once(self, process: AttributedProcess, stat: Stat, pid: int, now_ms: int) -> None:
         """What costs more than a look: read at first, with every new program, and now and then."""
         # the kernel names a new program before its arguments and environment are in place: read then, they are empty,
         # and are read again as soon as they lie elsewhere
@@ -122,7 +122,7 @@ class Processes:
             process.arguments = mask_arguments(arguments)
 
 
-def _measure(process: Process, stat: Stat) -> None:
+def _measure(process: AttributedProcess, stat: Stat) -> None:
     process.parent_pid = stat.parent_pid
     process.host_mem_bytes = stat.resident_pages * PAGE_BYTES
     now_ns = time.monotonic_ns()  # CPU passes in real time, whatever clock the agent keeps

@@ -11,7 +11,7 @@ from agent.doctor.catalog import Version, shown, version
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.doctor.host import Host
+    from agent.doctor.host import HostFiles
     from agent.doctor.installed import Kernel
     from agent.doctor.look import DriverLook
 
@@ -30,7 +30,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One result: `found` is a sentence for people, `facts` the same for machines.
 
     `subject` tells results of one check apart (a GPU, a folder; empty where there is only one), `remedy` says what to
@@ -46,9 +46,9 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     check: str
-    finding: Finding
+    finding: DoctorFinding
 
     @property
     def group(self) -> str:
@@ -65,21 +65,21 @@ class Result:
         return {"check": self.check} | {name: values[name] for name in order}
 
 
-def ok(found: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    return Finding(Status.OK, found, subject=subject, facts=facts or {})
+def ok(found: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
+    return DoctorFinding(Status.OK, found, subject=subject, facts=facts or {})
 
 
-def skipped(why: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
+def skipped(why: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
     """Does not apply here, or cannot be judged; `why` says the reason."""
-    return Finding(Status.SKIPPED, why, subject=subject, facts=facts or {})
+    return DoctorFinding(Status.SKIPPED, why, subject=subject, facts=facts or {})
 
 
-def warning(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    return Finding(Status.WARNING, found, remedy, command, subject, facts or {})
+def warning(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
+    return DoctorFinding(Status.WARNING, found, remedy, command, subject, facts or {})
 
 
-def error(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> Finding:
-    return Finding(Status.ERROR, found, remedy, command, subject, facts or {})
+def error(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
+    return DoctorFinding(Status.ERROR, found, remedy, command, subject, facts or {})
 
 
 _NOT_LOADED, _LIBRARY_NOT_FOUND = 9, 12
@@ -101,7 +101,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Case:
-    host: Host
+    host: HostFiles
     kernel: Kernel
     driver: DriverLook
     options: Options
@@ -125,11 +125,11 @@ class Case:
 class CheckFunction(Protocol):
     """Looks at one subject; what it cannot judge is a finding too, `skipped` with the reason."""
 
-    def __call__(self, case: Case) -> Iterable[Finding]: ...
+    def __call__(self, case: Case) -> Iterable[DoctorFinding]: ...
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One subject: its id (`group.name`), what it looks at, and the function."""
 
     id: str

@@ -60,7 +60,7 @@ UNBUNDLED: tuple[Cuda, ...] = ((13, 4),)
 
 
 @dataclass(frozen=True)
-class Generation:
+class CardGeneration:
     """A generation of cards and the CUDA versions and driver branches that know it; None: still supported."""
 
     name: str
@@ -69,29 +69,29 @@ class Generation:
     last_branch: int | None = None
 
 
-_KEPLER_OLD = Generation("Kepler", (6, 0), (10, 2), 470)
-_KEPLER = Generation("Kepler", (6, 0), (11, 8), 470)
-_MAXWELL = Generation("Maxwell", (6, 5), (12, 9), 580)
-_PASCAL = Generation("Pascal", (8, 0), (12, 9), 580)
-_VOLTA = Generation("Volta", (9, 0), (12, 9), 580)
+_KEPLER_OLD = CardGeneration("Kepler", (6, 0), (10, 2), 470)
+_KEPLER = CardGeneration("Kepler", (6, 0), (11, 8), 470)
+_MAXWELL = CardGeneration("Maxwell", (6, 5), (12, 9), 580)
+_PASCAL = CardGeneration("Pascal", (8, 0), (12, 9), 580)
+_VOLTA = CardGeneration("Volta", (9, 0), (12, 9), 580)
 
-GENERATIONS: dict[tuple[int, int], Generation] = {
+GENERATIONS: dict[tuple[int, int], CardGeneration] = {
     (3, 0): _KEPLER_OLD, (3, 2): _KEPLER_OLD, (3, 5): _KEPLER, (3, 7): _KEPLER,
     (5, 0): _MAXWELL, (5, 2): _MAXWELL, (5, 3): _MAXWELL,
     (6, 0): _PASCAL, (6, 1): _PASCAL, (6, 2): _PASCAL,
     (7, 0): _VOLTA, (7, 2): _VOLTA,
-    (7, 5): Generation("Turing", (10, 0)),
-    (8, 0): Generation("Ampere", (11, 0)), (8, 6): Generation("Ampere", (11, 1)), (8, 7): Generation("Ampere", (11, 4)),
-    (8, 9): Generation("Ada", (11, 8)),
-    (9, 0): Generation("Hopper", (11, 8)),
-    (10, 0): Generation("Blackwell", (12, 8)), (10, 3): Generation("Blackwell", (12, 9)),
-    (10, 7): Generation("Rubin", (13, 4)),
-    (11, 0): Generation("Blackwell", (13, 0)),
-    (12, 0): Generation("Blackwell", (12, 8)), (12, 1): Generation("Blackwell", (12, 9)),
+    (7, 5): CardGeneration("Turing", (10, 0)),
+    (8, 0): CardGeneration("Ampere", (11, 0)), (8, 6): CardGeneration("Ampere", (11, 1)), (8, 7): CardGeneration("Ampere", (11, 4)),
+    (8, 9): CardGeneration("Ada", (11, 8)),
+    (9, 0): CardGeneration("Hopper", (11, 8)),
+    (10, 0): CardGeneration("Blackwell", (12, 8)), (10, 3): CardGeneration("Blackwell", (12, 9)),
+    (10, 7): CardGeneration("Rubin", (13, 4)),
+    (11, 0): CardGeneration("Blackwell", (13, 0)),
+    (12, 0): CardGeneration("Blackwell", (12, 8)), (12, 1): CardGeneration("Blackwell", (12, 9)),
 }  # fmt: skip
 """By compute capability [3, 6]."""
 
-OLD_DEVICES: tuple[tuple[int, int, Generation], ...] = (
+OLD_DEVICES: tuple[tuple[int, int, CardGeneration], ...] = (
     (0x0FC0, 0x103F, _KEPLER), (0x1180, 0x11FF, _KEPLER), (0x1280, 0x130B, _KEPLER),
     (0x1340, 0x1436, _MAXWELL), (0x1613, 0x1676, _MAXWELL), (0x174D, 0x17FD, _MAXWELL),
     (0x15C2, 0x15FF, _PASCAL), (0x1725, 0x172F, _PASCAL), (0x1B00, 0x1D56, _PASCAL),

@@ -12,9 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import Case, Check, Finding, Options, Result, Status, error
+from agent.doctor.case import Case, CheckResult, DoctorCheck, DoctorFinding, Options, Status, error
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import Host, exists, find_user
+from agent.doctor.host import HostFiles, exists, find_user
 from agent.doctor.installed import read_kernel
 from agent.doctor.look import look_at_driver
 from fallow import __version__, config
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def examine(host: Host, options: Options, checks: tuple[Check, ...] = CHECKS) -> list[Result]:
+def examine(host: HostFiles, options: Options, checks: tuple[DoctorCheck, ...] = CHECKS) -> list[CheckResult]:
     """Every check's findings, in the order of the checks; the driver is asked once."""
     case = Case(host, read_kernel(host), look_at_driver(host, options.timeout_s), options)
-    return [Result(check.id, finding) for check in checks for finding in _findings(check, case)]
+    return [CheckResult(check.id, finding) for check in checks for finding in _findings(check, case)]
 
 
-def _findings(check: Check, case: Case) -> Iterator[Finding]:
+def _findings(check: DoctorCheck, case: Case) -> Iterator[DoctorFinding]:
     try:
         yield from check.look(case)
     except Exception as broken:  # noqa: BLE001  # a check must never take the others along
@@ -41,7 +41,7 @@ def _findings(check: Check, case: Case) -> Iterator[Finding]:
         )
 
 
-def counts(results: list[Result]) -> dict[Status, int]:
+def counts(results: list[CheckResult]) -> dict[Status, int]:
     """How many findings of each status, all four always there."""
     counted = Counter(result.finding.status for result in results)
     return {status: counted[status] for status in Status}
@@ -53,7 +53,7 @@ _SYMBOLS = {Status.OK: "+", Status.WARNING: "!", Status.ERROR: "x", Status.SKIPP
 _COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31;1", Status.SKIPPED: "2"}
 
 
-def as_text(title: str, results: list[Result], *, colour: bool) -> str:
+def as_text(title: str, results: list[CheckResult], *, colour: bool) -> str:
     """Groups of findings, each with its remedy and the command to type, and one line that counts them."""
     lines = [title]
     for group, members in groupby(results, key=lambda result: result.group):
@@ -63,7 +63,7 @@ def as_text(title: str, results: list[Result], *, colour: bool) -> str:
     return "\n".join([*lines, "", _summary(results, colour=colour)])
 
 
-def _merged(results: list[Result]) -> Iterator[Result]:
+def _merged(results: list[CheckResult]) -> Iterator[CheckResult]:
     """The results, with those that are skipped for one and the same reason as one line at the end of their group."""
     skipped: dict[str, list[str]] = {}
     for result in results:
@@ -72,10 +72,10 @@ def _merged(results: list[Result]) -> Iterator[Result]:
         else:
             yield result
     for why, names in skipped.items():
-        yield Result(f".{', '.join(dict.fromkeys(names))}", Finding(Status.SKIPPED, why))
+        yield CheckResult(f".{', '.join(dict.fromkeys(names))}", DoctorFinding(Status.SKIPPED, why))
 
 
-def _finding(result: Result, *, colour: bool) -> Iterator[str]:
+def _finding(result: CheckResult, *, colour: bool) -> Iterator[str]:
     finding = result.finding
     mark = f"{_SYMBOLS[finding.status]} {finding.status.value:<8}"
     text = f"{result.name}: {finding.found}"
@@ -91,7 +91,7 @@ def _finding(result: Result, *, colour: bool) -> Iterator[str]:
         yield f"{_INDENT}$ {finding.next}"  # never wrapped: it is there to be copied
 
 
-def _summary(results: list[Result], *, colour: bool) -> str:
+def _summary(results: list[CheckResult], *, colour: bool) -> str:
     counted = counts(results)
     words = {
         Status.ERROR: _many(counted[Status.ERROR], "error"),
@@ -104,7 +104,7 @@ def _summary(results: list[Result], *, colour: bool) -> str:
     ) + _first_of_all(results)
 
 
-def _first_of_all(results: list[Result]) -> str:
+def _first_of_all(results: list[CheckResult]) -> str:
     """Errors stand in the order in which one explains the next."""
     first = next((result.check for result in results if result.finding.status is Status.ERROR), "")
     return f"; begin with {first}" if first else ""
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
     if find_user(args.user) is None:
         raise UsageError(f"--user: there is no user {args.user}", f"look with: getent passwd {args.user}")
     settings = config.load({"lake.path": args.lake, "agent.spool": args.spool}, args.config)
-    host = Host(proc=Path(settings.text("agent.proc")), sys=Path(settings.text("agent.sys")))
+    host = HostFiles(proc=Path(settings.text("agent.proc")), sys=Path(settings.text("agent.sys")))
     options = Options(
         lake=settings.text("lake.path"),
         spool=settings.text("agent.spool"),
@@ -168,12 +168,12 @@ def _environment(text: str) -> str:
     return str(path)
 
 
-def _as_text(name: str, host: Host, results: list[Result]) -> str:
+def _as_text(name: str, host: HostFiles, results: list[CheckResult]) -> str:
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return as_text(f"fallow doctor {__version__} on {name}, {host.now:%Y-%m-%d %H:%M} UTC", results, colour=colour)
 
 
-def _as_json(name: str, host: Host, results: list[Result]) -> str:
+def _as_json(name: str, host: HostFiles, results: list[CheckResult]) -> str:
     answer = {
         "format": FORMAT,
         "fallow": __version__,

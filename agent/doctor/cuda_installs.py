@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.doctor.catalog import Cuda, cuda
-from agent.doctor.host import Host, exists, listed, read
+from agent.doctor.host import HostFiles, exists, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Toolkit:
     active: bool
 
 
-def find_toolkits(host: Host) -> list[Toolkit]:
+def find_toolkits(host: HostFiles) -> list[Toolkit]:
     """Every toolkit once, active ones first, then by folder."""
     found: dict[Path, Toolkit] = {}
     for folder, active in _toolkit_places(host):
@@ -56,7 +56,7 @@ def find_toolkits(host: Host) -> list[Toolkit]:
     return sorted(found.values(), key=lambda each: (not each.active, each.folder))
 
 
-def _toolkit_places(host: Host) -> Iterator[tuple[Path, bool]]:
+def _toolkit_places(host: HostFiles) -> Iterator[tuple[Path, bool]]:
     for variable in _VARIABLES:
         if value := host.environment.get(variable):
             yield Path(value), True
@@ -141,7 +141,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Found:
+class CudaInstall:
     """The environments that bring CUDA along, how many were looked at, and whether all were."""
 
     environments: tuple[Environment, ...]
@@ -149,7 +149,7 @@ class Found:
     complete: bool
 
 
-def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
+def find_environments(host: HostFiles, given: tuple[str, ...] = ()) -> CudaInstall:
     """Environments with CUDA packages: those given and active first."""
     begun_s = time.monotonic()
     seen: set[Path] = set()
@@ -163,14 +163,14 @@ def find_environments(host: Host, given: tuple[str, ...] = ()) -> Found:
         if real in seen or not sites:
             continue
         if len(seen) == MOST_ENVIRONMENTS or time.monotonic() - begun_s > LONGEST_S:
-            return Found(tuple(found), len(seen), complete=False)
+            return CudaInstall(tuple(found), len(seen), complete=False)
         seen.add(real)
         if packages := _packages(real, sites):
             found.append(Environment(real, packages, active))
-    return Found(tuple(found), len(seen), complete=True)
+    return CudaInstall(tuple(found), len(seen), complete=True)
 
 
-def _environment_places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+def _environment_places(host: HostFiles, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
     for text in given:
         path = Path(text)
         # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
@@ -189,7 +189,7 @@ def _environment_places(host: Host, given: tuple[str, ...]) -> Iterator[tuple[Pa
         yield from ((path, False) for path in listed(_home(host), place))
 
 
-def _home(host: Host) -> Path:
+def _home(host: HostFiles) -> Path:
     return Path(host.environment.get("HOME") or "/nonexistent")
 
 

@@ -46,7 +46,7 @@ def kernel_clock() -> KernelClock | None:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostFiles:
     """Roots of the host's file systems, so that every check can be tried on a folder made for it."""
 
     root: Path = Path("/")

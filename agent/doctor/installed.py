@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.doctor.catalog import Version, library_version, shown, version
-from agent.doctor.host import Host, listed, read
+from agent.doctor.host import HostFiles, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.doctor.host import Host
+    from agent.doctor.host import HostFiles
 
 _NVIDIA = "0x10de"
 _DISPLAY_CLASS = "0x03"
@@ -41,7 +41,7 @@ class Kernel:
         return "" if self.version is None else shown(self.version)
 
 
-def read_kernel(host: Host) -> Kernel:
+def read_kernel(host: HostFiles) -> Kernel:
     """Reads /proc/driver/nvidia/version, /sys/module/nvidia/version and the PCI bus."""
     banner = read(host.proc / "driver/nvidia/version")
     line = next((each for each in (banner or "").splitlines() if each.startswith("NVRM version:")), "")
@@ -49,7 +49,7 @@ def read_kernel(host: Host) -> Kernel:
     return Kernel(found, ("Open Kernel Module" in line) if line else None, tuple(_gpus(host)))
 
 
-def _gpus(host: Host) -> list[PciGpu]:
+def _gpus(host: HostFiles) -> list[PciGpu]:
     found = []
     for folder in listed(host.sys / "bus/pci/devices", "*"):
         vendor, kind = (read(folder / "vendor") or "").strip(), (read(folder / "class") or "").strip()
@@ -108,7 +108,7 @@ class Copy:
         return "compat" in f"{self.folder}{self.file.parent}"
 
 
-def copies(host: Host, name: str) -> list[Copy]:
+def copies(host: HostFiles, name: str) -> list[Copy]:
     """The files that a library's name leads to, first the one that the loader takes; each file once."""
     found: dict[Path, Copy] = {}
     for folder, by_variable in _search(host):
@@ -121,20 +121,20 @@ def copies(host: Host, name: str) -> list[Copy]:
     return list(found.values())
 
 
-def versions_of(host: Host, name: str) -> list[Version]:
+def versions_of(host: HostFiles, name: str) -> list[Version]:
     """The driver versions of a library's copies, stubs left out, in the loader's order, each once."""
     found = [copy.version for copy in copies(host, name) if not copy.stub]
     return list(dict.fromkeys(each for each in found if each is not None))
 
 
-def _search(host: Host) -> Iterator[tuple[str, bool]]:
+def _search(host: HostFiles) -> Iterator[tuple[str, bool]]:
     for folder in host.paths("LD_LIBRARY_PATH"):
         yield folder, True
     for folder in (*_configured(host, "/etc/ld.so.conf", 0), *_DEFAULT):
         yield folder, False
 
 
-def _configured(host: Host, path: str, depth: int) -> list[str]:
+def _configured(host: HostFiles, path: str, depth: int) -> list[str]:
     """The folders of ld.so.conf and of what it includes."""
     folders = []
     for line in (read(host.at(path)) or "").splitlines():

@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.case import Facts, Finding, ok, skipped
+from agent.doctor.case import DoctorFinding, Facts, ok, skipped
 from agent.doctor.catalog import shown
 
 if TYPE_CHECKING:
     from agent.doctor.case import Case
-    from agent.doctor.catalog import Cuda, Generation, Version
+    from agent.doctor.catalog import CardGeneration, Cuda, Version
     from agent.doctor.look import GpuLook
 
 CudaOrMajor = tuple[int, int | None]
@@ -22,7 +22,7 @@ CudaOrMajor = tuple[int, int | None]
 _DATA_CENTER = re.compile(r"(NVIDIA )?(Tesla|DGX|HGX|[ABHLMPTVK]\d{1,3}[A-Za-z]*\b|G[BH]\d{2,3}\b)")
 
 
-class Fit(StrEnum):
+class CudaFit(StrEnum):
     FULL = "full"
     """The driver has everything of it."""
     MINOR = "minor-version compatibility"
@@ -31,7 +31,7 @@ class Fit(StrEnum):
     UNKNOWN = "not in the catalog"
 
 
-class CardFit(StrEnum):
+class CardSupport(StrEnum):
     KNOWN = "known"
     CARD_TOO_NEW = "older than the card"
     CARD_DROPPED = "no longer knows the card"
@@ -42,7 +42,7 @@ class CardFit(StrEnum):
 class DriverFit:
     """The judgement; `needs` is the oldest driver that would do, `full` the oldest that has everything."""
 
-    fit: Fit
+    fit: CudaFit
     needs: Version | None
     full: Version | None
 
@@ -60,27 +60,27 @@ def judge_driver(cuda: CudaOrMajor, driver: Version) -> DriverFit:
     family = catalog.FAMILY_DRIVER.get(major)
     native = native_cuda(driver)
     if native is not None and (major < native[0] or (minor is not None and (major, minor) <= native)):
-        return DriverFit(Fit.FULL, family or full, full)
+        return DriverFit(CudaFit.FULL, family or full, full)
     if family is None:
         if full is None:
-            return DriverFit(Fit.UNKNOWN, None, None)
-        return DriverFit(Fit.TOO_NEW, full, full)
+            return DriverFit(CudaFit.UNKNOWN, None, None)
+        return DriverFit(CudaFit.TOO_NEW, full, full)
     if driver < family:
-        return DriverFit(Fit.TOO_NEW, family, full)
-    return DriverFit(Fit.FULL if minor is None else Fit.MINOR, family, full)
+        return DriverFit(CudaFit.TOO_NEW, family, full)
+    return DriverFit(CudaFit.FULL if minor is None else CudaFit.MINOR, family, full)
 
 
-def judge_card(cuda: CudaOrMajor, generation: Generation | None) -> CardFit:
+def judge_card(cuda: CudaOrMajor, generation: CardGeneration | None) -> CardSupport:
     """Whether a CUDA version has code for a generation of cards."""
     if generation is None:
-        return CardFit.UNKNOWN
+        return CardSupport.UNKNOWN
     major, minor = cuda
     last = generation.last_cuda
     if major < generation.first_cuda[0] or (minor is not None and (major, minor) < generation.first_cuda):
-        return CardFit.CARD_TOO_NEW
+        return CardSupport.CARD_TOO_NEW
     if last is not None and (major > last[0] or (minor is not None and (major, minor) > last)):
-        return CardFit.CARD_DROPPED
-    return CardFit.KNOWN
+        return CardSupport.CARD_DROPPED
+    return CardSupport.KNOWN
 
 
 def torch_lacks(cuda: Cuda, capability: tuple[int, int]) -> bool:
@@ -94,9 +94,10 @@ def torch_lacks(cuda: Cuda, capability: tuple[int, int]) -> bool:
 def torch_build(driver: Version, capabilities: list[tuple[int, int]]) -> Cuda | None:
     """The newest build of PyTorch that runs on a driver and has code for all cards; None where there is none."""
     for cuda, oldest in catalog.TORCH_BUILDS:
-        runs = judge_driver(cuda, driver).fit in (Fit.FULL, Fit.MINOR)
+        runs = judge_driver(cuda, driver).fit in (CudaFit.FULL, CudaFit.MINOR)
         if runs and all(
-            capability >= oldest and judge_card(cuda, generation_of(capability)) in (CardFit.KNOWN, CardFit.UNKNOWN)
+            capability >= oldest
+            and judge_card(cuda, generation_of(capability)) in (CardSupport.KNOWN, CardSupport.UNKNOWN)
             for capability in capabilities
         ):
             return cuda
@@ -108,12 +109,12 @@ def newest_family(driver: Version) -> int | None:
     return max((major for major, needed in catalog.FAMILY_DRIVER.items() if driver >= needed), default=None)
 
 
-def generation_of(capability: tuple[int, int] | None) -> Generation | None:
+def generation_of(capability: tuple[int, int] | None) -> CardGeneration | None:
     """The generation of a compute capability; None where the catalog has none."""
     return None if capability is None else catalog.GENERATIONS.get(capability)
 
 
-def old_generation(device: int) -> Generation | None:
+def old_generation(device: int) -> CardGeneration | None:
     """The generation of a PCI device id among those that newer drivers have dropped; None for all others."""
     return next((kind for first, last, kind in catalog.OLD_DEVICES if first <= device <= last), None)
 
@@ -167,11 +168,11 @@ def ways_out(case: Case, cuda: CudaOrMajor, fit: DriverFit, instead: str) -> str
     return ", or ".join(ways)
 
 
-def runs(title: str, case: Case, fit: DriverFit, facts: Facts, subject: str) -> Finding:
+def runs(title: str, case: Case, fit: DriverFit, facts: Facts, subject: str) -> DoctorFinding:
     """The finding for what does run, in full or by minor-version compatibility."""
-    if fit.fit is Fit.UNKNOWN:
+    if fit.fit is CudaFit.UNKNOWN:
         return skipped(f"{title} is newer than this catalog ({catalog.READ_ON})", facts, subject=subject)
-    if fit.fit is Fit.FULL:
+    if fit.fit is CudaFit.FULL:
         return ok(f"{title} runs on {case.driver_text}", facts, subject=subject)
     since = f"; everything of it from driver {shown(fit.full)} on" if fit.full else ""
     return ok(f"{title} runs on {case.driver_text} by minor-version compatibility{since}", facts, subject=subject)
@@ -179,7 +180,7 @@ def runs(title: str, case: Case, fit: DriverFit, facts: Facts, subject: str) -> 
 
 def unknown_cards(case: Case, cuda: CudaOrMajor) -> list[GpuLook]:
     """Cards of this host that a CUDA version has no code for."""
-    unfit = (CardFit.CARD_TOO_NEW, CardFit.CARD_DROPPED)
+    unfit = (CardSupport.CARD_TOO_NEW, CardSupport.CARD_DROPPED)
     return [gpu for gpu in case.driver.gpus if judge_card(cuda, generation_of(gpu.capability)) in unfit]
 
 

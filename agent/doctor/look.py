@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent.doctor.host import Host
+    from agent.doctor.host import HostFiles
 
 _PATIENCE_S = 1.0
 _left_behind: list[subprocess.Popen[bytes]] = []
@@ -26,7 +26,7 @@ _left_behind: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LookOutcome:
     """What a probe said before it ended, one JSON object a line, and how it ended.
 
     `ending` is `done`, `hung` (no line for the whole timeout) or `crashed` (with the signal or exit code in `detail`).
@@ -49,7 +49,9 @@ class Outcome:
         return [line[key] for line in self.lines if key in line]
 
 
-def run_isolated(module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Outcome:
+def run_isolated(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> LookOutcome:
     """Runs a probe module; `timeout_s` is how long it may take from one line to the next.
 
     A probe that hangs gets SIGTERM and is then left alone: SIGKILL on a process that is stuck in the driver has frozen
@@ -71,15 +73,15 @@ def run_isolated(module: str, arguments: Sequence[str], environment: Mapping[str
         else:
             hung = True
     lines = tuple(json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n"))
-    return Outcome(lines, *_end(process, hung=hung))
+    return LookOutcome(lines, *_end(process, hung=hung))
 
 
 def announce(step: str) -> None:
     """In a probe: says what comes next, so that a call that never returns can be named."""
-    say(step=step)
+    tr(step=step)
 
 
-def say(**values: Any) -> None:
+def tr(**values: Any) -> None:
     """In a probe: one line of the answer."""
     print(json.dumps(values), flush=True)
 
@@ -150,7 +152,7 @@ class DriverLook:
     """`GPU 3: nvmlDeviceGetName` for each GPU whose call did not return."""
 
 
-def look_at_driver(host: Host, timeout_s: float) -> DriverLook:
+def look_at_driver(host: HostFiles, timeout_s: float) -> DriverLook:
     """Asks once, and again without the GPU that blocks; `timeout_s` is the longest wait for one call."""
     skip: list[str] = []
     hung: list[str] = []
@@ -171,7 +173,7 @@ def look_at_driver(host: Host, timeout_s: float) -> DriverLook:
     return replace(look, gpus=tuple(gpus[index] for index in sorted(gpus)), hung=tuple(hung))
 
 
-def _driver(outcome: Outcome) -> DriverLook:
+def _driver(outcome: LookOutcome) -> DriverLook:
     refused = outcome.last("refused")
     cuda = outcome.last("cuda_version")
     return DriverLook(

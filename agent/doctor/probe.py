@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.doctor.look import announce, say
+from agent.doctor.look import announce, tr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,19 +48,19 @@ def main() -> None:
         announce("nvmlInit")
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        say(refused={"code": error.value, "message": str(error)}, library=_loaded_library())
+        tr(refused={"code": error.value, "message": str(error)}, library=_loaded_library())
         return
-    say(
+    tr(
         library=_loaded_library(),
         driver_version=_asked(pynvml.nvmlSystemGetDriverVersion),
         nvml_version=_asked(pynvml.nvmlSystemGetNVMLVersion),
         cuda_version=_asked(pynvml.nvmlSystemGetCudaDriverVersion_v2),
     )
     count = _asked(pynvml.nvmlDeviceGetCount)
-    say(count=count)
+    tr(count=count)
     for index in range(count or 0):
         if str(index) not in skip:
-            say(gpu=_gpu(index))
+            tr(gpu=_gpu(index))
 
 
 def _nodes(dev: Path) -> None:
@@ -69,9 +69,9 @@ def _nodes(dev: Path) -> None:
     announce(f"open {node}")
     try:
         os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC))
-        say(control_errno=0)
+        tr(control_errno=0)
     except OSError as error:
-        say(control_errno=error.errno)
+        tr(control_errno=error.errno)
 
 
 def _gpu(index: int) -> dict[str, Any]:

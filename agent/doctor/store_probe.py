@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from agent.doctor.host import exists
-from agent.doctor.look import announce, say
+from agent.doctor.look import announce, tr
 from fallow.errors import FallowError
 from fallow.stores import Store, open_store
 
@@ -24,17 +24,17 @@ def main() -> None:
     """Says how far it came; the file is removed also where it could not be found again."""
     try:
         store = open_store(sys.argv[1])
-        say(root=store.root)
+        tr(root=store.root)
         announce("look whether it is there")
         there = store.exists()
-        say(exists=there)
+        tr(exists=there)
         if there or not _local(store):
             _try(store)
         else:
             nearest = next(each for each in Path(store.root).parents if exists(each))
-            say(nearest=str(nearest), writable=os.access(nearest, os.W_OK | os.X_OK))
+            tr(nearest=str(nearest), writable=os.access(nearest, os.W_OK | os.X_OK))
     except FallowError as error:
-        say(failed={"message": error.message, "hint": error.hint, "usage": error.exit_code == 2})
+        tr(failed={"message": error.message, "hint": error.hint, "usage": error.exit_code == 2})
 
 
 def _try(store: Store) -> None:
@@ -45,14 +45,14 @@ def _try(store: Store) -> None:
         announce("read back")
         store.confirm(key, _CONTENT)
         announce("list")
-        say(listed=[each.size_bytes for each in store.list(FOLDER) if each.key == key] == [len(_CONTENT)])
+        tr(listed=[each.size_bytes for each in store.list(FOLDER) if each.key == key] == [len(_CONTENT)])
     finally:
         announce("delete")
         try:
             store.delete(key)
-            say(deleted=True)
+            tr(deleted=True)
         except FallowError as error:
-            say(deleted=False, left=key, why=error.message)
+            tr(deleted=False, left=key, why=error.message)
         if _local(store):
             with contextlib.suppress(OSError):  # another doctor may be at work in it
                 Path(store.root, FOLDER).rmdir()

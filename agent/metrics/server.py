@@ -24,7 +24,7 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from agent.metrics.access import Certificate, Token
     from agent.metrics.settings import MetricsSettings
-    from agent.snapshot import Board
+    from agent.snapshot import SnapshotBoard
 
 CONNECTIONS = 8
 PATIENCE_S = 10.0
@@ -40,7 +40,7 @@ log = logging.getLogger("fallow.agent")
 class MetricsServer:
     """The listening socket and the thread that accepts on it."""
 
-    def __init__(self, settings: MetricsSettings, board: Board) -> None:
+    def __init__(self, settings: MetricsSettings, board: SnapshotBoard) -> None:
         """Raises ConfigError where the token or the certificate cannot be used."""
         self._settings = settings
         self._board = board

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
     from agent.rows import GpuRow
 
 
@@ -18,7 +18,7 @@ class Clocks(Protocol):
 
 
 @dataclass(frozen=True)
-class Span:
+class CollectedSpan:
     """The interval [start_us, end_us) that has just ended, and the clocks to read it by."""
 
     start_us: int
@@ -33,14 +33,14 @@ class GpuCollector:
     of_instances = False
     """Whether MIG instances have it too; the rest belongs to their parent."""
 
-    def collect(self, driver: Driver, gpu: Gpu, span: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         """Columns of the `gpu` table; what cannot be known is left out."""
         raise NotImplementedError
 
-    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Takes what the driver would soon forget; called between intervals."""
 
-    def settle(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+    def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Prepares for the end of an interval; called before anything of it is collected."""
 
     def forget(self) -> None:

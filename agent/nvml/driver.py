@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.nvml.gpu import Announces, Costs, DriverGoneError, Gpu, GpuGoneError, Incident
+from agent.nvml.gpu import Announces, CallCosts, DriverGoneError, DriverGpu, GpuGoneError, Incident
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ class Driver:
     def __init__(self, page: Announces) -> None:
         self._page = page
         self._rings: RingReader | None = None
-        self.costs = Costs()
+        self.costs = CallCosts()
         self.incidents: list[Incident] = []
         self._missing: list[int] = []
         self.count = 0
@@ -73,7 +73,7 @@ class Driver:
         finally:
             self._quiet = False
 
-    def open(self, skip: frozenset[str]) -> list[Gpu]:
+    def open(self, skip: frozenset[str]) -> list[DriverGpu]:
         """Loads the library and returns the GPUs except those to skip; raises DriverGoneError where it cannot."""
         self.begin_round(_OPENING_S)
         try:
@@ -92,7 +92,7 @@ class Driver:
         """Positions of GPUs that exist and cannot be opened."""
         return list(self._missing)
 
-    def open_missing(self) -> list[Gpu]:
+    def open_missing(self) -> list[DriverGpu]:
         """GPUs that could not be opened before and can now."""
         self.begin_round(_OPENING_S)
         missing, self._missing = self._missing, []
@@ -103,7 +103,7 @@ class Driver:
         self.incidents += [Incident("gpu_ok", f"GPU {gpu.index} can be opened again", gpu.uuid) for gpu in gpus]
         return gpus
 
-    def _open_one(self, index: int, skip: frozenset[str]) -> Gpu | None:
+    def _open_one(self, index: int, skip: frozenset[str]) -> DriverGpu | None:
         try:
             handle = self._timed(f"#{index}", pynvml.nvmlDeviceGetHandleByIndex, index)
             uuid = self._timed(f"#{index}", pynvml.nvmlDeviceGetUUID, handle)
@@ -113,7 +113,7 @@ class Driver:
             self._missing.append(index)
             self.incidents.append(Incident("gpu_lost", f"GPU {index} cannot be opened: {error}"))
             return None
-        return None if uuid in skip else Gpu(handle, uuid, index)
+        return None if uuid in skip else DriverGpu(handle, uuid, index)
 
     def system(self, call: Callable[..., Any]) -> Any:
         """The result of a call about the whole system, None where it fails."""
@@ -122,7 +122,7 @@ class Driver:
         except (pynvml.NVMLError, ValueError):
             return None
 
-    def ask(self, gpu: Gpu, call: Callable[..., Any], *args: Any) -> Any:
+    def ask(self, gpu: DriverGpu, call: Callable[..., Any], *args: Any) -> Any:
         """The result of a call on a GPU, None where it is unknown.
 
         Raises GpuGoneError for a lost GPU and DriverGoneError for a lost driver.
@@ -132,13 +132,13 @@ class Driver:
             return None
         return self._attempt(gpu, call, (gpu.handle, *args), args)
 
-    def ask_with(self, gpu: Gpu, call: Callable[..., Any], *args: Any) -> Any:
+    def ask_with(self, gpu: DriverGpu, call: Callable[..., Any], *args: Any) -> Any:
         """As `ask`, for calls that take other things than the GPU's own handle first; known by their name alone."""
         if gpu.off and call.__name__ in gpu.off:
             return None
         return self._attempt(gpu, call, args, ())
 
-    def _attempt(self, gpu: Gpu, call: Callable[..., Any], args: tuple[Any, ...], shown: tuple[Any, ...]) -> Any:
+    def _attempt(self, gpu: DriverGpu, call: Callable[..., Any], args: tuple[Any, ...], shown: tuple[Any, ...]) -> Any:
         try:
             result = self._timed(gpu.blamed, call, *args)
         except pynvml.NVMLError as error:
@@ -151,7 +151,7 @@ class Driver:
             gpu.strikes.pop(_key(call, shown), None)
         return result
 
-    def ask_ring(self, gpu: Gpu, kind: int, last_seen_us: int) -> list[tuple[int, int]] | None:
+    def ask_ring(self, gpu: DriverGpu, kind: int, last_seen_us: int) -> list[tuple[int, int]] | None:
         """New (timestamp, percent) samples of a ring, an empty list where there are none, None where unknown.
 
         Raises as `ask` does.
@@ -175,14 +175,14 @@ class Driver:
             gpu.strikes.pop(key, None)
         return samples
 
-    def ask_fields(self, gpu: Gpu, ids: list[int]) -> Any:
+    def ask_fields(self, gpu: DriverGpu, ids: list[int]) -> Any:
         """NVML's array of field values, None where the call as a whole fails; raises as `ask` does."""
         call = pynvml.nvmlDeviceGetFieldValues
         if gpu.off and call.__name__ in gpu.off:
             return None
         return self._attempt(gpu, call, (gpu.handle, ids), ())
 
-    def ask_slot(self, gpu: Gpu, slot: int) -> Any:
+    def ask_slot(self, gpu: DriverGpu, slot: int) -> Any:
         """The handle of the MIG instance in a slot, None where the slot is empty; raises as `ask` does."""
         try:
             return self._timed(gpu.blamed, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, slot)
@@ -191,11 +191,11 @@ class Driver:
                 self._judge(gpu, "nvmlDeviceGetMigDeviceHandleByIndex", error)
             return None
 
-    def unsupported(self, gpu: Gpu, call: Callable[..., Any]) -> bool:
+    def unsupported(self, gpu: DriverGpu, call: Callable[..., Any]) -> bool:
         """Whether the GPU has said that it does not know such a thing."""
         return gpu.off.get(call.__name__) == "call_unsupported"
 
-    def _judge(self, gpu: Gpu, key: str, error: pynvml.NVMLError) -> None:
+    def _judge(self, gpu: DriverGpu, key: str, error: pynvml.NVMLError) -> None:
         code = error.value
         self._check_driver(error)
         if code in _GPU_GONE:
@@ -208,11 +208,11 @@ class Driver:
         else:
             self._strike(gpu, key)
 
-    def _strike(self, gpu: Gpu, key: str) -> None:
+    def _strike(self, gpu: DriverGpu, key: str) -> None:
         gpu.strikes[key] = gpu.strikes.get(key, 0) + 1
         gpu.struck_in_row[key] = gpu.rows
 
-    def judge_field(self, gpu: Gpu, field_id: int, code: int) -> None:
+    def judge_field(self, gpu: DriverGpu, field_id: int, code: int) -> None:
         """What the return code of a single field value means; raises as `ask` does for a lost GPU."""
         if code in _GPU_GONE:
             raise GpuGoneError(_GPU_GONE[code])
@@ -292,7 +292,7 @@ _MEMBERS = {
 }
 
 
-def read_fields(driver: Driver, gpu: Gpu, ids: Sequence[int]) -> dict[int, int]:
+def read_fields(driver: Driver, gpu: DriverGpu, ids: Sequence[int]) -> dict[int, int]:
     """The values of those fields that the GPU has, as integers in the driver's units.
 
     A field that is not supported is not asked for again. Raises GpuGoneError and DriverGoneError.

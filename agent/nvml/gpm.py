@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pynvml
 
-from agent.nvml.collector import Clocks, GpuCollector, Span
+from agent.nvml.collector import Clocks, CollectedSpan, GpuCollector
 
 if TYPE_CHECKING:
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
     from agent.rows import GpuRow
 
 _PERCENT = {
@@ -41,7 +41,7 @@ _MOST_PCT = 101.0  # rounding of the GPU's counters; more than that is noise
 _OTHER_LENGTH = 0.2  # a span that differs from its interval by more than this share describes something else
 
 
-def read_support(driver: Driver, gpu: Gpu) -> bool | None:
+def read_support(driver: Driver, gpu: DriverGpu) -> bool | None:
     """Whether the driver says that the GPU has GPM; a sample may still fail. Raises as `Driver.ask` does."""
     answer = driver.ask(gpu, pynvml.nvmlGpmQueryDeviceSupport)
     return None if answer is None else bool(answer.isSupportedDevice)
@@ -61,7 +61,7 @@ class GpmMeter(GpuCollector):
         self._taken: tuple[int, int] | None = None
         """When the newer sample was taken, on both clocks."""
 
-    def mark(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> bool:
+    def mark(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
         """Takes the sample that the next averages begin at; whether there is one. Raises as `Driver.ask` does."""
         if self._request is None and not self._prepare(driver, gpu):
             return False
@@ -73,11 +73,11 @@ class GpmMeter(GpuCollector):
         self._taken = clocks() if done is not None else None
         return done is not None
 
-    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         if gpu.rows == 0:  # the first averages begin as near to the first interval as there is a drain
             self.mark(driver, gpu, clocks)
 
-    def collect(self, driver: Driver, gpu: Gpu, span: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         """Columns of the interval with `offset_ms` and coverage; empty where nothing is known."""
         if gpu.split:  # the driver has no utilization of the whole: it is that of its instances
             return {}
@@ -103,7 +103,7 @@ class GpmMeter(GpuCollector):
     def forget(self) -> None:
         self._taken = None
 
-    def _prepare(self, driver: Driver, gpu: Gpu) -> bool:
+    def _prepare(self, driver: Driver, gpu: DriverGpu) -> bool:
         """Allocates the buffers and the request of 19 kB, once."""
         if self._supported is False:
             return False
@@ -122,7 +122,7 @@ class GpmMeter(GpuCollector):
         self._request = request
         return True
 
-    def _columns(self, driver: Driver, gpu: Gpu) -> GpuRow:
+    def _columns(self, driver: Driver, gpu: DriverGpu) -> GpuRow:
         self._request.sample1, self._request.sample2 = self._older, self._newer
         if driver.ask_with(gpu, pynvml.nvmlGpmMetricsGet, self._request) is None:
             return {}

@@ -41,7 +41,7 @@ class Announces(Protocol):
 
 
 @dataclass
-class Costs:
+class CallCosts:
     """What the driver calls since the last look cost."""
 
     calls: int = 0
@@ -68,7 +68,7 @@ class Incident:
 
 
 @dataclass
-class Gpu:
+class DriverGpu:
     """One GPU or MIG instance: its handle, what it cannot do and how it fares."""
 
     handle: Any
@@ -84,7 +84,7 @@ class Gpu:
     rows: int = 0
     """Intervals so far."""
     struck_in_row: dict[str, int] = field(default_factory=dict)
-    parent: Gpu | None = None
+    parent: DriverGpu | None = None
     """The GPU that a MIG instance belongs to."""
     gpu_instance_id: int | None = None
     split: bool = False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctypes import Structure
 
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
     from agent.rows import DeviceRow
 
 
@@ -35,7 +35,7 @@ class Islands:
     nvlink: dict[str, str]
 
 
-def read_islands(driver: Driver, gpus: Sequence[Gpu]) -> Islands:
+def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> Islands:
     """Asks about every pair once; GPUs that are lost meanwhile have no island. Raises DriverGoneError."""
     return Islands(
         pcie=_grouped(gpus, lambda one, other: _near(driver, one, other)),
@@ -43,20 +43,20 @@ def read_islands(driver: Driver, gpus: Sequence[Gpu]) -> Islands:
     )
 
 
-def _near(driver: Driver, one: Gpu, other: Gpu) -> bool | None:
+def _near(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
     """Whether the way between two GPUs stays below one PCIe host bridge."""
     level = _asked(driver, one, pynvml.nvmlDeviceGetTopologyCommonAncestor, one.handle, other.handle)
     return None if level is None else bool(level <= pynvml.NVML_TOPOLOGY_HOSTBRIDGE)
 
 
-def _linked(driver: Driver, one: Gpu, other: Gpu) -> bool | None:
+def _linked(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
     """Whether two GPUs reach one another over NVLink, directly or through switches."""
     index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
     status = _asked(driver, one, pynvml.nvmlDeviceGetP2PStatus, one.handle, other.handle, index)
     return None if status is None else bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
-def _asked(driver: Driver, gpu: Gpu, call: Callable[..., int], *args: object) -> int | None:
+def _asked(driver: Driver, gpu: DriverGpu, call: Callable[..., int], *args: object) -> int | None:
     try:
         answer: int | None = driver.ask_with(gpu, call, *args)
     except GpuGoneError:
@@ -64,7 +64,7 @@ def _asked(driver: Driver, gpu: Gpu, call: Callable[..., int], *args: object) ->
     return answer
 
 
-def _grouped(gpus: Sequence[Gpu], together: Callable[[Gpu, Gpu], bool | None]) -> dict[str, str]:
+def _grouped(gpus: Sequence[DriverGpu], together: Callable[[DriverGpu, DriverGpu], bool | None]) -> dict[str, str]:
     """The lowest UUID reachable from each GPU; a GPU of which no pair is known is left out."""
     lowest = {gpu.uuid: gpu.uuid for gpu in gpus}
     known = {gpu.uuid for gpu in gpus} if len(gpus) == 1 else set()
@@ -107,18 +107,18 @@ class InventoryCollector:
         self._islands = Islands({}, {})
         self._parents: dict[str, DeviceRow] = {}
 
-    def find_islands(self, driver: Driver, gpus: Sequence[Gpu]) -> None:
+    def find_islands(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
         """Asks which GPUs reach one another; raises DriverGoneError."""
         self._islands = read_islands(driver, gpus)
 
-    def collect(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+    def collect(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
         """A row without its time and pool, of a MIG instance after its parent's. Raises GpuGoneError and DriverGoneError."""
         if gpu.parent is not None:
             return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
         row = self._parents[gpu.uuid] = self._device(driver, gpu)
         return row
 
-    def _device(self, driver: Driver, gpu: Gpu) -> DeviceRow:
+    def _device(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
         address = pci_address(driver, gpu)
         row: DeviceRow = _memory(driver, gpu) | {
             "gpu": gpu.uuid,
@@ -134,7 +134,7 @@ class InventoryCollector:
         }
         return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
 
-    def _instance(self, driver: Driver, instance: Gpu, parent: DeviceRow) -> DeviceRow:
+    def _instance(self, driver: Driver, instance: DriverGpu, parent: DeviceRow) -> DeviceRow:
         """What a MIG instance has of its own, and what it shares with its parent."""
         name = driver.ask(instance, pynvml.nvmlDeviceGetName)
         attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
@@ -152,7 +152,7 @@ class InventoryCollector:
         return row
 
 
-def pci_address(driver: Driver, gpu: Gpu) -> str | None:
+def pci_address(driver: Driver, gpu: DriverGpu) -> str | None:
     """The PCI address as the driver writes it, such as 00000000:65:00.0."""
     pci = driver.ask(gpu, pynvml.nvmlDeviceGetPciInfo)
     return None if pci is None else _text(pci.busId)
@@ -188,7 +188,7 @@ def _numa_node(sys: str, address: str | None) -> int | None:
     return node if node >= 0 else None  # -1: the machine has no such thing
 
 
-def _memory(driver: Driver, gpu: Gpu) -> DeviceRow:
+def _memory(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     memory = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return {"mem_total_bytes": memory.total if memory is not None and memory.total else None}
 
@@ -201,7 +201,7 @@ def _versions(driver: Driver) -> DeviceRow:
     }
 
 
-def _modes(driver: Driver, gpu: Gpu) -> DeviceRow:
+def _modes(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
     ecc = driver.ask(gpu, pynvml.nvmlDeviceGetEccMode)
     persistence = driver.ask(gpu, pynvml.nvmlDeviceGetPersistenceMode)
@@ -214,7 +214,7 @@ def _modes(driver: Driver, gpu: Gpu) -> DeviceRow:
     }
 
 
-def _chip(driver: Driver, gpu: Gpu) -> DeviceRow:
+def _chip(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     architecture = driver.ask(gpu, pynvml.nvmlDeviceGetArchitecture)
     capability = driver.ask(gpu, pynvml.nvmlDeviceGetCudaComputeCapability)
     return {
@@ -225,7 +225,7 @@ def _chip(driver: Driver, gpu: Gpu) -> DeviceRow:
     }
 
 
-def _links(driver: Driver, gpu: Gpu) -> DeviceRow:
+def _links(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     """PCIe, NVLink and, where the host has one, the fabric and the place in the chassis."""
     entry: DeviceRow = {
         "pcie_link_gen": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
@@ -250,11 +250,11 @@ def _links(driver: Driver, gpu: Gpu) -> DeviceRow:
     return entry
 
 
-def _filled(driver: Driver, gpu: Gpu, call: Callable[..., int], structure: Structure) -> bool:
+def _filled(driver: Driver, gpu: DriverGpu, call: Callable[..., int], structure: Structure) -> bool:
     return driver.ask_with(gpu, call, gpu.handle, byref(structure)) is not None
 
 
-def _nvlink_count(driver: Driver, gpu: Gpu) -> int | None:
+def _nvlink_count(driver: Driver, gpu: DriverGpu) -> int | None:
     """Links that are up; None where the GPU does not say, 0 where it has links and all are down."""
     known = None
     for link in range(_MOST_NVLINKS):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pynvml
 
-from agent.nvml.collector import GpuCollector, Span
+from agent.nvml.collector import CollectedSpan, GpuCollector
 from agent.nvml.driver import read_fields
 from agent.nvml.gpu import Incident
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
     from agent.rows import GpuRow, HealthRow, ProcessRow
 
 _ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
@@ -37,7 +37,7 @@ class MemoryCollector(GpuCollector):
     name = "memory"
     of_instances = True
 
-    def collect(self, driver: Driver, gpu: Gpu, _: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         # version 2 tells `reserved` from `used`; the older call counts it as used, so it does not stand in
         info = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
         if info is None or info.total == 0:  # unified memory reports a total of 0: nothing is known
@@ -50,7 +50,7 @@ class PowerCollector(GpuCollector):
 
     name = "power"
 
-    def collect(self, driver: Driver, gpu: Gpu, _: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         power_mw = driver.ask(gpu, pynvml.nvmlDeviceGetPowerUsage)
         fields = read_fields(driver, gpu, _FIELDS)
         energy_mj = fields.get(_ENERGY)
@@ -68,7 +68,7 @@ class PowerCollector(GpuCollector):
 class TemperatureCollector(GpuCollector):
     name = "temperature"
 
-    def collect(self, driver: Driver, gpu: Gpu, _: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         return {"temperature_c": driver.ask(gpu, pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)}
 
 
@@ -77,7 +77,7 @@ class ClockCollector(GpuCollector):
 
     name = "clocks"
 
-    def collect(self, driver: Driver, gpu: Gpu, _: Span) -> GpuRow:
+    def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         reasons = driver.ask(gpu, pynvml.nvmlDeviceGetCurrentClocksEventReasons)
         if reasons is None:  # drivers before 535 know it by its older name
             reasons = driver.ask(gpu, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
@@ -103,7 +103,7 @@ class ProcessCollector:
 
     name = "processes"
 
-    def collect(self, driver: Driver, gpu: Gpu) -> list[ProcessRow] | None:
+    def collect(self, driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
         """The processes on a GPU without their time; None where a list is unknown.
 
         Raises GpuGoneError and DriverGoneError.
@@ -151,7 +151,7 @@ class ErrorCollector:
 
     name = "errors"
 
-    def collect(self, driver: Driver, gpu: Gpu) -> HealthRow | None:
+    def collect(self, driver: Driver, gpu: DriverGpu) -> HealthRow | None:
         """A row without its time; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
         fields = read_fields(driver, gpu, _ERROR_FIELDS)
         if not fields:

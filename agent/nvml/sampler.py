@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.collectors import CollectorRuns
-from agent.nvml.collector import GpuCollector, Span
+from agent.nvml.collector import CollectedSpan, GpuCollector
 from agent.nvml.gpm import GpmMeter
-from agent.nvml.gpu import DriverGoneError, Gpu, GpuGoneError, Incident
+from agent.nvml.gpu import DriverGoneError, DriverGpu, GpuGoneError, Incident
 from agent.nvml.inventory import InventoryCollector
 from agent.nvml.readings import (
     ClockCollector,
@@ -49,7 +49,9 @@ _GONE = (GpuGoneError, DriverGoneError)
 class Sampler:
     """Keeps every GPU apart from the others: what fails on one leaves the rest alone."""
 
-    def __init__(self, driver: Driver, gpus: Sequence[Gpu], sys: str = "/sys", clocks: Clocks | None = None) -> None:
+    def __init__(
+        self, driver: Driver, gpus: Sequence[DriverGpu], sys: str = "/sys", clocks: Clocks | None = None
+    ) -> None:
         self.driver = driver
         self.runs = CollectorRuns()
         self._sys = sys
@@ -91,7 +93,7 @@ class Sampler:
         except GpuGoneError as gone:
             self._lose(each, gone)
 
-    def _describe(self, gpu: Gpu) -> DeviceRow | None:
+    def _describe(self, gpu: DriverGpu) -> DeviceRow | None:
         return self._run(self._inventory.name, partial(self._inventory.collect, self.driver, gpu), None)
 
     def _run(self, name: str, collect: Callable[[], Result], otherwise: Result) -> Result:
@@ -138,7 +140,7 @@ class Sampler:
         sampled: Rows = {"gpu": [], "process": [], "device": []}
         self._retry_missing(sampled)
         self.driver.begin_round(max(_DRAIN_BUDGET_S, (end_ms - start_ms) / 4000))
-        span = Span(start_ms * 1000, end_ms * 1000, self._clocks)
+        span = CollectedSpan(start_ms * 1000, end_ms * 1000, self._clocks)
         for each in self.watched:
             self._sample(sampled, each, span, list_processes=list_processes)
         return sampled
@@ -155,7 +157,7 @@ class Sampler:
                     known.device = entry
                     sampled["device"].append(entry)
 
-    def _sample(self, sampled: Rows, each: Watched, span: Span, *, list_processes: bool) -> None:
+    def _sample(self, sampled: Rows, each: Watched, span: CollectedSpan, *, list_processes: bool) -> None:
         """Adds the rows of a GPU and of its MIG instances."""
         row: GpuRow | None = None
         processes: list[ProcessRow] = []
@@ -187,7 +189,7 @@ class Sampler:
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None
 
-    def _read(self, each: Watched, span: Span, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
+    def _read(self, each: Watched, span: CollectedSpan, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
         """The row and the processes of a whole GPU; raises GpuGoneError."""
         gpu = each.gpu
         if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: as it was
@@ -199,7 +201,7 @@ class Sampler:
         row["process_count"] = each.process_count
         return row, processes
 
-    def _collect(self, each: Watched, span: Span) -> GpuRow:
+    def _collect(self, each: Watched, span: CollectedSpan) -> GpuRow:
         row = _bare_row(each.gpu, span)
         row["read_delay_ms"] = (self._clocks()[0] - span.end_us) // 1000
         nothing: GpuRow = {}
@@ -235,7 +237,7 @@ class Sampler:
         self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
 
     def _sample_instance(
-        self, sampled: Rows, parent: Watched, each: Watched, span: Span, *, found: bool, list_processes: bool
+        self, sampled: Rows, parent: Watched, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
     ) -> None:
         """Adds the rows of a MIG instance: memory, processes and GPM; everything else belongs to its parent."""
         row = _bare_row(each.gpu, span, util_source="none")
@@ -254,7 +256,7 @@ class Sampler:
         sampled["gpu"].append({"health": parent.health, **row})
 
     def _list_processes(
-        self, each: Watched, span: Span, mem_used_bytes: int | None, *, list_processes: bool
+        self, each: Watched, span: CollectedSpan, mem_used_bytes: int | None, *, list_processes: bool
     ) -> list[ProcessRow]:
         """The process list, if it is due or memory moved; the count stays known until the next list."""
         if not (list_processes or each.wants_list(mem_used_bytes)):
@@ -301,11 +303,11 @@ class Sampler:
 _SIGNS = ("mem_used_bytes", "power_w", "temperature_c", "energy_mj", "sm_clock_mhz")
 
 
-def _watched(gpu: Gpu) -> Watched:
+def _watched(gpu: DriverGpu) -> Watched:
     return Watched(gpu, tuple(make() for make in COLLECTORS if gpu.parent is None or make.of_instances))
 
 
-def _bare_row(gpu: Gpu, span: Span, util_source: str | None = None) -> GpuRow:
+def _bare_row(gpu: DriverGpu, span: CollectedSpan, util_source: str | None = None) -> GpuRow:
     start_ms = span.start_us // 1000
     row: GpuRow = {"gpu": gpu.uuid, "time": start_ms, "interval_ms": span.end_us // 1000 - start_ms, "offset_ms": 0}
     if util_source is not None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from agent.nvml.collector import Clocks, GpuCollector, Span
+from agent.nvml.collector import Clocks, CollectedSpan, GpuCollector
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
 
 if TYPE_CHECKING:
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
     from agent.rows import GpuRow
 
 _CLOCK_STEP_US = 200_000  # more than the wall clock is ever slewed between two drains
@@ -30,11 +30,11 @@ class UtilizationMeter(GpuCollector):
     source: str = "none"
     _drained: tuple[int, int] | None = None
 
-    def drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Takes what is new; to be called at least every five seconds. Raises GpuGoneError and DriverGoneError."""
         self._drain(driver, gpu, clocks)
 
-    def settle(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> None:
+    def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Drains for the end of an interval, so that the ring reaches over it. Raises as `drain` does.
 
         A GPU that has just begun to work has a rate and no sample yet: a period later it has one.
@@ -43,7 +43,7 @@ class UtilizationMeter(GpuCollector):
             time.sleep(1.2 * PERIOD_US / 1_000_000)
             self._drain(driver, gpu, clocks)
 
-    def _drain(self, driver: Driver, gpu: Gpu, clocks: Clocks) -> bool:
+    def _drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
         """One drain; whether the rate says that a sample must be under way."""
         asked = clocks()
         samples = driver.ask_ring(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self.gpu_time.last_seen_us)
@@ -92,7 +92,7 @@ class UtilizationMeter(GpuCollector):
         """Whether only the short averages are there, which see the more the more often they are read."""
         return self.source == "rates"
 
-    def collect(self, _driver: Driver, _gpu: Gpu, span: Span) -> GpuRow:
+    def collect(self, _driver: Driver, _gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         return self.take(span.start_us, span.end_us)
 
     def take(self, start_us: int, end_us: int) -> GpuRow:

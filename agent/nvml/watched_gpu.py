@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from agent.nvml.gpu import Gpu
+from agent.nvml.gpu import DriverGpu
 from agent.nvml.inventory import read_text, sys_folder
 from agent.nvml.readings import LIST_AGAIN_BYTES
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watched:
-    gpu: Gpu
+    gpu: DriverGpu
     collectors: tuple[GpuCollector, ...]
     health: str = "ok"
     blind: bool = False
@@ -76,13 +76,13 @@ class Watched:
         return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"
 
 
-def is_split(driver: Driver, gpu: Gpu) -> bool | None:
+def is_split(driver: Driver, gpu: DriverGpu) -> bool | None:
     """Whether MIG is on, None where the driver does not say; raises as `Driver.ask` does."""
     mode = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
     return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
-def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str, Gpu] | None:
+def find_instances(driver: Driver, gpu: DriverGpu, known: dict[str, DriverGpu]) -> dict[str, DriverGpu] | None:
     """The instances by UUID as they are now, those of `known` with what is remembered of them; None where unknown.
 
     Empty slots are passed over. An instance that does not tell its UUID or its number, because of an error or because it
@@ -91,7 +91,7 @@ def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str,
     slots = driver.ask(gpu, pynvml.nvmlDeviceGetMaxMigDeviceCount)
     if slots is None:
         return None
-    found: dict[str, Gpu] = {}
+    found: dict[str, DriverGpu] = {}
     for slot in range(slots):
         handle = driver.ask_slot(gpu, slot)
         if handle is None:
@@ -100,7 +100,7 @@ def find_instances(driver: Driver, gpu: Gpu, known: dict[str, Gpu]) -> dict[str,
         instance_id = driver.ask_with(gpu, pynvml.nvmlDeviceGetGpuInstanceId, handle)
         if uuid is None or instance_id is None:
             return None
-        instance = known.get(uuid) or Gpu(handle, uuid, gpu.index, parent=gpu)
+        instance = known.get(uuid) or DriverGpu(handle, uuid, gpu.index, parent=gpu)
         instance.handle, instance.gpu_instance_id = handle, instance_id
         found[uuid] = instance
     return found

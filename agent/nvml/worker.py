@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
 from agent.nvml.driver import Driver
-from agent.nvml.gpu import Costs, DriverGoneError, Incident
+from agent.nvml.gpu import CallCosts, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
 from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
@@ -106,7 +106,7 @@ class Worker:
         sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
         devices, errors = request["devices"], request["errors"]
         sampled["device"] += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
-        costs, self._driver.costs = self._driver.costs, Costs()
+        costs, self._driver.costs = self._driver.costs, CallCosts()
         return {
             **sampled,
             "health": [] if errors == "none" else sampler.errors(all_of_them=errors == "all"),

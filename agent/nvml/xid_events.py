@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.nvml.driver import Driver
-    from agent.nvml.gpu import Gpu
+    from agent.nvml.gpu import DriverGpu
 
 _WAIT_MS = 60_000
 _PAUSE_S = 60.0  # after an error: a GPU that fell off the bus would answer at once, for ever
@@ -30,7 +30,7 @@ _OVER = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, 
 class XidWatch:
     """Registers every GPU that can report XIDs and collects what comes."""
 
-    def __init__(self, driver: Driver, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
         """Raises as `Driver.ask` does."""
         self._found: list[Incident] = []
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class XidWatch:
             found, self._found = self._found, []
         return found
 
-    def _register(self, driver: Driver, gpu: Gpu) -> None:
+    def _register(self, driver: Driver, gpu: DriverGpu) -> None:
         supported = driver.ask(gpu, pynvml.nvmlDeviceGetSupportedEventTypes)
         if supported is None or not supported & pynvml.nvmlEventTypeXidCriticalError:
             return

@@ -17,7 +17,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Source:
+class MetricSource:
     """Where a column's value is from: a metric, or one metric over another."""
 
     metric: Metric
@@ -25,11 +25,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class EngineMetric:
     """One column of the `serving` table."""
 
     column: str
-    sources: tuple[Source, ...]
+    sources: tuple[MetricSource, ...]
     """The first that the server has counts: versions have renamed metrics, and some show both names at once."""
     mean: bool = False
     """Whether several series of a model are averaged (shares) and not added up (counts)."""
@@ -42,20 +42,20 @@ class Engine:
     """What the names of its metrics begin with: one such name and the server is recognised."""
     model_labels: tuple[str, ...]
     """Labels that together name the model; several are joined by a colon."""
-    levels: tuple[Quantity, ...]
-    counters: tuple[Quantity, ...]
+    levels: tuple[EngineMetric, ...]
+    counters: tuple[EngineMetric, ...]
     """Counted since the server's start; the column is the rate."""
     copies: tuple[str, ...] = ()
     """Labels by whose value the server says one and the same thing several times: the largest counts."""
     parts: tuple[str, ...] = ()
     """Labels that are empty in the whole and filled in its parts: the parts are left out."""
 
-    def quantities(self) -> tuple[Quantity, ...]:
+    def quantities(self) -> tuple[EngineMetric, ...]:
         return self.levels + self.counters
 
 
-def _plain(column: str, *names: str, mean: bool = False) -> Quantity:
-    return Quantity(column, tuple(Source(Metric(name)) for name in names), mean=mean)
+def _plain(column: str, *names: str, mean: bool = False) -> EngineMetric:
+    return EngineMetric(column, tuple(MetricSource(Metric(name)) for name in names), mean=mean)
 
 
 def _where(name: str, label: str, *values: str) -> Metric:
@@ -90,18 +90,18 @@ SGLANG = Engine(
     ),
     counters=(
         _plain("requests_per_s", "sglang:num_requests"),
-        Quantity(
+        EngineMetric(
             "prompt_tokens_per_s",
             (
-                Source(_where("sglang:realtime_tokens", "mode", "prefill_compute", "prefill_cache")),
-                Source(Metric("sglang:prompt_tokens")),
+                MetricSource(_where("sglang:realtime_tokens", "mode", "prefill_compute", "prefill_cache")),
+                MetricSource(Metric("sglang:prompt_tokens")),
             ),
         ),
-        Quantity(
+        EngineMetric(
             "generated_tokens_per_s",
             (
-                Source(_where("sglang:realtime_tokens", "mode", "decode")),
-                Source(Metric("sglang:generation_tokens")),
+                MetricSource(_where("sglang:realtime_tokens", "mode", "decode")),
+                MetricSource(Metric("sglang:generation_tokens")),
             ),
         ),
     ),
@@ -121,21 +121,21 @@ TRITON = Engine(
     "nv_inference_",
     model_labels=("model", "version"),
     levels=(
-        Quantity(
+        EngineMetric(
             "kv_cache_used_ratio",
             (
-                Source(
+                MetricSource(
                     _where(_BLOCKS, "kv_cache_block_type", "used"), over=_where(_BLOCKS, "kv_cache_block_type", "max")
                 ),
             ),
             mean=True,
         ),
-        Quantity("running_requests", (Source(_where(_REQUESTS, "request_type", "scheduled")),)),
-        Quantity(
+        EngineMetric("running_requests", (MetricSource(_where(_REQUESTS, "request_type", "scheduled")),)),
+        EngineMetric(
             "waiting_requests",
             (
-                Source(_where(_REQUESTS, "request_type", "waiting")),
-                Source(Metric("nv_inference_pending_request_count")),
+                MetricSource(_where(_REQUESTS, "request_type", "waiting")),
+                MetricSource(Metric("nv_inference_pending_request_count")),
             ),
         ),
     ),

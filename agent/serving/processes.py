@@ -28,16 +28,16 @@ _STARTERS = frozenset(
 
 
 @dataclass(frozen=True)
-class Process:
+class ServerProcess:
     """One process for ever, also when its number is given to another."""
 
     pid: int
     started_ticks: int
 
 
-def identify(proc: str, pid: int) -> Process | None:
+def identify(proc: str, pid: int) -> ServerProcess | None:
     fields = _stat(proc, pid)
-    return None if fields is None else Process(pid, int(fields[19]))
+    return None if fields is None else ServerProcess(pid, int(fields[19]))
 
 
 def parent(proc: str, pid: int) -> int | None:

@@ -11,7 +11,7 @@ from agent.serving.engines import ENGINES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from agent.serving.engines import Engine, Metric, Quantity, Source
+    from agent.serving.engines import Engine, EngineMetric, Metric, MetricSource
     from agent.serving.exposition import Sample
 
 Series = tuple[tuple[str, str], ...]
@@ -81,7 +81,7 @@ def _model(engine: Engine, sample: Sample) -> str | None:
     return ":".join(name for label in engine.model_labels if (name := sample.label(label))) or None
 
 
-def _level(engine: Engine, quantity: Quantity, samples: Sequence[Sample]) -> float | None:
+def _level(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> float | None:
     """The sum or mean over the model's series; null where one of them is unknown or no share or count could be so."""
     values = _first(engine, quantity, samples).values()
     known = [value for value in values if value is not None and value >= 0]
@@ -92,11 +92,11 @@ def _level(engine: Engine, quantity: Quantity, samples: Sequence[Sample]) -> flo
     return round(sum(known) / len(known), 4) if max(known) <= 1 else None
 
 
-def _first(engine: Engine, quantity: Quantity, samples: Sequence[Sample]) -> Values:
+def _first(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> Values:
     return next((values for source in quantity.sources if (values := _values(engine, source, samples))), {})
 
 
-def _values(engine: Engine, source: Source, samples: Sequence[Sample]) -> Values:
+def _values(engine: Engine, source: MetricSource, samples: Sequence[Sample]) -> Values:
     if source.over is None:
         return _series(source.metric, samples, engine.copies)
     dropped = (*engine.copies, *(label for metric in (source.metric, source.over) for label, _ in metric.where))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from agent.serving.engines import Engine
     from agent.serving.http_get import Endpoint
-    from agent.serving.processes import Process
+    from agent.serving.processes import ServerProcess
     from agent.serving.readings import Reading
 
 
@@ -45,7 +45,7 @@ _RATES = ("requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s")
 
 
 @dataclass(frozen=True)
-class Holders:
+class GpuHolders:
     gpu_pids: Mapping[str, Collection[int]]
     lines: Mapping[int, tuple[int, ...]]
 
@@ -63,18 +63,18 @@ class _Answer:
 
 
 @dataclass
-class Server:
+class ScrapedServer:
     endpoint: Endpoint
     proc: str
     _before: dict[str | None, Reading] = field(default_factory=dict)
     _before_s: float = 0.0
-    _process: Process | None = None
+    _process: ServerProcess | None = None
     _rounds_to_search: int = 0
     _said: set[str] = field(default_factory=set)
     _said_hidden: bool = False
     _causes: list[str] = field(default_factory=list)
 
-    def rows(self, holders: Holders) -> list[Row]:
+    def rows(self, holders: GpuHolders) -> list[Row]:
         """Asks the server once: rows of the `serving` table without time and interval, one per model and GPU."""
         try:
             answer = self._ask()
@@ -131,7 +131,7 @@ class Server:
         names = ("model", "engine", "gpu", "pid", *_LEVELS, *_RATES)
         return {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)}
 
-    def _find_process(self, address: str, holders: Holders) -> None:
+    def _find_process(self, address: str, holders: GpuHolders) -> None:
         """Makes sure that the process is known and the same as before, searching for it no more often than is due."""
         known = self._process
         if known is not None and processes.identify(self.proc, known.pid) != known:
@@ -149,7 +149,7 @@ class Server:
             self._said_hidden = True
             self._causes.append(f"{self.endpoint.url}: {_HIDDEN}")
 
-    def _gpus(self, holders: Holders) -> tuple[str, ...]:
+    def _gpus(self, holders: GpuHolders) -> tuple[str, ...]:
         if self._process is None:
             return ()
         return processes.gpus_of(self.proc, self._process.pid, holders.gpu_pids, holders.lines)
@@ -188,7 +188,7 @@ class ServingScraper:
         """Raises UsageError where an endpoint is no loopback http(s) address."""
         self._interval_ms = settings.interval_ms
         self._proc = settings.proc
-        self._servers = [Server(endpoint, settings.proc) for endpoint in parse_endpoints(settings.endpoints)]
+        self._servers = [ScrapedServer(endpoint, settings.proc) for endpoint in parse_endpoints(settings.endpoints)]
         self._lock = threading.Condition()
         self._order: _Order | None = None
         self._ordered: int | None = None
@@ -256,7 +256,7 @@ class ServingScraper:
 
     def _ask_all(self, order: _Order, rows: list[Row], incidents: list[dict[str, str]]) -> None:
         pids = {pid for group in order.gpu_pids.values() for pid in group}
-        holders = Holders(order.gpu_pids, families(self._proc, pids))
+        holders = GpuHolders(order.gpu_pids, families(self._proc, pids))
         moment: Row = {"time": order.end_ms - order.interval_ms, "interval_ms": order.interval_ms}
         for server in self._servers:
             if self._closed:

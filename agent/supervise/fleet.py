@@ -35,7 +35,7 @@ class DriverDownError(Exception):
     """No answer for this interval; `Fleet.complete` says in which state each GPU was."""
 
 
-class Fleet:
+class HostGpus:
     """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
 
     def __init__(

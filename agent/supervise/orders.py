@@ -20,9 +20,9 @@ from fallow.errors import FallowError, UsageError
 
 if TYPE_CHECKING:
     from agent.settings import AgentSettings
-    from agent.snapshot import Board
+    from agent.snapshot import SnapshotBoard
     from agent.spool.spool import Spool
-    from agent.supervise.fleet import Fleet
+    from agent.supervise.fleet import HostGpus
     from agent.supervise.recorder import Recorder
     from agent.supervise.schedule import Bell
     from fallow.clock import Clock
@@ -35,7 +35,9 @@ log = logging.getLogger("fallow.agent")
 class Orders:
     """Keeps whether the driver is released, also over restarts within one boot of the machine."""
 
-    def __init__(self, settings: AgentSettings, fleet: Fleet, board: Board, bell: Bell, clock: Clock) -> None:
+    def __init__(
+        self, settings: AgentSettings, fleet: HostGpus, board: SnapshotBoard, bell: Bell, clock: Clock
+    ) -> None:
         self.settings = settings
         self._fleet = fleet
         self._board = board

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from agent.nvml.worker_protocol import IntervalAnswer
     from agent.rows import AgentRow, DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
-    from agent.snapshot import Board
+    from agent.snapshot import SnapshotBoard
     from agent.spool.backlog import Backlog
-    from agent.supervise.fleet import Fleet
+    from agent.supervise.fleet import HostGpus
     from agent.supervise.schedule import Due
     from agent.supervise.sources import Parts
     from fallow.clock import Clock
@@ -37,7 +37,9 @@ class TakesIncidents(Protocol):
 
 
 class Recorder:
-    def __init__(self, settings: AgentSettings, fleet: Fleet, parts: Parts, board: Board, clock: Clock) -> None:
+    def __init__(
+        self, settings: AgentSettings, fleet: HostGpus, parts: Parts, board: SnapshotBoard, clock: Clock
+    ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._parts = parts

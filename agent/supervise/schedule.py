@@ -23,7 +23,7 @@ class Due:
     errors: str
 
 
-class Plan:
+class LanePlan:
     """Lanes on the wall clock's grid, so that the hosts of a fleet write comparable rows."""
 
     def __init__(self, settings: AgentSettings, now_ms: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.allocations import PodClaims
 from agent.collectors import Collector, Interval
 from agent.host import HostMeter
@@ -47,7 +47,7 @@ class ServingCollector(Collector):
 class Parts:
     """Everything that has something to say of an interval, beside the fleet."""
 
-    owners: Owners
+    owners: ProcessOwners
     claims: PodClaims
     host: HostMeter
     collectors: tuple[Collector, ...]
@@ -92,7 +92,7 @@ class Parts:
 
 def _sources(loaded: Config, settings: AgentSettings, claims: PodClaims) -> dict[str, Any]:
     """The sources of rows for these settings, as fields of Parts; a new one is listed here."""
-    owners = Owners(AttributionSettings.from_config(loaded))
+    owners = ProcessOwners(AttributionSettings.from_config(loaded))
     host = HostMeter(settings.proc, settings.sys)
     claims.allocation = owners.allocation
     collectors = (owners, host, *_serving(loaded), claims)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
 from agent.own_memory import settle_memory
-from agent.snapshot import Board
+from agent.snapshot import SnapshotBoard
 from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
 from agent.supervise.control import ControlServer
-from agent.supervise.fleet import Fleet
+from agent.supervise.fleet import HostGpus
 from agent.supervise.orders import Orders
 from agent.supervise.recorder import Recorder
-from agent.supervise.schedule import Bell, Plan, Thinning
+from agent.supervise.schedule import Bell, LanePlan, Thinning
 from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Surfaces
 from agent.supervise.workers import StoppedError
@@ -67,14 +67,14 @@ class Supervisor:
         self._stopped_s = 0.0
         self._failure = ""
         known = read_fact(spool, "gpus", dict, {})
-        self._board = Board()
+        self._board = SnapshotBoard()
         self._surfaces = Surfaces(loaded, self._board)
-        self._fleet = Fleet(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
+        self._fleet = HostGpus(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
         self._control: ControlServer | None = None
-        self._plan = Plan(self._settings, self._clock.now_ms())
+        self._plan = LanePlan(self._settings, self._clock.now_ms())
         self._thinning = Thinning(self._settings.interval_ms)
         self._devices = NvidiaDevices(self._settings.sys)
 
@@ -246,7 +246,7 @@ class Supervisor:
             self._settings = self._orders.settings = settings
             self._fleet.timeout_s = settings.call_timeout_s
             self._recorder.configure(settings, self._parts)
-            self._plan = Plan(settings, self._clock.now_ms())
+            self._plan = LanePlan(settings, self._clock.now_ms())
             self._thinning = Thinning(settings.interval_ms)
             self._recorder.note("config_reloaded", "the settings were read again")
         self._surfaces.ready("sampling")

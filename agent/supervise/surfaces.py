@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from agent.metrics import MetricsServer, MetricsSettings
-    from agent.snapshot import Board
+    from agent.snapshot import SnapshotBoard
     from fallow.config import Config
 
 _SHARE = 3
@@ -85,7 +85,7 @@ def _status(text: str) -> str:
 
 
 class Surfaces:
-    def __init__(self, loaded: Config, board: Board) -> None:
+    def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
         """Raises ConfigError where /metrics can never be served as the settings say; nothing listens yet."""
         self._loaded = loaded
         self._board = board

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agent.snapshot import Snapshot
-    from agent.top.sources import Source
+    from agent.top.sources import TopSource
 
 _SHORTEST_MS = 250  # the driver's own samples are a sixth of a second apart
 _WIDEST = 160  # where nobody looks: a file, a pipe
@@ -62,7 +62,7 @@ def _interval_ms(text: str) -> int:
     return interval_ms
 
 
-def _stream(source: Source, *, once: bool) -> int:
+def _stream(source: TopSource, *, once: bool) -> int:
     """One line per look, until the reader goes away or the person interrupts."""
     try:
         while True:
@@ -74,7 +74,7 @@ def _stream(source: Source, *, once: bool) -> int:
         source.close()
 
 
-def _print_once(console: Console, source: Source, notice: str) -> int:
+def _print_once(console: Console, source: TopSource, notice: str) -> int:
     from agent.top.render import Frame, frame_lines  # loads rich
     from agent.top.style import glyphs  # beside it
 

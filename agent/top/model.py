@@ -66,7 +66,7 @@ class ProcessLine:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TopSummary:
     """The whole host; GPUs that are split into MIG instances count as their instances."""
 
     gpus: int
@@ -105,7 +105,7 @@ def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
     return sorted(lines, key=lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid))
 
 
-def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
+def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
     """The host in numbers."""
     counted = [line for line in lines if line.state != SPLIT]
     idle = [line for line in counted if line.held_idle]
@@ -122,7 +122,7 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> Summary:
         for line in counted
         if line.mem_used_bytes is not None and line.mem_total_bytes is not None
     ]
-    return Summary(
+    return TopSummary(
         gpus=len(counted),
         watched=sum(line.state in (IDLE, FREE, ACTIVE) for line in counted),
         held_idle=len(idle),

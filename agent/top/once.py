@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.nvml.installation import driver_error
-from agent.supervise.fleet import DriverDownError, Fleet
+from agent.supervise.fleet import DriverDownError, HostGpus
 from agent.top.sources import UnnamedGpus, position_of
 from fallow.clock import format_ms
 from fallow.units import format_bytes
@@ -52,8 +52,8 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
 
     Raises DriverError where the driver cannot be used.
     """
-    owners = Owners(AttributionSettings.from_config(loaded))
-    fleet = Fleet(timeout_s, sys=loaded.text("agent.sys"))
+    owners = ProcessOwners(AttributionSettings.from_config(loaded))
+    fleet = HostGpus(timeout_s, sys=loaded.text("agent.sys"))
     try:
         fleet.start()
         start_ms = time.time_ns() // 1_000_000
@@ -71,7 +71,7 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
     return Look(host, start_ms, gpus, owners.describe(answer["process"], start_ms + SPAN_MS), newest)
 
 
-def _rows(fleet: Fleet, start_ms: int) -> IntervalAnswer:
+def _rows(fleet: HostGpus, start_ms: int) -> IntervalAnswer:
     try:
         return fleet.rows(start_ms, start_ms + SPAN_MS, list_processes=True, devices="none", errors="none")
     except DriverDownError as error:

@@ -15,14 +15,14 @@ from fallow.clock import format_duration
 
 if TYPE_CHECKING:
     from agent.snapshot import Snapshot
-    from agent.top.model import GpuLine, Summary
+    from agent.top.model import GpuLine, TopSummary
     from agent.top.style import Glyphs
 
 _STALE_INTERVALS = 3
 _STALE_GRACE_MS = 2_000
 
 
-def head_lines(frame: Frame, gpus: list[GpuLine], summary: Summary, width: int, shapes: Glyphs) -> list[Text]:
+def head_lines(frame: Frame, gpus: list[GpuLine], summary: TopSummary, width: int, shapes: Glyphs) -> list[Text]:
     """Host and hardware, freshness, a notice if there is one, who holds what without using it, totals."""
     snapshot = frame.snapshot
     host = (("fallow top", "bold"), (shown(snapshot.host), "bold cyan"))
@@ -37,7 +37,7 @@ def head_lines(frame: Frame, gpus: list[GpuLine], summary: Summary, width: int, 
     return lines
 
 
-def held_line(summary: Summary, width: int, shapes: Glyphs) -> Text:
+def held_line(summary: TopSummary, width: int, shapes: Glyphs) -> Text:
     """The sentence that the whole view is for."""
     if not summary.watched:
         return Text("the state of the GPUs is unknown", "bold")
@@ -82,7 +82,7 @@ def _freshness(frame: Frame) -> tuple[str, str]:
     return f"{frame.source}: means of {length}{ago}", QUIET
 
 
-def _totals(summary: Summary) -> list[tuple[str, str]]:
+def _totals(summary: TopSummary) -> list[tuple[str, str]]:
     """What is wrong comes first: the end of the line is what a narrow terminal loses."""
     parts = [(f"{count} {title(state)}", state_style(state)) for state, count in summary.unwatched]
     if summary.free:

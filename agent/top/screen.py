@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.live import Live
 
-from agent.snapshot import Board
+from agent.snapshot import SnapshotBoard
 from agent.top.render import Frame, frame_lines
 from agent.top.style import glyphs
 from agent.top.tables import SORTS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from agent.top.sources import Source
+    from agent.top.sources import TopSource
 
 _REDRAW_S = 1.0  # ages count on while nothing is new
 _RETRY_S = 1.0
@@ -38,9 +38,9 @@ _QUIT = "qQ\x03\x04"  # also Ctrl-C and Ctrl-D
 class Watcher:
     """Looks in a thread of its own, so that a driver call that blocks never freezes the view."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TopSource) -> None:
         self.source = source
-        self.board = Board()
+        self.board = SnapshotBoard()
         self.error = ""
         self.news, self._bell = os.pipe()
         self._stopping = threading.Event()
@@ -88,7 +88,7 @@ class Choices:
             self.sort = names[(names.index(self.sort) + 1) % len(names)]
 
 
-def watch(console: Console, source: Source, notice: str) -> None:
+def watch(console: Console, source: TopSource, notice: str) -> None:
     """Shows the view until somebody quits it; `notice` is shown with it."""
     view = _View(console, Watcher(source), notice)
     view.watcher.start()

@@ -8,10 +8,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.snapshot import IdleClock, Snapshot
 from agent.supervise.control import ask
-from agent.supervise.fleet import DriverDownError, Fleet
+from agent.supervise.fleet import DriverDownError, HostGpus
 from fallow import __version__
 from fallow.clock import SECOND_MS
 from fallow.errors import FallowError
@@ -75,9 +75,9 @@ class DriverSource:
         """Raises DriverError where the driver cannot be used."""
         self._interval_ms = interval_ms
         self._host = config.text("agent.host") or socket.gethostname()
-        self._owners = Owners(AttributionSettings.from_config(config))
+        self._owners = ProcessOwners(AttributionSettings.from_config(config))
         timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
-        self._fleet = Fleet(timeout_s, sys=config.text("agent.sys"))
+        self._fleet = HostGpus(timeout_s, sys=config.text("agent.sys"))
         self._fleet.start()
         self._idle = IdleClock()
         self._unnamed = UnnamedGpus()
@@ -167,7 +167,7 @@ _ANSWER_S = 5.0
 _AGENT_LAG_MS = 600  # the agent closes an interval a little after its end
 
 
-class Source(Protocol):
+class TopSource(Protocol):
     """One place to look at; used by one thread."""
 
     name: str
@@ -208,7 +208,7 @@ class AgentSource:
         """Nothing is held."""
 
 
-def find_source(config: Config, interval_ms: int) -> tuple[Source, str]:
+def find_source(config: Config, interval_ms: int) -> tuple[TopSource, str]:
     """The agent where one answers, else the driver; and a notice on why it is not the agent, empty where that is plain.
 
     Raises DriverError where neither can be looked at.

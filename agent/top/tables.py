@@ -22,7 +22,7 @@ GAP = 2
 
 
 @dataclass(frozen=True)
-class Column(Generic[_Line]):
+class TopColumn(Generic[_Line]):
     """One column: its heading, the cell of a line for a width, and how wide it wants to be."""
 
     heading: str
@@ -38,7 +38,7 @@ class Column(Generic[_Line]):
     right: bool = False
 
 
-def fit(columns: Sequence[Column[_Line]], width: int) -> list[tuple[Column[_Line], int]]:
+def fit(columns: Sequence[TopColumn[_Line]], width: int) -> list[tuple[TopColumn[_Line], int]]:
     kept = list(columns)
     while len(kept) > 1 and _needed(kept) > width and any(each.rank for each in kept):
         kept.remove(max(kept, key=lambda each: each.rank))
@@ -52,23 +52,23 @@ def fit(columns: Sequence[Column[_Line]], width: int) -> list[tuple[Column[_Line
     return [(each, widths[each.heading]) for each in kept]
 
 
-def heading(columns: Sequence[tuple[Column[_Line], int]], style: str) -> Text:
+def heading(columns: Sequence[tuple[TopColumn[_Line], int]], style: str) -> Text:
     cells = [_sized(Text(each.heading, style), width, right=each.right) for each, width in columns]
     return _joined(cells, style)
 
 
-def body(columns: Sequence[tuple[Column[_Line], int]], line: _Line) -> Text:
+def body(columns: Sequence[tuple[TopColumn[_Line], int]], line: _Line) -> Text:
     return _joined([_sized(each.cell(line, width), width, right=each.right) for each, width in columns])
 
 
-def _growth(column: Column[_Line], width: int) -> int:
+def _growth(column: TopColumn[_Line], width: int) -> int:
     """By how much a column of that width would grow next; 0 where it is as wide as it gets."""
     if width >= column.most:
         return 0
     return column.jump if width == column.width else 1
 
 
-def _needed(columns: Sequence[Column[_Line]]) -> int:
+def _needed(columns: Sequence[TopColumn[_Line]]) -> int:
     return sum(each.width for each in columns) + GAP * (len(columns) - 1)
 
 
@@ -95,30 +95,30 @@ def gpu_table(gpus: list[GpuLine], width: int, room: int | None, shapes: Glyphs)
     return lines
 
 
-def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[Column[GpuLine]]:
+def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[TopColumn[GpuLine]]:
     def text(cell: Callable[[GpuLine], str]) -> Callable[[GpuLine, int], Text]:
         return lambda line, width: Text(cut(cell(line), width, shapes), cell_style(line))
 
     label_width = max([3, *(len(line.label) for line in gpus)])
     model_width = min(28, max([5, *(len(_model(line)) for line in gpus)]))
-    models = [Column("MODEL", text(_model), model_width, rank=4)]
+    models = [TopColumn("MODEL", text(_model), model_width, rank=4)]
     return [
-        Column("GPU", text(lambda line: line.label), label_width, right=True),
+        TopColumn("GPU", text(lambda line: line.label), label_width, right=True),
         *(models if len({line.model for line in gpus}) > 1 else []),  # one model for all stands in the head
-        Column("STATE", lambda line, _: Text(title(line.state), line_style(line)), 9),
-        Column(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20, jump=5),
-        Column(
+        TopColumn("STATE", lambda line, _: Text(title(line.state), line_style(line)), 9),
+        TopColumn(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20, jump=5),
+        TopColumn(
             "SM",
             text(lambda line: _percent(line.sm_pct)),
             5,
             rank=3 if any(_has_sm(line) for line in gpus) else 8,
             right=True,
         ),
-        Column("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
-        Column("POWER", text(_power), 9, rank=2, right=True),
-        Column("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
-        Column("USER", lambda line, width: _holder(line, width, shapes), 15, most=30),
-        Column("IDLE", _idle, 8, right=True),
+        TopColumn("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
+        TopColumn("POWER", text(_power), 9, rank=2, right=True),
+        TopColumn("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
+        TopColumn("USER", lambda line, width: _holder(line, width, shapes), 15, most=30),
+        TopColumn("IDLE", _idle, 8, right=True),
     ]
 
 
@@ -211,18 +211,18 @@ def process_table(processes: list[ProcessLine], width: int, room: int | None, sh
     return lines
 
 
-def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[Column[ProcessLine]]:
+def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[TopColumn[ProcessLine]]:
     def text(cell: Callable[[ProcessLine], str], style: str = "") -> Callable[[ProcessLine, int], Text]:
         return lambda line, width: Text(cut(cell(line), width, shapes), style)
 
     label_width = max([3, *(len(line.gpu_label) for line in processes)])
     return [
-        Column("GPU", text(lambda line: line.gpu_label), label_width, right=True),
-        Column("PID", text(lambda line: str(line.pid)), 7, right=True),
-        Column("USER", text(lambda line: shown(line.holder)), 12, most=36),
-        Column("COMMAND", text(lambda line: shown(line.command or "-")), 10, most=32),
-        Column("GPU GiB", text(lambda line: gib(line.mem_used_bytes)), 7, right=True),
-        Column("CPU %", text(lambda line: number(line.cpu_util_pct)), 6, rank=2, right=True),
-        Column("RAM GiB", text(lambda line: gib(line.host_mem_bytes)), 7, rank=3, right=True),
-        Column("KIND", text(lambda line: line.kind, QUIET), 8, rank=4),
+        TopColumn("GPU", text(lambda line: line.gpu_label), label_width, right=True),
+        TopColumn("PID", text(lambda line: str(line.pid)), 7, right=True),
+        TopColumn("USER", text(lambda line: shown(line.holder)), 12, most=36),
+        TopColumn("COMMAND", text(lambda line: shown(line.command or "-")), 10, most=32),
+        TopColumn("GPU GiB", text(lambda line: gib(line.mem_used_bytes)), 7, right=True),
+        TopColumn("CPU %", text(lambda line: number(line.cpu_util_pct)), 6, rank=2, right=True),
+        TopColumn("RAM GiB", text(lambda line: gib(line.host_mem_bytes)), 7, rank=3, right=True),
+        TopColumn("KIND", text(lambda line: line.kind, QUIET), 8, rank=4),
     ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from analytics.allocations.model import Hosts, Surroundings
+    from analytics.allocations.model import KnownHosts, Surroundings
     from analytics.importers.model import FileReport
 
 COLUMNS = {
@@ -69,7 +69,7 @@ class CsvFile:
         )
 
 
-def read_file(path: str, zone: str, hosts: Hosts) -> tuple[pl.DataFrame, FileReport]:
+def read_file(path: str, zone: str, hosts: KnownHosts) -> tuple[pl.DataFrame, FileReport]:
     """One file's allocations and its account; raises InputError that names the lines that cannot be used."""
     lines = _lines(path)
     tally = Tally()
@@ -180,7 +180,7 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
         raise InputError(f"{path}: {named}{more}", "correct them: nothing was imported")
 
 
-def _remark_hosts(rows: pl.DataFrame, hosts: Hosts, tally: Tally) -> None:
+def _remark_hosts(rows: pl.DataFrame, hosts: KnownHosts, tally: Tally) -> None:
     """Notes lines whose host is not the one on which the lake has their GPU."""
     other = rows.filter(pl.col("gpu").is_not_null() & (pl.col("written_host") != pl.col("host"))).filter(
         pl.col("written_host").map_elements(hosts.named, return_dtype=pl.String) != pl.col("host")

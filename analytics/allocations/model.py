@@ -42,7 +42,7 @@ class ReadAllocations:
 
 @dataclass(frozen=True)
 class Surroundings:
-    hosts: Hosts
+    hosts: KnownHosts
     settings: Config
 
 
@@ -79,7 +79,7 @@ _DAYS = 2  # the newest day may have begun a moment ago, and not every GPU been 
 
 
 @dataclass(frozen=True)
-class Hosts:
+class KnownHosts:
     """Hosts of the lake by name, and which GPU lies where."""
 
     names: frozenset[str] = frozenset()
@@ -88,10 +88,10 @@ class Hosts:
     """Whole GPUs of each host by the number of their device node; hosts where some GPU has none are left out."""
 
     @staticmethod
-    def of(lake: Lake) -> Hosts:
+    def of(lake: Lake) -> KnownHosts:
         """What the newest inventory says; nothing for a lake that does not exist yet."""
         if not lake.store.exists():
-            return Hosts()
+            return KnownHosts()
         frame = read_frame(
             _newest(lake.files("device")), schema.DEVICE, ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
         )
@@ -102,7 +102,9 @@ class Hosts:
             numbers = next((gpus[name] for name in ("minor_number", "gpu_index") if not gpus[name].null_count()), None)
             if numbers is not None and numbers.n_unique() == len(numbers):
                 in_order[str(host)] = gpus.sort(numbers.name)["gpu"].to_list()
-        return Hosts(frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order)
+        return KnownHosts(
+            frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order
+        )
 
     def named(self, node: str, suffix: str = "") -> str:
         """The lake's name for a node: itself with the suffix, else the only host that differs by its domain alone."""

@@ -24,7 +24,7 @@ _WORDS = {"slurm": "slurm:", "kubernetes": "pod:"}
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedSpans:
     """`placed`: the allocations once per GPU that they were put on, with `gpu`; `unplaced`: what is left, with its own count."""
 
     placed: pl.DataFrame
@@ -38,7 +38,7 @@ class Placed:
 
 def place(
     unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
-) -> Placed:
+) -> PlacedSpans:
     """Places allocations on all GPUs of their host, or on those that their processes were seen on.
 
     Args:
@@ -59,7 +59,7 @@ def place(
     # of an allocation of unknown size that was seen somewhere, nobody knows whether there is a rest
     left = pl.col("_placed").is_null() | (pl.col("gpu_count_on_host") > 0).fill_null(value=False)
     placed = allocations.join(found, on="row").sort("row", "gpu")
-    return Placed(placed.drop("row", "gpu_count_on_host"), rest.filter(left).sort("row").select(unplaced.columns))
+    return PlacedSpans(placed.drop("row", "gpu_count_on_host"), rest.filter(left).sort("row").select(unplaced.columns))
 
 
 def _whole_hosts(allocations: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]]) -> pl.DataFrame:

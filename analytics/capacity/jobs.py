@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobUse:
     """One job of a holder; `name` is None for what runs without one, and where `shared` is true.
 
     On a GPU that others hold as well (`shared`) nobody can say whose job it is. `state_ms` is GPU time by state, the holder's
@@ -39,7 +39,7 @@ class Job:
         return sum(self.state_ms.values())
 
 
-def jobs(own: pl.DataFrame, everybody: pl.DataFrame, costs: Costs) -> tuple[Job, ...]:
+def jobs(own: pl.DataFrame, everybody: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
     """The jobs, the most GPU time first.
 
     Args:
@@ -60,10 +60,10 @@ def jobs(own: pl.DataFrame, everybody: pl.DataFrame, costs: Costs) -> tuple[Job,
     return tuple(sorted(found, key=lambda each: (-each.allocated_ms, each.name or "")))
 
 
-def _job(rows: pl.DataFrame, costs: Costs) -> Job:
+def _job(rows: pl.DataFrame, costs: Costs) -> JobUse:
     gpu_ms = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
     sums = dict(rows.group_by("state").agg(gpu_ms.sum()).iter_rows())
-    return Job(
+    return JobUse(
         name=rows["job"][0],
         shared=rows["shared"][0],
         gpus=tuple(sorted(set(rows["gpu"].to_list()))),

@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.allocations import check, listing, summary
 from analytics.allocations.csv_file import CsvFile
-from analytics.allocations.model import Hosts, Surroundings
+from analytics.allocations.model import KnownHosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.slurm import Slurm
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
     settings, lake = open_lake(args)
-    read = args.source.read(args, Surroundings(Hosts.of(lake), settings))
+    read = args.source.read(args, Surroundings(KnownHosts.of(lake), settings))
     shifted = find_shifted(lake, read, replace=args.replace)
     if shifted.pairs.height:
         if not args.replace:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from analytics.money.prices import Price, PriceBook
-    from analytics.money.window_money import Basis
+    from analytics.money.window_money import PriceBasis
 
 _HEADINGS = {"site": "the site's own prices", "catalog": "what public clouds ask on demand, which is not what you pay"}
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: bool) -> list[str]:
+def _as_text(book: PriceBook, basis: Sequence[PriceBasis], width: int, *, with_lake: bool) -> list[str]:
     prices = in_force(book)
     lines: list[str] = []
     for origin, heading in _HEADINGS.items():
@@ -77,7 +77,9 @@ def _as_text(book: PriceBook, basis: Sequence[Basis], width: int, *, with_lake: 
     return [*lines, "`fallow prices --csv` writes a table to put your own in: name it as money.prices"]
 
 
-def _price_lines(prices: Sequence[Price], basis: Sequence[Basis], columns: int, *, with_lake: bool) -> Iterator[str]:
+def _price_lines(
+    prices: Sequence[Price], basis: Sequence[PriceBasis], columns: int, *, with_lake: bool
+) -> Iterator[str]:
     width = min(28, max(len(_about(price)) for price in prices))
     for price in prices:
         used = f"{gpus_at(price, basis) or '-':>6}  " if with_lake else "  "
@@ -93,7 +95,7 @@ def _about(price: Price) -> str:
     return f"{price.model or 'any model'} ({price.pool})" if price.pool else price.model or ""
 
 
-def _as_json(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> dict[str, object]:
+def _as_json(book: PriceBook, basis: Sequence[PriceBasis], *, with_lake: bool) -> dict[str, object]:
     prices = [
         {"model": price.model, "pool": price.pool}
         | price_json(price)
@@ -104,7 +106,7 @@ def _as_json(book: PriceBook, basis: Sequence[Basis], *, with_lake: bool) -> dic
     return {"currency": book.currency, "prices": prices, "missing": missing}
 
 
-def _write_csv(book: PriceBook, basis: Sequence[Basis]) -> None:
+def _write_csv(book: PriceBook, basis: Sequence[PriceBasis]) -> None:
     """The site's table as it is, the list prices in force below it, and what has no price as remarks."""
     writer = csv.DictWriter(sys.stdout, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

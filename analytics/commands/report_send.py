@@ -25,7 +25,7 @@ from fallow.lake import Lake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from analytics.delivery.deliver import Result
+    from analytics.delivery.deliver import DeliveryResult
     from analytics.delivery.model import Message
     from analytics.delivery.targets import Target
     from analytics.render.report import Format
@@ -124,7 +124,9 @@ def _weeks(args: argparse.Namespace, sending: _Sending, target: Target) -> tuple
     return (*(due.missed(*asked) if args.catch_up else ()), sending.newest)
 
 
-def _send_week(args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]) -> Iterator[Result]:
+def _send_week(
+    args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]
+) -> Iterator[DeliveryResult]:
     """One week to its targets; the report is made only if it is due for one of them."""
     sender = sending.sender
     due_ones = [target for target in targets if sender.is_due(week, target, again=args.again)]

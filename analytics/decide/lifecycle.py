@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.quality.timestamps import Stamp
 
 if TYPE_CHECKING:
@@ -105,15 +105,15 @@ def reversed_by(reversal: Reversal) -> Finding:
 
 
 def _again(reversal: Reversal) -> Sentence:
-    return say("last week's finding was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
+    return tr("last week's finding was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
 
 
 def action_sentence(action: Action) -> Sentence:
     """An action as one line: when, who, what, and their own words."""
-    what = say(_DID[action.kind]) if action.kind in _DID else action.kind
+    what = tr(_DID[action.kind]) if action.kind in _DID else action.kind
     if action.expires_ms is not None:
-        what = say("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
+        what = tr("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
     if action.channel:
-        what = say("{what} via {channel}", what=what, channel=action.channel)
-    said = say("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.actor, what=what)
-    return say("{said}: {reason}", said=said, reason=action.reason) if action.reason else said
+        what = tr("{what} via {channel}", what=what, channel=action.channel)
+    said = tr("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.actor, what=what)
+    return tr("{said}: {reason}", said=said, reason=action.reason) if action.reason else said

@@ -85,7 +85,7 @@ def review(
 
 
 @dataclass(frozen=True)
-class Found:
+class RuleFindings:
     """What the rules say of a window and of the one a week before, whatever people did about it.
 
     `as_of_ms` is the moment as of which suppressions count.
@@ -101,7 +101,7 @@ class Found:
 
 def find_in_window(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
-) -> Found:
+) -> RuleFindings:
     """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
@@ -110,13 +110,15 @@ def find_in_window(
     sensitivity = held_gpu_hours(context.inside.stretches)
     if ledger.inside.stretches.is_empty():
         # whose work ended and whose was only not seen cannot be told apart
-        return Found(context, (), (), None, sensitivity, as_of_ms)
+        return RuleFindings(context, (), (), None, sensitivity, as_of_ms)
     before = week_before(context)
     last_week = () if before is None else run_rules(before)
-    return Found(context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms)
+    return RuleFindings(
+        context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms
+    )
 
 
-def with_actions(found: Found) -> Review:
+def with_actions(found: RuleFindings) -> Review:
     """How the findings stand after what people did: reads their actions from the lake, and nothing else."""
     actions, outcome = load_actions(found.context.lake), found.reversals
     wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}

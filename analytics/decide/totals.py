@@ -42,7 +42,7 @@ class RuleTotals:
 
 
 @dataclass(frozen=True)
-class Totals:
+class FindingTotals:
     """What findings of several rules add up to: GPUs, each counted once, and each rule's own sums.
 
     Findings of different rules are about the same hours of the same GPUs, and say no hours. There is no sum of GPU time or
@@ -67,7 +67,7 @@ class Totals:
         }
 
 
-def totals(findings: Sequence[Finding]) -> Totals:
+def totals(findings: Sequence[Finding]) -> FindingTotals:
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule, []).append(finding)
@@ -75,7 +75,7 @@ def totals(findings: Sequence[Finding]) -> Totals:
         (_of_rule(rule, own) for rule, own in by_rule.items()),
         key=lambda each: (-each.gpus_to_take, -(each.cost or 0.0), -each.gpu_hours, each.rule),
     )
-    return Totals(
+    return FindingTotals(
         findings=len(findings),
         gpus=len({gpu for finding in findings for gpu in finding.gpus}),
         gpus_to_take=len(to_take(findings)),

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from analytics.delivery.mail import MailChannel
-from analytics.delivery.model import FAILED, SENT, Outcome
+from analytics.delivery.model import FAILED, SENT, DeliveryOutcome
 from analytics.delivery.settings import MailSettings, WebhookSettings
 from analytics.delivery.webhook import WebhookChannel
 from analytics.language.plain_text import count
@@ -34,7 +34,7 @@ class FolderChannel:
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002  # the content says its time
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:  # noqa: ARG002  # the content says its time
         """Writes each document as `<week>/<name>`, completely or not at all."""
         try:
             store = open_store(self._target.address)
@@ -43,8 +43,8 @@ class FolderChannel:
                 store.put(key, part.data)
                 store.confirm(key, part.data)
         except FallowError as error:
-            return Outcome(FAILED, error.message)
-        return Outcome(SENT, count(len(message.attachments), "file"))
+            return DeliveryOutcome(FAILED, error.message)
+        return DeliveryOutcome(SENT, count(len(message.attachments), "file"))
 
 
 def safe(text: str) -> str:

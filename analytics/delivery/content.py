@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.delivery.channels import safe
-from analytics.delivery.model import Brief, Line, Message, Part
-from analytics.language.language import Listed
+from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Moment
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.render.report.text import TextFormat
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
@@ -58,7 +58,7 @@ def pack(
     html, picture = (None, None) if mail_body is None else mail_body(report, language)
     name = f"fallow-{week.label}-{_file_part(report, language)}"
     return Message(
-        subject=language.say(say("{title}: {headline}", title=_title(report, week), headline=headline(report))),
+        subject=language.translate(tr("{title}: {headline}", title=_title(report, week), headline=headline(report))),
         language=language.code,
         text=TextFormat().render(report, language).decode(),
         html=html,
@@ -66,17 +66,17 @@ def pack(
         attachments=tuple(_part(each, name, report, language) for each in formats),
         brief=_brief(report, week, language),
         week=week.label,
-        scope=language.say(Listed(scope_parts(report.scope), ", ")),
+        scope=language.translate(SentenceList(scope_parts(report.scope), ", ")),
         since_ms=report.seen.since_ms,
         until_ms=report.seen.until_ms,
         finding_ids=tuple(finding.finding_id for finding in report.findings),
     )
 
 
-def _part(form: Format, name: str, report: Report, language: Language) -> Part:
+def _part(form: Format, name: str, report: Report, language: Language) -> MessagePart:
     suffix = form.suffix.lstrip(".")
     media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
-    return Part(f"{name}.{suffix}", media_type, form.render(report, language))
+    return MessagePart(f"{name}.{suffix}", media_type, form.render(report, language))
 
 
 def _file_part(report: Report, language: Language) -> str:
@@ -87,80 +87,80 @@ def _file_part(report: Report, language: Language) -> str:
 
 def _title(report: Report, week: Week) -> Sentence:
     """`GPU waste report 2026-W46 (team vision)`."""
-    named = say("{title} {week}", title=TITLE, week=week.label)
+    named = tr("{title} {week}", title=TITLE, week=week.label)
     scope = scope_parts(report.scope)
-    return say("{title} ({scope})", title=named, scope=Listed(scope, ", ")) if scope else named
+    return tr("{title} ({scope})", title=named, scope=SentenceList(scope, ", ")) if scope else named
 
 
 def _brief(report: Report, week: Week, language: Language) -> Brief:
     shown = costliest(report)[:_TOP]
     rest = len(report.findings) - len(shown)
-    more = say_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
+    more = tr_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
     return Brief(
-        title=language.say(_title(report, week)),
+        title=language.translate(_title(report, week)),
         window=_window(report, language),
         sentences=tuple(
-            language.say(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
+            language.translate(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
         ),
-        heading=language.say(say("The costliest findings")),
+        heading=language.translate(tr("The costliest findings")),
         lines=tuple(line(finding, language) for finding in shown),
-        rest=language.say(more) if rest > 0 else "",
+        rest=language.translate(more) if rest > 0 else "",
     )
 
 
 def _window(report: Report, language: Language) -> str:
     """The window, its coverage and its silent hosts: the figures below it mean nothing without them."""
     told = dict(facts(report, language))
-    labels = [language.say(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
-    beside = [say("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
-    return language.say(Listed([told[language.say("window")], *beside]))
+    labels = [language.translate(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
+    beside = [tr("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
+    return language.translate(SentenceList([told[language.translate("window")], *beside]))
 
 
-def line(finding: Finding, language: Language) -> Line:
+def line(finding: Finding, language: Language) -> BriefLine:
     """A finding as a chat shows it, with its cost if there is a price."""
-    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
-    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
-    what = language.say(finding.sentence)
+    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
+    what = language.translate(finding.sentence)
     text = (
-        say("{sums}: {gpus} on {host} {what}", sums=sums, gpus=gpus, host=plain(finding.host), what=what)
+        tr("{sums}: {gpus} on {host} {what}", sums=sums, gpus=gpus, host=plain(finding.host), what=what)
         if finding.host
-        else say("{sums}: {gpus} {what}", sums=sums, gpus=gpus, what=what)
+        else tr("{sums}: {gpus} {what}", sums=sums, gpus=gpus, what=what)
     )
-    detail = say(
+    detail = tr(
         "{holder}, since {when}; confidence: {grade}; {finding_id}",
-        holder=plain(finding.holder) if finding.holder else language.say(finding.without_holder),
+        holder=plain(finding.holder) if finding.holder else language.translate(finding.without_holder),
         when=Moment(finding.since_ms),
-        grade=language.say(finding.confidence.grade),
+        grade=language.translate(finding.confidence.grade),
         finding_id=finding.finding_id,
     )
-    return Line(finding.finding_id, language.say(text), language.say(detail))
+    return BriefLine(finding.finding_id, language.translate(text), language.translate(detail))
 
 
 _MOST_GPUS = 8
 _WIDTH = min(PAGE_COLUMNS, 78)
-_INTRO = say(
+_INTRO = tr(
     "fallow watches how the GPUs of this site are used. These look as if you could give them back, or use them better. "
     "It may be wrong: you know your work, it does not."
 )
-_ANSWER = say("If you need them, answer this mail, or say so yourself, and nobody asks again:")
-_END = say(
+_ANSWER = tr("If you need them, answer this mail, or say so yourself, and nobody asks again:")
+_END = tr(
     "You get this because a GPU was given to you or a process of yours was on it. To get no more of it, answer this mail."
 )
 
 
 def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int]) -> Message:
     """One mail to one address; `day` is that on which it goes out, `window_ms` what the findings were computed over."""
-    subject = language.say(
-        say_many("Your GPUs: {number} finding by fallow", "Your GPUs: {number} findings by fallow", len(nudge.findings))
+    subject = language.translate(
+        tr_many("Your GPUs: {number} finding by fallow", "Your GPUs: {number} findings by fallow", len(nudge.findings))
     )
     names = ", ".join(plain(name) for name in nudge.names)
     blocks = [
-        "\n".join(_wrapped(language.say(say("Findings about: {names}", names=names)))),
-        "\n".join(_wrapped(language.say(_INTRO))),
+        "\n".join(_wrapped(language.translate(tr("Findings about: {names}", names=names)))),
+        "\n".join(_wrapped(language.translate(_INTRO))),
         *("\n".join(_finding(finding, nudge.told[finding.finding_id], language)) for finding in nudge.findings),
-        "\n".join([*_wrapped(language.say(_ANSWER)), *_answers(nudge)]),
-        "\n".join(_wrapped(language.say(_END))),
+        "\n".join([*_wrapped(language.translate(_ANSWER)), *_answers(nudge)]),
+        "\n".join(_wrapped(language.translate(_END))),
     ]
     lines = tuple(line(finding, language) for finding in nudge.findings)
     return Message(
@@ -184,16 +184,16 @@ def _finding(finding: Finding, told: int, language: Language) -> list[str]:
     shown = line(finding, language)
     rows = [
         *_wrapped(f"* {shown.text}", "  "),
-        *_row(say("GPUs: {gpus}", gpus=_gpus(finding)), language),
-        *(_row(say("job: {job}", job=plain(finding.job)), language) if finding.job else []),
-        *_row(say("since {when}", when=Moment(finding.since_ms)), language),
+        *_row(tr("GPUs: {gpus}", gpus=_gpus(finding)), language),
+        *(_row(tr("job: {job}", job=plain(finding.job)), language) if finding.job else []),
+        *_row(tr("since {when}", when=Moment(finding.since_ms)), language),
         *_row(_sureness(finding, language), language),
-        *_row(say("evidence: {evidence}", evidence=language.say(evidence(finding))), language),
-        *(_row(say_many("told {number} time before", "told {number} times before", told), language) if told else []),
+        *_row(tr("evidence: {evidence}", evidence=language.translate(evidence(finding))), language),
+        *(_row(tr_many("told {number} time before", "told {number} times before", told), language) if told else []),
     ]
     # a command on one line, however long: it is there to be copied
     if finding.next_command:
-        rows += [*_row(say("next:"), language), f"    {plain(finding.next_command, 1000)}"]
+        rows += [*_row(tr("next:"), language), f"    {plain(finding.next_command, 1000)}"]
     return rows
 
 
@@ -203,10 +203,10 @@ def _gpus(finding: Finding) -> str:
 
 
 def _sureness(finding: Finding, language: Language) -> str:
-    grade, failed = language.say(finding.confidence.grade), finding.confidence.failed
+    grade, failed = language.translate(finding.confidence.grade), finding.confidence.failed
     if not failed:
-        return say("confidence: {grade}", grade=grade)
-    return say("confidence: {grade} ({why})", grade=grade, why=Listed(failed))
+        return tr("confidence: {grade}", grade=grade)
+    return tr("confidence: {grade} ({why})", grade=grade, why=SentenceList(failed))
 
 
 def _answers(nudge: Nudge) -> list[str]:
@@ -214,7 +214,7 @@ def _answers(nudge: Nudge) -> list[str]:
 
 
 def _row(text: str, language: Language) -> list[str]:
-    return _wrapped(language.say(text), "  ", "  ")
+    return _wrapped(language.translate(text), "  ", "  ")
 
 
 def _wrapped(text: str, rest: str = "", first: str = "") -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from analytics.language.plain_text import moment, plain
 from fallow.errors import FallowError
 from fallow.units import format_bytes
@@ -84,7 +84,7 @@ _LOST = "a sender ended while it was sending"
 
 
 @dataclass(frozen=True)
-class Result:
+class DeliveryResult:
     """The outcome of one delivery in this run: a step, ALREADY or BUSY. `is_news` if it was not reported before."""
 
     delivery: Delivery
@@ -117,7 +117,7 @@ def deliver(
     *,
     again: bool = False,
     sleep: Callable[[float], None] = time.sleep,
-) -> Result:
+) -> DeliveryResult:
     """Sends it unless it was sent, and records every step; raises LakeError where the record cannot be kept.
 
     The intention is in the lake before anything is sent: after a crash the delivery counts as unknown, and nothing is sent
@@ -129,12 +129,12 @@ def deliver(
         return left(journal, standing)
     own = acquire_send_lock(journal, chosen, message, clock, sleep)
     if own is None:
-        return Result(chosen, BUSY)
+        return DeliveryResult(chosen, BUSY)
     journal.add(chosen, own.try_id, SENDING, message)
     if own.is_fresh:
         outcome = channel.send(message, chosen, clock.now_ms())
     else:
-        outcome = Outcome(FAILED, "the lake took too long to record that it would be sent", tries=0)
+        outcome = DeliveryOutcome(FAILED, "the lake took too long to record that it would be sent", tries=0)
     try:
         journal.add(chosen, own.try_id, outcome.step, message, outcome)
     except FallowError as error:
@@ -142,26 +142,26 @@ def deliver(
             f"{_ENDED[outcome.step]} {chosen.target}, and that could not be recorded: {error.message}",
             "repair the lake; until --again this delivery counts as unknown",
         ) from error
-    return Result(chosen, outcome.step, outcome.reason)
+    return DeliveryResult(chosen, outcome.step, outcome.reason)
 
 
 _ENDED = {SENT: "it was sent to", FAILED: "it could not be sent to", UNKNOWN: "it may have reached"}
 
 
-def left(journal: Journal, standing: Standing) -> Result:
+def left(journal: Journal, standing: Standing) -> DeliveryResult:
     """The result for a delivery that is not sent now; an abandoned one is recorded as unknown, once."""
     reason = standing.entry.reason if standing.entry else ""
     if standing.step == ABANDONED:
-        lost = Outcome(UNKNOWN, _LOST, tries=0)
+        lost = DeliveryOutcome(UNKNOWN, _LOST, tries=0)
         try_id = standing.entry.try_id if standing.entry else new_try(0)
         journal.add(standing.delivery, try_id, UNKNOWN, outcome=lost)
-        return Result(standing.delivery, UNKNOWN, _LOST)
+        return DeliveryResult(standing.delivery, UNKNOWN, _LOST)
     if standing.step == UNKNOWN:
-        return Result(standing.delivery, UNKNOWN, reason, is_news=False)
-    return Result(standing.delivery, ALREADY if standing.step == SENT else BUSY, reason)
+        return DeliveryResult(standing.delivery, UNKNOWN, reason, is_news=False)
+    return DeliveryResult(standing.delivery, ALREADY if standing.step == SENT else BUSY, reason)
 
 
-def tell(result: Result) -> int:
+def tell(result: DeliveryResult) -> int:
     """Prints one sentence and returns the exit code for the result."""
     what = _named(result.delivery)
     if result.step == SENT:

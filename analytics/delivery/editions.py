@@ -16,7 +16,7 @@ from analytics.delivery.model import FAILED, SENT, UNKNOWN
 from analytics.delivery.targets import parse_targets
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.report import FORMATS
 from fallow.clock import WEEK_MS, SystemClock
 from fallow.errors import MissingExtraError, UsageError
@@ -24,7 +24,7 @@ from fallow.errors import MissingExtraError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from analytics.delivery.deliver import Result
+    from analytics.delivery.deliver import DeliveryResult
     from analytics.delivery.journal import Standing
     from analytics.delivery.model import Channel, Delivery, Message
     from analytics.delivery.targets import Target
@@ -84,7 +84,7 @@ class EditionSender:
         repeatable = self.channels[target].repeatable
         return to_do(self.standing(week, target), again=again, repeatable=repeatable) is not None
 
-    def send(self, week: Week, target: Target, message: Message | None, *, again: bool = False) -> Result:
+    def send(self, week: Week, target: Target, message: Message | None, *, again: bool = False) -> DeliveryResult:
         """Sends it; without a message, says why it is left alone. Raises LakeError where the record cannot be kept."""
         if message is None:
             return left(self.journal, self.standing(week, target))
@@ -191,26 +191,26 @@ def _would(standing: Standing, message: Message | None) -> Said:
     target = plain(standing.delivery.target, 200)
     if message is not None:
         parts = ", ".join(part.name for part in message.attachments)
-        what = say("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
+        what = tr("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
         return Said(target, what, is_due=True)
-    when = Moment(standing.entry.time_ms) if standing.entry else say("unknown")
+    when = Moment(standing.entry.time_ms) if standing.entry else tr("unknown")
     if standing.step == SENT:
-        return Said(target, say("would not be sent: it was sent on {when}", when=when))
+        return Said(target, tr("would not be sent: it was sent on {when}", when=when))
     if standing.step in (UNKNOWN, ABANDONED):
-        return Said(target, say("would not be sent: it may have arrived on {when}; ask there", when=when))
-    return Said(target, say("would not be sent: somebody else is sending it"))
+        return Said(target, tr("would not be sent: it may have arrived on {when}; ask there", when=when))
+    return Said(target, tr("would not be sent: somebody else is sending it"))
 
 
-def _became(result: Result) -> Said:
+def _became(result: DeliveryResult) -> Said:
     target, failed = plain(result.delivery.target, 200), result.is_failure
     if result.step == SENT:
-        return Said(target, say("sent"), failed, is_due=True)
+        return Said(target, tr("sent"), failed, is_due=True)
     if result.step == ALREADY:
-        return Said(target, say("not sent: it was sent before"), failed)
+        return Said(target, tr("not sent: it was sent before"), failed)
     if result.step == BUSY:
-        return Said(target, say("not sent: somebody else is sending it"), failed)
+        return Said(target, tr("not sent: somebody else is sending it"), failed)
     if result.step == FAILED:
-        return Said(target, say("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True)
+        return Said(target, tr("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True)
     return Said(
-        target, say("it is not known whether it arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
+        target, tr("it is not known whether it arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
     )

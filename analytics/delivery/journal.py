@@ -20,7 +20,7 @@ from fallow.lake import LakeFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.delivery.model import Message, Outcome
+    from analytics.delivery.model import DeliveryOutcome, Message
     from fallow.clock import Clock
     from fallow.lake import Lake
 
@@ -113,7 +113,12 @@ class Journal:
         return (YIELDED if over else CLAIMED), rows[-1]
 
     def add(
-        self, delivery: Delivery, try_id: str, step: str, message: Message | None = None, outcome: Outcome | None = None
+        self,
+        delivery: Delivery,
+        try_id: str,
+        step: str,
+        message: Message | None = None,
+        outcome: DeliveryOutcome | None = None,
     ) -> None:
         """Writes one row, known to be in the lake when this returns; raises LakeError."""
         now_ms = self._clock.now_ms()

@@ -17,7 +17,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from analytics.language.plain_text import plain
 from fallow.clock import from_ms
 
@@ -240,13 +240,13 @@ class MailChannel:
     def __init__(self, settings: MailSettings, recipient: str) -> None:
         self._settings, self._recipient = settings, recipient
 
-    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:
         settings = self._settings
         mail = compose(message, delivery, settings.sender, self._recipient, now_ms, reply_to=settings.reply_to)
         return hand_in(settings, self._recipient, mail.as_bytes())
 
 
-def hand_in(settings: MailSettings, recipient: str, data: bytes) -> Outcome:
+def hand_in(settings: MailSettings, recipient: str, data: bytes) -> DeliveryOutcome:
     """Gives the message, with lines that end in CRLF, to the server for one recipient."""
     try:
         conversation = Conversation(settings, whole_s(settings))
@@ -259,9 +259,9 @@ def hand_in(settings: MailSettings, recipient: str, data: bytes) -> Outcome:
             smtp.send(_PERIOD.sub(b"..", data) + b".\r\n")
             return _answer(smtp)
     except Refused as refusal:
-        return Outcome(FAILED, str(refusal))
+        return DeliveryOutcome(FAILED, str(refusal))
     except (OSError, smtplib.SMTPException) as error:
-        return Outcome(FAILED, f"{place(settings)}: {in_words(error, settings)}")
+        return DeliveryOutcome(FAILED, f"{place(settings)}: {in_words(error, settings)}")
 
 
 def whole_s(settings: MailSettings) -> float:
@@ -269,17 +269,21 @@ def whole_s(settings: MailSettings) -> float:
     return min(_WHOLE * settings.timeout_s, _LONGEST_S)
 
 
-def _answer(smtp: smtplib.SMTP) -> Outcome:
+def _answer(smtp: smtplib.SMTP) -> DeliveryOutcome:
     """What the server says after the last byte."""
     try:
         code, text = smtp.getreply()
     except (OSError, smtplib.SMTPException):
-        return Outcome(UNKNOWN, "the connection ended after the whole message and before the mail server's answer")
+        return DeliveryOutcome(
+            UNKNOWN, "the connection ended after the whole message and before the mail server's answer"
+        )
     if 200 <= code < 300:
-        return Outcome(SENT, said(code, text))
+        return DeliveryOutcome(SENT, said(code, text))
     if not 400 <= code < 600:
-        return Outcome(UNKNOWN, f"the mail server's answer after the whole message says nothing: {said(code, text)}")
-    return Outcome(FAILED, f"the mail server refused the message: {said(code, text)}")
+        return DeliveryOutcome(
+            UNKNOWN, f"the mail server's answer after the whole message says nothing: {said(code, text)}"
+        )
+    return DeliveryOutcome(FAILED, f"the mail server refused the message: {said(code, text)}")
 
 
 def _expect(reply: tuple[int, bytes], what: str, wanted: tuple[int, ...] = (250, 251)) -> None:

@@ -29,7 +29,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """How a delivery ended: SENT, FAILED or UNKNOWN, why in words without secrets, and how often the server was asked."""
 
     step: str
@@ -38,7 +38,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Part:
+class MessagePart:
     """One document: its file name, its media type such as `text/html`, and its bytes."""
 
     name: str
@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Line:
+class BriefLine:
     """One finding in one line of a chat: what it says, and the smaller print below it."""
 
     finding_id: str
@@ -63,7 +63,7 @@ class Brief:
     window: str
     sentences: tuple[str, ...]
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[BriefLine, ...]
     rest: str
 
 
@@ -80,7 +80,7 @@ class Message:
     text: str
     html: str | None
     picture: bytes | None
-    attachments: tuple[Part, ...]
+    attachments: tuple[MessagePart, ...]
     brief: Brief
     week: str
     scope: str
@@ -117,6 +117,6 @@ class Channel(Protocol):
     repeatable: bool
     """Whether sending again leaves no second copy, so that a try with unknown outcome may be repeated."""
 
-    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:
         """Sends it and returns the outcome; every failure on the way is an outcome, not an exception."""
         ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from analytics.delivery.journal import ABANDONED, SENDING
 from analytics.delivery.model import SENT, UNKNOWN
 from analytics.delivery.targets import mail_address
-from analytics.money.csv_tables import Line, read_lines
+from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import JOINER, single_name
 from fallow.clock import from_ms
 from fallow.errors import ConfigError, UsageError
@@ -72,13 +72,13 @@ class Contacts:
         return tuple(address for name in wanted for address in self.addresses.get(("team", name), ()))
 
 
-def _silent(line: Line) -> tuple[str, str]:
+def _silent(line: CsvLine) -> tuple[str, str]:
     if (line.text("kind") or "").lower() == "email":
         return "email", _address(line, "name").lower()  # whoever opted out gets none, in any spelling
     return _named(line, (*KINDS, "email"))
 
 
-def _named(line: Line, kinds: tuple[str, ...]) -> tuple[str, str]:
+def _named(line: CsvLine, kinds: tuple[str, ...]) -> tuple[str, str]:
     kind, name = (line.text("kind") or "").lower(), line.text("name")
     if kind not in kinds:
         raise line.error(f"kind '{kind}' is none of {', '.join(kinds)}")
@@ -87,7 +87,7 @@ def _named(line: Line, kinds: tuple[str, ...]) -> tuple[str, str]:
     return kind, name if kind == "team" else single_name(name)
 
 
-def _address(line: Line, column: str) -> str:
+def _address(line: CsvLine, column: str) -> str:
     try:
         return mail_address(line.text(column) or "")
     except UsageError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from fallow.clock import format_ms
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def _slack(message: Message, _: Delivery) -> dict[str, Any]:
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
     # the text outside the blocks is read as markup, which begins with one of these three characters
-    said = say("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
-    text = _cut(language(message.language).say(said), _SLACK_TEXT // 2)
+    said = tr("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
+    text = _cut(language(message.language).translate(said), _SLACK_TEXT // 2)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}

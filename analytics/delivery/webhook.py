@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from analytics.delivery.mail import connection_fault
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from analytics.delivery.payloads import payload
 from fallow import __version__
 from fallow.clock import to_ms
@@ -40,7 +40,7 @@ _MOST_REDIRECTS = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class WebhookAnswer:
     """A status with its headers in lower case; None where there was no answer, `reason` then says why.
 
     `was_sent` is False only where the receiver cannot have got the request.
@@ -52,7 +52,7 @@ class Answer:
     was_sent: bool = True
 
 
-def post(url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLContext, timeout_s: float) -> Answer:
+def post(url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLContext, timeout_s: float) -> WebhookAnswer:
     """Posts once, following redirects to the same host alone."""
     for _ in range(_MOST_REDIRECTS):
         answer = _post_once(url, data, headers, context, timeout_s)
@@ -60,12 +60,16 @@ def post(url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLCont
             return answer
         there = urljoin(url, answer.headers.get("location", ""))
         if answer.status not in _REDIRECTS or urlsplit(there)[:2] != urlsplit(url)[:2]:
-            return Answer(answer.status, reason="it sends its callers elsewhere, which is not followed", was_sent=False)
+            return WebhookAnswer(
+                answer.status, reason="it sends its callers elsewhere, which is not followed", was_sent=False
+            )
         url = there
-    return Answer(None, reason="it sends its callers round and round", was_sent=False)
+    return WebhookAnswer(None, reason="it sends its callers round and round", was_sent=False)
 
 
-def _post_once(url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLContext, timeout_s: float) -> Answer:
+def _post_once(
+    url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLContext, timeout_s: float
+) -> WebhookAnswer:
     connection = _connection(url, context, timeout_s)
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -82,9 +86,9 @@ def _post_once(url: str, data: bytes, headers: Mapping[str, str], context: ssl.S
         found = {name.lower(): value for name, value in response.getheaders()}
         with contextlib.suppress(OSError, http.client.HTTPException):  # the status has said what counts
             response.read(_MOST_BYTES)
-        return Answer(response.status, found)
+        return WebhookAnswer(response.status, found)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Answer(None, reason=_reason(error, timeout_s), was_sent=was_sent)
+        return WebhookAnswer(None, reason=_reason(error, timeout_s), was_sent=was_sent)
     finally:
         timer.cancel()
         connection.close()
@@ -145,7 +149,7 @@ class WebhookChannel:
     def __init__(self, settings: WebhookSettings, target: Target, sleep: Callable[[float], None] = time.sleep) -> None:
         self._settings, self._target, self._sleep = settings, target, sleep
 
-    def send(self, message: Message, delivery: Delivery, now_ms: int) -> Outcome:
+    def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:
         """Posts the brief; up to TRIES times where the receiver is busy or failing."""
         data = json.dumps(payload(self._target.kind, message, delivery), ensure_ascii=False).encode()
         headers = {
@@ -163,23 +167,25 @@ class WebhookChannel:
             waited_s += pause_s
         raise AssertionError
 
-    def _outcome(self, answer: Answer, tries: int, pause_s: float | None) -> Outcome:
+    def _outcome(self, answer: WebhookAnswer, tries: int, pause_s: float | None) -> DeliveryOutcome:
         host = f"the webhook at {urlsplit(self._target.address).hostname}"
         if answer.status is None:
             step = UNKNOWN if answer.was_sent else FAILED
             doubt = "; it may have got the message" if answer.was_sent else ""
-            return Outcome(step, f"{host}: {answer.reason}{doubt}", tries)
+            return DeliveryOutcome(step, f"{host}: {answer.reason}{doubt}", tries)
         if 200 <= answer.status < 300:
-            return Outcome(SENT, str(answer.status), tries)
+            return DeliveryOutcome(SENT, str(answer.status), tries)
         if answer.status in _NOBODY_KNOWS:
-            return Outcome(UNKNOWN, f"{host} answered {answer.status}: a gateway on the way had no answer", tries)
+            return DeliveryOutcome(
+                UNKNOWN, f"{host} answered {answer.status}: a gateway on the way had no answer", tries
+            )
         why = answer.reason or _REMEDIES.get(answer.status, "")
         if pause_s is not None and pause_s > WAIT_AT_MOST_S:
             why = f"it asks to wait for {pause_s:.0f} s"
-        return Outcome(FAILED, f"{host} answered {answer.status}{f'; {why}' if why else ''}", tries)
+        return DeliveryOutcome(FAILED, f"{host} answered {answer.status}{f'; {why}' if why else ''}", tries)
 
 
-def _pause_s(answer: Answer, number: int, now_ms: int) -> float | None:
+def _pause_s(answer: WebhookAnswer, number: int, now_ms: int) -> float | None:
     """How long to wait before the next try; None where there is to be none."""
     backoff_s = _FIRST_PAUSE_S * 2 ** (number - 1)
     if answer.status is None:

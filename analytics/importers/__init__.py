@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.importers.nvidia_smi import NvidiaSmi
-from analytics.importers.series import Series
+from analytics.importers.series import ImportedSeries
 
 if TYPE_CHECKING:
     from analytics.importers.model import Importer
 
-IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), Series())
+IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), ImportedSeries())
 """Every importer, in the order in which `fallow import --help` lists them."""

@@ -121,7 +121,7 @@ def _escape(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class NvidiaSmiSettings:
     """What the flags say about the files."""
 
     host: str
@@ -148,7 +148,7 @@ class NvidiaSmi:
     def read(self, args: argparse.Namespace) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
-        settings = Settings(
+        settings = NvidiaSmiSettings(
             check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields
         )
         read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
@@ -160,7 +160,7 @@ class NvidiaSmi:
         )  # fmt: skip
 
 
-def read_file(path: str, settings: Settings) -> tuple[pl.DataFrame, FileReport]:
+def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
     """One file's rows (true_ms, what names the GPU, values) and its account; raises InputError, UsageError."""
     tally = Tally()
     source = open_source(path)

@@ -28,7 +28,7 @@ from fallow.errors import InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from analytics.importers.source import Source
+    from analytics.importers.source import ImportSource
 
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
 _HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)\[?gpu requires reset"))
@@ -78,7 +78,7 @@ class _Reader:
     timed: bool = False
 
 
-def parse_lines(source: Source, fields: Sequence[str] | None, tally: Tally) -> tuple[pl.DataFrame, int]:
+def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally) -> tuple[pl.DataFrame, int]:
     """The rows of one file in file order (SCHEMA plus columns of the lake), and how many lines it has.
 
     Raises UsageError for a file without header where `fields` is None, InputError for one without timestamps.

@@ -37,7 +37,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Part:
+class SeriesPart:
     """One file as read: (gpu, true_ms, values...), one row per key, and its account."""
 
     frame: pl.DataFrame
@@ -45,7 +45,7 @@ class Part:
     local: bool
 
 
-class Series:
+class ImportedSeries:
     name = "series"
     summary = "long CSV or Parquet files with one row per GPU and time, joined on both"
     example = (
@@ -112,7 +112,7 @@ def _unknown(name: str) -> UsageError:
     return UsageError(f"--column: the gpu table has no column '{name}'", hint)
 
 
-def read_part(wanted: Wanted, time: str, gpu: str, zone: str) -> Part:
+def read_part(wanted: Wanted, time: str, gpu: str, zone: str) -> SeriesPart:
     """One file; InputError naming it where it cannot be used or has no usable row."""
     tally = Tally()
     raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)])
@@ -139,7 +139,7 @@ def read_part(wanted: Wanted, time: str, gpu: str, zone: str) -> Part:
             f"{wanted.path} has no usable row" + (f" ({reasons})" if reasons else ""),
             f"check that '{time}' holds times and '{gpu}' names GPUs",
         )
-    return Part(kept, tally.report(wanted.path, raw.height, kept.height), times.local)
+    return SeriesPart(kept, tally.report(wanted.path, raw.height, kept.height), times.local)
 
 
 def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame:
@@ -157,7 +157,7 @@ def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame
     return once
 
 
-def join(parts: Sequence[Part]) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def join(parts: Sequence[SeriesPart]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """All rows of all files, side by side where GPU and time agree; and how many did."""
     joined = parts[0].frame.with_columns(pl.lit(1, pl.Int32).alias("_files"))
     for part in parts[1:]:

@@ -38,7 +38,7 @@ _NULS = re.compile(rb"\x00+")
 
 
 @dataclass(frozen=True)
-class Source:
+class ImportSource:
     r"""One input file. `text` is UTF-8 with `\\n` where NUL bytes were; it is None for Parquet."""
 
     path: str
@@ -53,7 +53,7 @@ class Source:
         return self.text is not None and self.text.endswith(b"\n")
 
 
-def open_source(path: str) -> Source:
+def open_source(path: str) -> ImportSource:
     """The file's content; InputError where it is missing, unreadable, a folder, empty or in a format nobody asked for."""
     try:
         if Path(path).is_dir():
@@ -61,7 +61,7 @@ def open_source(path: str) -> Source:
         with Path(path).open("rb") as file:
             head = file.read(16)
             if head.startswith(_PARQUET):
-                return Source(path, None, path)
+                return ImportSource(path, None, path)
             data = head + file.read()
     except FileNotFoundError:
         raise InputError(f"there is no file {path}", "check the path") from None
@@ -73,7 +73,7 @@ def open_source(path: str) -> Source:
     if not data.strip(b"\x00 \r\n\t"):
         raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
     if data.startswith(_PARQUET):
-        return Source(path, None, io.BytesIO(data), cut_off)
+        return ImportSource(path, None, io.BytesIO(data), cut_off)
     for magic, kind in _OTHERS.items():
         if data.startswith(magic):
             raise InputError(f"{path} is neither CSV nor Parquet but {kind}", "unpack or convert it first")
@@ -95,7 +95,7 @@ def _gunzip(path: str, data: bytes) -> tuple[bytes, bool]:
     return b"".join(parts), False
 
 
-def _text(path: str, data: bytes, *, cut_off: bool) -> Source:
+def _text(path: str, data: bytes, *, cut_off: bool) -> ImportSource:
     notes = ["the gzip stream ends early: read as far as it goes"] if cut_off else []
     if data.startswith(_UTF16):
         data = data.decode("utf-16", errors="replace").encode()
@@ -116,13 +116,13 @@ def _text(path: str, data: bytes, *, cut_off: bool) -> Source:
     except UnicodeDecodeError:
         data = data.decode("cp1252", errors="replace").encode()
         notes.append("not UTF-8: read as Windows-1252")
-    return Source(path, data, None, cut_off, tuple(notes))
+    return ImportSource(path, data, None, cut_off, tuple(notes))
 
 
 _SEPARATORS = (",", ";", "\t")
 
 
-def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, Source]:
+def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, ImportSource]:
     """The file's columns of those names (CSV: as text), in file order. Raises InputError naming the file."""
     source = open_source(path)
     try:
@@ -141,7 +141,7 @@ def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, Source]
     return frame, source
 
 
-def _read_csv(source: Source, names: Sequence[str]) -> pl.DataFrame:
+def _read_csv(source: ImportSource, names: Sequence[str]) -> pl.DataFrame:
     text = (source.text or b"").lstrip(b"\r\n\t ")
     head = text.split(b"\n", 1)[0].decode()
     separator = max(_SEPARATORS, key=lambda each: sum(name in _split(head, each) for name in names))
@@ -166,7 +166,7 @@ def _split(head: str, separator: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([head.strip()], delimiter=separator))]
 
 
-def _read_parquet(source: Source, names: Sequence[str]) -> pl.DataFrame:
+def _read_parquet(source: ImportSource, names: Sequence[str]) -> pl.DataFrame:
     if source.parquet is None:
         raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")
     # Arrow says in one line what is wrong with a damaged file, where Polars prints a stack trace of its own

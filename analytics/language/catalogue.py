@@ -65,7 +65,7 @@ class Translated(Language):
 
     def duration(self, milliseconds: int) -> str:
         """Symbols of units are the same everywhere, save that of a day."""
-        return re.sub(r"(?<=\d\s)d\b", self.say("d"), super().duration(milliseconds))
+        return re.sub(r"(?<=\d\s)d\b", self.translate("d"), super().duration(milliseconds))
 
     @property
     def _locale(self) -> Locale:

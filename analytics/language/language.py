@@ -60,7 +60,7 @@ class Sentence(str):
         return (str, (str(self),))
 
 
-class Listed(str):
+class SentenceList(str):
     """Sentences behind one another, each said for itself."""
 
     __slots__ = ("between", "parts")
@@ -91,21 +91,21 @@ class Language:
     zone: tzinfo = UTC
     space: str = "\N{NO-BREAK SPACE}"
 
-    def say(self, text: str) -> str:
+    def translate(self, text: str) -> str:
         """The text in this language; what has no translation stays as it is."""
-        if isinstance(text, Listed):
-            return self._plain(text.between).join(self.say(part) for part in text.parts)
+        if isinstance(text, SentenceList):
+            return self._plain(text.between).join(self.translate(part) for part in text.parts)
         if not isinstance(text, Sentence):
             return self._plain(text)
         return self.form(text).format_map({name: self.shown(value) for name, value in text.values.items()})
 
     def number(self, value: float | Decimal | None, digits: int = 0) -> str:
         """`1,234.5`, or a word for unknown."""
-        return self.say("unknown") if value is None else self._decimal(value, digits)
+        return self.translate("unknown") if value is None else self._decimal(value, digits)
 
     def percent(self, ratio: float | None, digits: int = 1) -> str:
         """`12.3 %`, or a word for unknown."""
-        return self.say("unknown") if ratio is None else f"{self._decimal(100 * ratio, digits)}{self.space}%"
+        return self.translate("unknown") if ratio is None else f"{self._decimal(100 * ratio, digits)}{self.space}%"
 
     def hours(self, milliseconds: float) -> str:
         """Hours with one decimal."""
@@ -114,7 +114,7 @@ class Language:
     def money(self, amount: float | Decimal | None, currency: str | None) -> str:
         """`1,234.50 USD`, with the two decimals of the ledger's sums, or a word for unknown."""
         if amount is None:
-            return self.say("unknown")
+            return self.translate("unknown")
         return f"{self._decimal(amount, 2)}{self.space}{currency}" if currency else self._decimal(amount, 2)
 
     def moment(self, moment_ms: int) -> str:
@@ -160,7 +160,7 @@ class Language:
     def shown(self, value: object) -> str:
         """A value inside a sentence or in a cell: sentences are translated, quantities written, names stay as they are."""
         if isinstance(value, str):  # a name is nobody's to translate
-            return self.say(value) if isinstance(value, Sentence | Listed) else value
+            return self.translate(value) if isinstance(value, Sentence | SentenceList) else value
         shown = getattr(value, "shown", None)
         return str(value) if shown is None else shown(self)
 

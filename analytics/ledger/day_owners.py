@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.ledger.columns import NONE
-from analytics.ledger.day_processes import Owner, last_at, sort_key
+from analytics.ledger.day_processes import RowOwner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Held:
     zero: Mask
     measured: Mask
     owner: NDArray[np.intp]
-    owners: tuple[tuple[Owner, str | None], ...]
+    owners: tuple[tuple[RowOwner, str | None], ...]
     list_of_row: NDArray[np.intp]
 
 
@@ -54,7 +54,7 @@ class Claimed:
     end: NDArray[np.int64]
     gpu: NDArray[np.int64]
     owner: NDArray[np.intp]
-    owners: tuple[Owner, ...]
+    owners: tuple[RowOwner, ...]
 
     @classmethod
     def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Claimed:
@@ -66,7 +66,7 @@ class Claimed:
             "code"
         )
         known = spans.join(order, on="gpu").select("code", "start", "end", "holder", "account", "job")
-        found = ((code, start, end, Owner(*whose)) for code, start, end, *whose in known.iter_rows())
+        found = ((code, start, end, RowOwner(*whose)) for code, start, end, *whose in known.iter_rows())
         rows = sorted(found, key=lambda row: row[:2])
         owners = {owner: code for code, owner in enumerate(dict.fromkeys(row[3] for row in rows))}
         gpu = np.array([row[0] for row in rows], np.int64)
@@ -145,10 +145,10 @@ class _Witnesses:
 
 def _owners(
     lists: Lists, claimed: Claimed, seen: _Witnesses, list_of_row: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], tuple[tuple[Owner, str | None], ...]]:
+) -> tuple[NDArray[np.intp], tuple[tuple[RowOwner, str | None], ...]]:
     """The users of the processes where a list names any, else the claim, else that there are processes or memory."""
-    fixed: list[tuple[Owner, str | None]] = [
-        (Owner(), None), (Owner(), "process"), (Owner(), "memory"), (Owner(), "unwatched"),
+    fixed: list[tuple[RowOwner, str | None]] = [
+        (RowOwner(), None), (RowOwner(), "process"), (RowOwner(), "memory"), (RowOwner(), "unwatched"),
     ]  # fmt: skip
     nobody, processes, memory, nobody_looked = range(4)
     listed = [(owner, "process") for owner in lists.owners]
@@ -170,9 +170,9 @@ def _owners(
 
 
 def _unified(
-    code: NDArray[np.intp], owners: list[tuple[Owner, str | None]]
-) -> tuple[NDArray[np.intp], tuple[tuple[Owner, str | None], ...]]:
+    code: NDArray[np.intp], owners: list[tuple[RowOwner, str | None]]
+) -> tuple[NDArray[np.intp], tuple[tuple[RowOwner, str | None], ...]]:
     """Owners that read the same get the same code, so that a change of code is a change of owner."""
-    distinct: dict[tuple[Owner, str | None], int] = {}
+    distinct: dict[tuple[RowOwner, str | None], int] = {}
     renumbered = np.array([distinct.setdefault(owner, len(distinct)) for owner in owners], np.intp)
     return renumbered[code], tuple(distinct)

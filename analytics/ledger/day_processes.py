@@ -36,7 +36,7 @@ _KEY_BITS = 44
 
 
 @dataclass(frozen=True)
-class Owner:
+class RowOwner:
     """Whom some time of a GPU belongs to; names joined by `+`, None unknown."""
 
     holder: str | None = None
@@ -55,7 +55,7 @@ class Lists:
     time: Ints
     reach: Ints
     owner: NDArray[np.intp]
-    owners: tuple[Owner, ...]
+    owners: tuple[RowOwner, ...]
     users: dict[int, dict[str, int]]
 
     def of_rows(self, rows: DayRows, wanted: Mask) -> NDArray[np.intp]:
@@ -96,7 +96,7 @@ def last_at(keys: Ints, wanted: Ints) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedProcesses:
     """The rows of the process table that name a GPU of the day, sorted by GPU, time and process."""
 
     gpu: Codes
@@ -113,12 +113,12 @@ class Listed:
         return len(self.time)
 
 
-def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]], day_ms: int) -> Listed:
+def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]], day_ms: int) -> ListedProcesses:
     """The rows of these `process` files; raises BrokenFileError and SchemaVersionError."""
     return listed(Columns(files, schema.PROCESS, COLUMNS), gpus, day_ms)
 
 
-def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Listed:
+def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> ListedProcesses:
     """The rows of some columns named COLUMNS, those on other GPUs left out."""
     codes = columns.units().among(gpus)
     time, pid = columns.ints("time"), columns.ints("pid")
@@ -133,7 +133,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         if name != "gpu" and schema.PROCESS.column(name).type is schema.Type.STRING
     }
     texts["user"] = texts["user"].renamed(single_name)
-    return Listed(
+    return ListedProcesses(
         gpu=codes[rows],
         time=time[rows],
         interval=np.clip(columns.ints("interval_ms", 0)[rows], 0, DAY_MS),
@@ -182,7 +182,7 @@ def _first_known(*columns: Strings) -> Strings:
     return Strings(codes, tuple(names))
 
 
-def lists_of(rows: Listed) -> Lists:
+def lists_of(rows: ListedProcesses) -> Lists:
     """The lists that these rows make up: one per GPU and time."""
     if not len(rows):
         none = np.zeros(0, np.int64)
@@ -203,7 +203,7 @@ def lists_of(rows: Listed) -> Lists:
     )
 
 
-def _combinations(rows: Listed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _combinations(rows: ListedProcesses) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Each row's (user, account, job) as a code, and a row that has it."""
     packed = rows.texts["user"].codes.astype(np.int64) + 1
     for part in (rows.account, rows.job):
@@ -215,8 +215,8 @@ def _combinations(rows: Listed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _owners(
-    rows: Listed, combination: NDArray[np.intp], first_row: NDArray[np.intp], starts: NDArray[np.intp], number: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], tuple[Owner, ...]]:  # fmt: skip
+    rows: ListedProcesses, combination: NDArray[np.intp], first_row: NDArray[np.intp], starts: NDArray[np.intp], number: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], tuple[RowOwner, ...]]:  # fmt: skip
     """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
     order = np.lexsort((combination, number))
     sorted_number, sorted_combination = number[order], combination[order]
@@ -226,11 +226,11 @@ def _owners(
     list_starts = np.flatnonzero(np.concatenate(([True], np.diff(sorted_number) > 0)))
     _, first_list, codes = np.unique(np.add.reduceat(values, list_starts), return_index=True, return_inverse=True)
     ends = np.append(starts[1:], len(rows))
-    owners: dict[Owner, int] = {}
+    owners: dict[RowOwner, int] = {}
     renumbered = np.empty(len(first_list), np.intp)
     for code, at in enumerate(first_list):
         chosen = np.unique(combination[starts[at] : ends[at]])
-        owner = Owner(*(_joined(part, first_row[chosen]) for part in (rows.texts["user"], rows.account, rows.job)))
+        owner = RowOwner(*(_joined(part, first_row[chosen]) for part in (rows.texts["user"], rows.account, rows.job)))
         renumbered[code] = owners.setdefault(owner, len(owners))
     return renumbered[codes], tuple(owners)
 
@@ -241,7 +241,7 @@ def _joined(values: Strings, rows: NDArray[np.intp]) -> str | None:
 
 
 def _user_counts(
-    rows: Listed, starts: NDArray[np.intp], owner: NDArray[np.intp], several: set[int]
+    rows: ListedProcesses, starts: NDArray[np.intp], owner: NDArray[np.intp], several: set[int]
 ) -> dict[int, dict[str, int]]:
     users = rows.texts["user"]
     ends = np.append(starts[1:], len(rows))
@@ -253,7 +253,7 @@ def _user_counts(
     return found
 
 
-def process_day(rows: Listed, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
+def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
     """The day's processes with the columns of `process_day`; `last_listed` says when each GPU was last empty."""
     if not len(rows):
         return empty(schema.PROCESS_DAY)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from analytics.ledger.columns import Codes, Floats, Ints, Mask
     from analytics.ledger.day_mig import Shares
     from analytics.ledger.day_owners import Held
-    from analytics.ledger.day_processes import Lists, Owner
+    from analytics.ledger.day_processes import Lists, RowOwner
     from analytics.ledger.day_rows import DayRows
     from analytics.ledger.settings import LedgerSettings
 
@@ -202,7 +202,7 @@ def _labels(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Codes:
 
 
 def _table(
-    runs: Runs, pieces: NDArray[np.intp], label: Codes, owners: Sequence[tuple[Owner, str | None]]
+    runs: Runs, pieces: NDArray[np.intp], label: Codes, owners: Sequence[tuple[RowOwner, str | None]]
 ) -> dict[str, object]:
     """The pieces' columns."""
     text: dict[str, list[str | None]] = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListPrice:
     """One public list price per GPU-hour."""
 
     model: str
@@ -34,18 +34,18 @@ class Listed:
 
 
 @cache
-def catalog() -> Mapping[str, Listed]:
+def catalog() -> Mapping[str, ListPrice]:
     """Every listed price by the name of its card."""
     text = resources.files(__package__).joinpath("catalog.csv").read_text(encoding="utf-8")
     return {
-        row["model"]: Listed(
+        row["model"]: ListPrice(
             row["model"], Decimal(row["hourly"]), row["currency"], date.fromisoformat(row["date"]), row["source"]
         )
         for row in csv.DictReader(text.splitlines())
     }
 
 
-def listed(model_name: str | None) -> Listed | None:
+def listed(model_name: str | None) -> ListPrice | None:
     """The list price of a GPU model as NVML names it; None where there is none."""
     found = card(model_name)
     return catalog().get(found.name) if found is not None else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from analytics.inventory import Inventory
     from analytics.money.prices import Price, PriceBook
-    from analytics.money.terms import Term
+    from analytics.money.terms import PriceTerm
 
 RATES = {"gpu": pl.String, "since": pl.Int64, "rate": pl.Float64}
 
@@ -80,7 +80,7 @@ class Costs:
         return pl.DataFrame(priced, schema=RATES, orient="row")
 
     @cached_property
-    def terms(self) -> Mapping[str, tuple[Term, ...]]:
+    def terms(self) -> Mapping[str, tuple[PriceTerm, ...]]:
         """The terms of every GPU, in order."""
         return terms_of(self._inventory, self._prices)
 
@@ -89,7 +89,7 @@ class Costs:
         return frozenset(gpu for gpu, terms in self.terms.items() if len(terms) > 1)
 
     @cached_property
-    def _newest(self) -> Mapping[str, Term]:
+    def _newest(self) -> Mapping[str, PriceTerm]:
         """The terms at the newest entry of the inventory: prices of a day to come are not in force yet."""
         newest_ms = self._inventory.newest_ms
         now_ms = NEVER_MS - 1 if newest_ms is None else min(max(newest_ms, ALWAYS_MS), NEVER_MS - 1)

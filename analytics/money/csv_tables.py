@@ -22,7 +22,7 @@ _THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 
 @dataclass(frozen=True)
-class Line:
+class CsvLine:
     """One line of a table: its cells by column, stripped, and where it stands."""
 
     path: str
@@ -65,7 +65,7 @@ class Line:
         return ConfigError(f"{self.path}, line {self.number}: {message}", hint)
 
 
-def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> Iterator[Line]:
+def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> Iterator[CsvLine]:
     """The lines below the header; empty ones and those that begin with # are passed over.
 
     The separator is a comma, a semicolon or a tab, whichever the header has; a byte order mark is no part of it. Columns
@@ -90,7 +90,7 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
                     "put text that holds a separator in double quotes",
                 )
             cells = dict(zip(names, (field.strip() for field in fields), strict=False))
-            yield Line(path, reader.line_num, cells, decimal_comma=separator != ",")
+            yield CsvLine(path, reader.line_num, cells, decimal_comma=separator != ",")
     except csv.Error as error:
         raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "correct that line") from error
     if not names:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.money.prices import Price, PriceBook
-    from analytics.money.window_money import Basis
+    from analytics.money.window_money import PriceBasis
 
 
 def in_force(book: PriceBook) -> list[Price]:
@@ -20,6 +20,6 @@ def in_force(book: PriceBook) -> list[Price]:
     return sorted(dict.fromkeys([*stated, *listed]), key=lambda price: (price.origin == "catalog", -price.hourly))
 
 
-def gpus_at(price: Price, basis: Sequence[Basis]) -> int:
+def gpus_at(price: Price, basis: Sequence[PriceBasis]) -> int:
     """How many GPUs have this price."""
     return sum(each.gpus for each in basis if each.price == price)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from analytics.money.csv_tables import Line, read_lines
+from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import single_name
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Owners:
         return charged or tuple(found for name in _names(holder) if (found := self.owner("user", name)) is not None)
 
 
-def _owner(line: Line) -> Owner:
+def _owner(line: CsvLine) -> Owner:
     kind, name, team = line.text("kind"), line.text("name"), line.text("team")
     if kind is None or kind.lower() not in KINDS:
         raise line.error(f"kind '{kind or ''}' is none of {', '.join(KINDS)}")

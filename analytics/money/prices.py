@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics.money.cards import card, words
 from analytics.money.catalog import listed
-from analytics.money.csv_tables import Line, read_lines
+from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.currencies import wrong_code
 from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date
 
-    from analytics.money.catalog import Listed
+    from analytics.money.catalog import ListPrice
 
 COLUMNS = (
     "model", "pool", "hourly", "currency", "date", "source", "purchase", "amortisation_years", "yearly_cost", "exchange",
@@ -132,12 +132,12 @@ def _since_ms(price: Price) -> int:
     return 0 if price.date is None else parse_day_ms(price.date.isoformat())
 
 
-def _catalog_price(found: Listed, rate: Decimal, currency: str, pool: str | None) -> Price:
+def _catalog_price(found: ListPrice, rate: Decimal, currency: str, pool: str | None) -> Price:
     stated = None if found.currency == currency else f"{found.hourly} {found.currency}"
     return Price(found.hourly * rate, currency, found.date, found.source, "catalog", found.model, pool, stated)
 
 
-def _exchange(lines: Iterable[Line], currency: str) -> dict[str, Decimal]:
+def _exchange(lines: Iterable[CsvLine], currency: str) -> dict[str, Decimal]:
     found: dict[str, Decimal] = {}
     for line in lines:
         other, rate = _currency(line, ""), line.number_of("exchange", least=_LEAST_RATE)
@@ -153,7 +153,7 @@ def _rate(other: str, currency: str, exchange: Mapping[str, Decimal]) -> Decimal
     return Decimal(1) if other == currency else exchange.get(other)
 
 
-def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
+def _price(line: CsvLine, currency: str, exchange: Mapping[str, Decimal]) -> Price:
     model, pool = line.text("model"), line.text("pool")
     if model is None and pool is None:
         raise line.error("a price needs a model, a pool or both")
@@ -180,7 +180,7 @@ def _price(line: Line, currency: str, exchange: Mapping[str, Decimal]) -> Price:
     return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated)
 
 
-def _hourly(line: Line) -> tuple[Decimal, str | None]:
+def _hourly(line: CsvLine) -> tuple[Decimal, str | None]:
     """The stated or computed hourly rate, and for a computed one from what."""
     hourly, purchase, yearly = (line.number_of(name) for name in ("hourly", "purchase", "yearly_cost"))
     years = line.number_of("amortisation_years", least=_LEAST_YEARS)
@@ -192,7 +192,7 @@ def _hourly(line: Line) -> tuple[Decimal, str | None]:
     raise line.error("a price is either hourly, or purchase and amortisation_years with, if you like, yearly_cost")
 
 
-def _currency(line: Line, otherwise: str) -> str:
+def _currency(line: CsvLine, otherwise: str) -> str:
     code = (line.text("currency") or otherwise).upper()
     if code and (wrong := wrong_code(code)) is not None:
         raise line.error(*wrong)

@@ -20,7 +20,7 @@ _FLOWS = ("energy_mj", "energy_ms")
 
 
 @dataclass(frozen=True)
-class Term:
+class PriceTerm:
     """What a GPU was in [since_ms, until_ms): the model and pool that it is priced as, and the price."""
 
     since_ms: int
@@ -35,16 +35,16 @@ class Term:
         return None if self.price is None else float(self.price.hourly)
 
 
-UNKNOWN = Term(ALWAYS_MS, NEVER_MS, None, None, None)
+UNKNOWN = PriceTerm(ALWAYS_MS, NEVER_MS, None, None, None)
 """Of a GPU that the inventory does not have."""
 
 
-def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[Term, ...]]:
+def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[PriceTerm, ...]]:
     """The terms of every GPU of the inventory, in order; together they are all of time."""
     changed: dict[str, list[tuple[int, str | None, str | None]]] = {}
     for gpu, since_ms, model, pool in inventory.terms.select("gpu", "since", "model", "pool").iter_rows():
         changed.setdefault(gpu, []).append((since_ms, model, pool))
-    priced: dict[tuple[int, int, str | None, str | None], tuple[Term, ...]] = {}
+    priced: dict[tuple[int, int, str | None, str | None], tuple[PriceTerm, ...]] = {}
     found = {}
     for gpu in inventory.devices:
         spans = list(_spans(_kinds(gpu, inventory, changed)))
@@ -55,7 +55,7 @@ def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[Term, .
     return found
 
 
-def split(rows: pl.DataFrame, terms: Mapping[str, tuple[Term, ...]]) -> pl.DataFrame:
+def split(rows: pl.DataFrame, terms: Mapping[str, tuple[PriceTerm, ...]]) -> pl.DataFrame:
     """The ledger's rows with `since`, the start of the term that each is of; null for GPUs without any.
 
     A row in which a GPU's terms changed becomes several, which share its energy by their time.
@@ -114,9 +114,9 @@ def _spans(
         yield since_ms, until_ms, model, pool
 
 
-def _priced(span: tuple[int, int, str | None, str | None], prices: PriceBook) -> Iterator[Term]:
+def _priced(span: tuple[int, int, str | None, str | None], prices: PriceBook) -> Iterator[PriceTerm]:
     """The terms in the span of one model and pool, one for each price that held in it."""
     since_ms, until_ms, model, pool = span
     changes = [at_ms for at_ms in prices.changes(model, pool) if since_ms < at_ms < until_ms]
     for start_ms, end_ms in zip([since_ms, *changes], [*changes, until_ms], strict=True):
-        yield Term(start_ms, end_ms, model, pool, prices.hourly(model, pool, start_ms))
+        yield PriceTerm(start_ms, end_ms, model, pool, prices.hourly(model, pool, start_ms))

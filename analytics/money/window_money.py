@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Basis:
+class PriceBasis:
     """The price of the GPUs of one model in one pool; None where there is none.
 
     A GPU that changed its pool, or whose price changed, stands in several.
@@ -52,7 +52,7 @@ class Money:
     """Everything that is said about the money and the energy of a window."""
 
     accounts: Accounts
-    basis: tuple[Basis, ...]
+    basis: tuple[PriceBasis, ...]
     grid: Grid
     costs: Costs
     owners: Owners
@@ -70,7 +70,7 @@ class Money:
         return replace(self, accounts=accounts, basis=price_basis(inside.stretches, self.costs))
 
     @property
-    def missing(self) -> tuple[Basis, ...]:
+    def missing(self) -> tuple[PriceBasis, ...]:
         """Models and pools without a price."""
         return tuple(each for each in self.basis if each.price is None)
 
@@ -111,7 +111,7 @@ def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
     )
 
 
-def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[Basis, ...]:
+def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[PriceBasis, ...]:
     """Whole GPUs by model, pool and price of the time that the ledger's rows span; the most GPUs first, then those without a price."""
     found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
     spans = stretches.group_by("gpu").agg(pl.col("time").min(), pl.col("end").max())
@@ -122,7 +122,7 @@ def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[Basis, ...]:
     return _ordered(found)
 
 
-def newest_basis(inventory: Inventory, costs: Costs) -> tuple[Basis, ...]:
+def newest_basis(inventory: Inventory, costs: Costs) -> tuple[PriceBasis, ...]:
     """The same of the whole inventory, with the newest model, pool and price of each GPU."""
     found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
     for gpu in inventory.devices:
@@ -131,8 +131,8 @@ def newest_basis(inventory: Inventory, costs: Costs) -> tuple[Basis, ...]:
     return _ordered(found)
 
 
-def _ordered(found: Mapping[tuple[str, str, Price | None], set[str]]) -> tuple[Basis, ...]:
-    basis = [Basis(model, pool, frozenset(gpus), price) for (model, pool, price), gpus in found.items()]
+def _ordered(found: Mapping[tuple[str, str, Price | None], set[str]]) -> tuple[PriceBasis, ...]:
+    basis = [PriceBasis(model, pool, frozenset(gpus), price) for (model, pool, price), gpus in found.items()]
     return tuple(
         sorted(basis, key=lambda each: (each.price is None, -each.gpus, each.model, each.pool, str(each.price)))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say_many
+from analytics.language.sentences import tr_many
 
 if TYPE_CHECKING:
     from analytics.language.language import Sentence
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 def gpus_of(number: int) -> Sentence:
     """`1 GPU`, `2 GPUs`."""
-    return say_many("{number} GPU", "{number} GPUs", number)
+    return tr_many("{number} GPU", "{number} GPUs", number)
 
 
 def hosts_of(number: int) -> Sentence:
     """`1 host`, `2 hosts`."""
-    return say_many("{number} host", "{number} hosts", number)
+    return tr_many("{number} host", "{number} hosts", number)
 
 
 def claims_of(number: int) -> Sentence:
     """`1 claim`, `2 claims`."""
-    return say_many("{number} claim", "{number} claims", number)
+    return tr_many("{number} claim", "{number} claims", number)
 
 
 def rows_of(number: int) -> Sentence:
     """`1 row`, `2 rows`."""
-    return say_many("{number} row", "{number} rows", number)
+    return tr_many("{number} row", "{number} rows", number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ class Data:
     seen: SeenUntil
 
 
-class Check(Protocol):
+class QualityCheck(Protocol):
     """One check, one function: the remarks it has to make, none where all is well."""
 
     def __call__(self, data: Data) -> Iterable[Remark]:
@@ -75,5 +75,5 @@ _MORE = {
 def named(names: Sequence[str], thing: str) -> str:
     """`a, b and c`, or `a, b, c, d, e and 3 more hosts`; things are those of `_MORE`."""
     shown, rest = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
-    last = say_many(*_MORE[thing], rest) if rest > 0 else shown.pop()
-    return say("{names} and {last}", names=", ".join(shown), last=last) if shown else last
+    last = tr_many(*_MORE[thing], rest) if rest > 0 else shown.pop()
+    return tr("{names} and {last}", names=", ".join(shown), last=last) if shown else last

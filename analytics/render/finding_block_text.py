@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
 from analytics.workloads.wording import gpus_of
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from analytics.language.language import Language
     from analytics.workloads.model import Finding
 
-ENDED = say("nothing to take back: it has ended")
-NONE = say("no findings: no GPU was held for long without a kernel, and none went unused")
+ENDED = tr("nothing to take back: it has ended")
+NONE = tr("no findings: no GPU was held for long without a kernel, and none went unused")
 _WIDTH = 98
 """100 columns less the report's indent."""
 _LABEL = 12
@@ -56,7 +56,7 @@ def block(
 
     `told` says how often its holder was told of it.
     """
-    said = str if language is None else language.say
+    said = str if language is None else language.translate
     long = _WHOLE if whole else _INNER
     beside = beside or Beside()
     look = beside.look if finding.reclaimable and finding.category == "reclaim" else ""
@@ -72,7 +72,7 @@ def block(
         ),
         *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
         *(_labelled(said("notified"), said(told)) if told else []),
-        *_labelled(said("confidence"), said(say("{grade}:", grade=grade)) if failed else grade),
+        *_labelled(said("confidence"), said(tr("{grade}:", grade=grade)) if failed else grade),
         *(line for each in failed for line in wrap(said(each), _WIDTH, f"{'':15}- ", f"{'':17}")),
         *_labelled(said("evidence"), said(evidence(finding))),
         *(
@@ -89,8 +89,8 @@ def block(
 def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     """What a shortened list leaves out; its GPUs are those of the header that are not listed."""
     rest = len(to_take(findings) - to_take(shown))
-    gpus = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else say("no more GPU")
-    return say_many(
+    gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
+    return tr_many(
         "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
         "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
         len(findings) - len(shown), gpus=gpus,
@@ -99,21 +99,21 @@ def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
 
 def heading(finding: Finding) -> str:
     """What it comes to, and what it is about: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
-    cost = [] if finding.cost is None else [say("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
-    energy = [] if finding.energy_kwh is None else [say("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
-    sums = Listed([say("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
+    cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    energy = [] if finding.energy_kwh is None else [tr("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
+    sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
     gpus: str = gpus_of(len(finding.gpus))
-    where = say("{gpus} on {host}", gpus=gpus, host=plain(finding.host)) if finding.host else gpus
-    what = say("{sums}: {where} {sentence}", sums=sums, where=where, sentence=finding.sentence)
-    return say("{sentence} (simulated)", sentence=what) if finding.simulated else what
+    where = tr("{gpus} on {host}", gpus=gpus, host=plain(finding.host)) if finding.host else gpus
+    what = tr("{sums}: {where} {sentence}", sums=sums, where=where, sentence=finding.sentence)
+    return tr("{sentence} (simulated)", sentence=what) if finding.simulated else what
 
 
 def holder_since(finding: Finding) -> str:
     """`ann (team nlp), since 2026-11-20 06:00 UTC`."""
-    holder: str = plain(finding.holder) if finding.holder else say(finding.without_holder)
+    holder: str = plain(finding.holder) if finding.holder else tr(finding.without_holder)
     if finding.team:
-        holder = say("{holder} (team {team})", holder=holder, team=plain(finding.team))
-    return say("{holder}, since {moment}", holder=holder, moment=Stamp(finding.since_ms))
+        holder = tr("{holder} (team {team})", holder=holder, team=plain(finding.team))
+    return tr("{holder}, since {moment}", holder=holder, moment=Stamp(finding.since_ms))
 
 
 def taken(finding: Finding, inventory: Inventory | None = None, most: int | None = _NAMES) -> list[tuple[str, str]]:
@@ -122,18 +122,18 @@ def taken(finding: Finding, inventory: Inventory | None = None, most: int | None
     others = [gpu for gpu in finding.gpus if gpu not in own]
     named = names_of(others, finding, inventory, most)
     if not own:
-        return [(say("to take back"), say("none now")), (say("seen on"), named)]
-    back = say(
+        return [(tr("to take back"), tr("none now")), (tr("seen on"), named)]
+    back = tr(
         "{gpus} ({part} of {all})",
         gpus=names_of(own, finding, inventory), part=Number(len(own)), all=Number(len(finding.gpus)),
     )  # fmt: skip
     if not others:
-        return [(say("to take back"), back)]
-    also = say_many(
+        return [(tr("to take back"), back)]
+    also = tr_many(
         "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
         len(others), names=named,
     )  # fmt: skip
-    return [(say("to take back"), back), (say("also seen on"), also)]
+    return [(tr("to take back"), back), (tr("also seen on"), also)]
 
 
 def names_of(gpus: Sequence[str], finding: Finding, inventory: Inventory | None = None, most: int | None = None) -> str:
@@ -144,15 +144,15 @@ def names_of(gpus: Sequence[str], finding: Finding, inventory: Inventory | None 
     for gpu in gpus[:most]:
         device = devices.get(gpu)
         index = None if device is None else device.gpu_index
-        name = plain(gpu) if index is None else say("{gpu} (index {index})", gpu=plain(gpu), index=index)
+        name = plain(gpu) if index is None else tr("{gpu} (index {index})", gpu=plain(gpu), index=index)
         hosts.setdefault(device.host if device is not None and several else "", []).append(name)
     parts = [
-        say("{host}: {names}", host=plain(host), names=Listed(names, ", ")) if host else Listed(names, ", ")
+        tr("{host}: {names}", host=plain(host), names=SentenceList(names, ", ")) if host else SentenceList(names, ", ")
         for host, names in hosts.items()
     ]
     rest = len(gpus) - len(gpus[:most])
-    named = Listed(parts)
-    return say("{names} and {number} more", names=named, number=Number(rest)) if rest else named
+    named = SentenceList(parts)
+    return tr("{names} and {number} more", names=named, number=Number(rest)) if rest else named
 
 
 def _labelled(label: str, text: str) -> list[str]:

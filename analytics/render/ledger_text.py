@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from fallow.schema import STATES
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from analytics.ledger.summary import Summary, Totals
 
 MEANING = {
-    "unknown": say("nobody looked"),
-    "unavailable": say("lost, wedged or driver down"),
-    "free": say("no process, no claim"),
-    "reserved": say("claimed, no process"),
-    "held": say("a process holds it, no kernel ran"),
-    "low": say("activity, but little"),
-    "active": say("working"),
+    "unknown": tr("nobody looked"),
+    "unavailable": tr("lost, wedged or driver down"),
+    "free": tr("no process, no claim"),
+    "reserved": tr("claimed, no process"),
+    "held": tr("a process holds it, no kernel ran"),
+    "low": tr("activity, but little"),
+    "active": tr("working"),
 }
 """The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
 
@@ -54,7 +54,7 @@ def stopped_lines(summary: Summary) -> list[str]:
     if not summary.stopped_gpus:
         return []
     return [
-        say_many(
+        tr_many(
             "{number} GPU stopped reporting before the end: the time after that is in no sum",
             "{number} GPUs stopped reporting before the end: the time after that is in no sum",
             summary.stopped_gpus,
@@ -64,14 +64,16 @@ def stopped_lines(summary: Summary) -> list[str]:
 
 def state_lines(totals: Totals, width: int = PAGE_COLUMNS, language: Language = ENGLISH) -> list[str]:
     """One line per state: GPU-hours, share of the observed time and, as the width allows, the meaning and a bar."""
-    heading = [language.say(each) for each in ("state", "GPU-hours", "of observed")]
+    heading = [language.translate(each) for each in ("state", "GPU-hours", "of observed")]
     lines = [f"  {heading[0]:<12} {heading[1]:>12} {heading[2]:>12}"]
     room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
         spent, part = language.hours(totals.state_ms[state]), _shown(state, share, language)
-        lines.append(f"  {language.say(state):<12} {spent:>12} {part:>12}" + _remark(state, share, 20, room, language))
-    lines.append(f"  {language.say('total'):<12} {language.hours(totals.total_ms):>12}")
+        lines.append(
+            f"  {language.translate(state):<12} {spent:>12} {part:>12}" + _remark(state, share, 20, room, language)
+        )
+    lines.append(f"  {language.translate('total'):<12} {language.hours(totals.total_ms):>12}")
     return lines
 
 
@@ -84,14 +86,14 @@ def cost_lines(
 ) -> list[str]:
     """The same with what each state and the whole (`total`) cost."""
     money = max(len(currency), *map(len, costs.values()))
-    heading = [language.say(each) for each in ("state", "GPU-hours", "observed", "total", "paid")]
-    first = max(11, *(len(language.say(state)) for state in STATES))
+    heading = [language.translate(each) for each in ("state", "GPU-hours", "observed", "total", "paid")]
+    first = max(11, *(len(language.translate(state)) for state in STATES))
     lines = [f"  {heading[0]:<{first}} {heading[1]:>11} {heading[2]:>9} {currency:>{money}}"]
     room = width - len(lines[0])
     for state in STATES:
         share = None if state == "unknown" else totals.share(state)
         spent, part = language.hours(totals.state_ms[state]), _shown(state, share, language)
-        numbers = f"  {language.say(state):<{first}} {spent:>11} {part:>9} {costs[state]:>{money}}"
+        numbers = f"  {language.translate(state):<{first}} {spent:>11} {part:>9} {costs[state]:>{money}}"
         lines.append(numbers + _remark(state, share, 10, room, language))
     lines.append(
         f"  {heading[3]:<{first}} {language.hours(totals.total_ms):>11} {'':>9} {costs['total']:>{money}}  {heading[4]}"
@@ -101,7 +103,7 @@ def cost_lines(
 
 def _remark(state: str, share: float | None, bar: int, room: int, language: Language) -> str:
     """What stands behind a state's numbers: a bar and the meaning, the meaning alone, or nothing, the same for all."""
-    meanings = {name: language.say(meaning) for name, meaning in MEANING.items()}
+    meanings = {name: language.translate(meaning) for name, meaning in MEANING.items()}
     longest = max(map(len, meanings.values()))
     if room >= 2 + bar + 1 + longest:
         return f"  {_bar(share, bar)} {meanings[state]}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from analytics.decide.filters import Selection
     from analytics.decide.review import Review
-    from analytics.decide.totals import Totals
+    from analytics.decide.totals import FindingTotals
     from analytics.ledger.summary import Summary
     from analytics.money.owners import Owners
     from analytics.workloads.model import Context, Finding
@@ -74,7 +74,7 @@ def _wrapped(lines: Sequence[str]) -> str:
     return "\n".join(line for each in lines for line in wrap(each, _WIDTH, "", "  "))
 
 
-def _head(review: Review, summary: Summary, chosen: Selection, sums: Totals) -> list[str]:
+def _head(review: Review, summary: Summary, chosen: Selection, sums: FindingTotals) -> list[str]:
     span = f"{moment(review.context.since_ms)} to {moment(review.context.until_ms)}"
     hidden = len(chosen.suppressed)
     fleet = "whole fleet, " if chosen.filtered else ""
@@ -144,13 +144,13 @@ def _ahead(context: Context) -> str:
     return f"the clock of {named(hosts, 'host')} is ahead: nothing of {'it' if len(hosts) == 1 else 'them'} is taken back until it is set"
 
 
-def _worth(sums: Totals) -> str:
+def _worth(sums: FindingTotals) -> str:
     surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
     unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
     return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
 
 
-def _by_rule(sums: Totals) -> list[str]:
+def _by_rule(sums: FindingTotals) -> list[str]:
     """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
     lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'GPU-hours':>12} {'cost':>18}"]
     for each in sums.rules.values():

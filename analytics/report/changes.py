@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.summary import clip_ledger, ratio
 from analytics.report.trends import Figures, figures
 from fallow.clock import Window
@@ -44,8 +44,8 @@ class Change:
         if (difference := self.difference) is None:
             return ""
         if self.unit == "share":
-            return say("{sign}{points} points", sign=_sign(difference), points=Number(abs(difference), 1))
-        return say("{sign}{share}", sign=_sign(100 * difference), share=Share(abs(difference)))
+            return tr("{sign}{points} points", sign=_sign(difference), points=Number(abs(difference), 1))
+        return tr("{sign}{share}", sign=_sign(100 * difference), share=Share(abs(difference)))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Person:
+class UserFigures:
     """What a team or a holder was given and what was made of it; `name` is None for those who are not named.
 
     Ranks begin with 1 among `ranked` of them: the most GPU time, and the highest efficiency (used share of the allocated time).

@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.filters import is_in_scope, names_others
-from analytics.decide.review import Found, Review, find_in_window, with_actions
+from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.summary import totals_by
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from analytics.ledger.settings import LedgerSettings
     from analytics.ledger.summary import Summary, Totals
     from analytics.quality.model import Remark
-    from analytics.report.figures import Film, Person, Reclaimable, Step, Trend
+    from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
     from analytics.report.weeks import Week
     from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Finding
@@ -75,8 +75,8 @@ class Report:
     zone: tzinfo
     trends: tuple[Trend, ...]
     steps: tuple[Step, ...]
-    teams: tuple[Person, ...]
-    holders: tuple[Person, ...]
+    teams: tuple[UserFigures, ...]
+    holders: tuple[UserFigures, ...]
     reclaimable: tuple[Reclaimable, ...]
     off_peak: tuple[OffPeak, ...]
     film: Film
@@ -126,7 +126,7 @@ class Whole:
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> RuleFindings:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found

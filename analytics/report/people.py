@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.report.figures import Person
+from analytics.report.figures import UserFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from analytics.money.accounts import Account, Accounts
 
 
-def teams(everybody: Accounts, own: Accounts) -> tuple[Person, ...]:
+def teams(everybody: Accounts, own: Accounts) -> tuple[UserFigures, ...]:
     """The teams of a part of the ledger, the most paid first, with their ranks among everybody."""
     return _people(everybody.by("team"), own.by("team"), lambda _: None)
 
 
-def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[Person, ...]:
+def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[UserFigures, ...]:
     """The holders of a part of the ledger, the most paid first, with their ranks among everybody."""
     return _people(everybody.by("holder"), own.by("holder"), team_of)
 
 
 def _people(
     everybody: Sequence[Account], own: Sequence[Account], team_of: Callable[[str], str | None]
-) -> tuple[Person, ...]:
+) -> tuple[UserFigures, ...]:
     # a rank goes with the figures that it was given for: who has more outside the part has none beside those of the part
     ranks = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.rank_efficiency) for row in everybody}
     ranked = sum(row.rank_gpu_time is not None for row in everybody)
     return tuple(
-        Person(
+        UserFigures(
             name=row.name,
             label=row.label,
             team=None if row.name is None else team_of(row.name),

@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
@@ -101,7 +101,7 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
             energy_kwh=None,
             cost=None,
             currency=None,
-            notes=(say("if the host was retired on purpose, suppress this finding"),),
+            notes=(tr("if the host was retired on purpose, suppress this finding"),),
         )
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.language.quantities import Bytes
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""
 
-_INTERFERENCE = say("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
+_INTERFERENCE = tr("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
 
 
 MEMORY_MAX_SHARE = 0.9
@@ -151,11 +151,11 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
             "saving": None if None in rates else spared * group.aligned_hours,
         },
         failed=[
-            [say("interference cannot be measured: try it, and compare the time per step")],
+            [tr("interference cannot be measured: try it, and compare the time per step")],
             _failed_holders(own),
             seen_long_enough(own),
             _failed_priority(context, own),
-            [] if set(still_going(context, rows)) == set(gpus) else [say("not all of them are still running")],
+            [] if set(still_going(context, rows)) == set(gpus) else [tr("not all of them are still running")],
         ],
         next_command=monitor_command(host, gpus),
         holder="+".join(holders) or None,
@@ -193,10 +193,10 @@ def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
 def _failed_holders(own: pl.DataFrame) -> list[str]:
     """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
     if own["holder"].null_count():
-        return [say("the user of one of them is not known")]
+        return [tr("the user of one of them is not known")]
     if own["holder"].n_unique() > 1:
         return [
-            say("they belong to different users, and a shared card does not isolate one user's faults from another's")
+            tr("they belong to different users, and a shared card does not isolate one user's faults from another's")
         ]
     return []
 
@@ -207,16 +207,16 @@ def _failed_priority(context: Context, own: pl.DataFrame) -> list[str]:
     classes = [owner.priority_class for owner in owners if owner is not None and owner.priority_class]
     if any(_BEST_EFFORT.search(name) for name in classes):
         return []
-    return [say("none of them is known to be best effort, and each may slow the other down")]
+    return [tr("none of them is known to be best effort, and each may slow the other down")]
 
 
 def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:
     kind = job_kind(own["job"])
     if kind == "slurm":
-        return say("to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job")
+        return tr("to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job")
     if kind == "pod":
-        return say("to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it")
-    return say("to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])
+        return tr("to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it")
+    return tr("to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])
 
 
 def groups(candidates: Sequence[Candidate], card_bytes: int) -> list[Group]:

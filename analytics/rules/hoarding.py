@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
@@ -149,7 +149,7 @@ def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFram
         holder=joined(idle, "holder"),
         next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
         host="",
-        notes=[say("the GPU-hours are those that the team held or was allocated and did not use")],
+        notes=[tr("the GPU-hours are those that the team held or was allocated and did not use")],
     )
     if idle.is_empty():
         finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
@@ -158,7 +158,7 @@ def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFram
 
 
 def _too_short(days: float) -> Sentence:
-    return say("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
+    return tr("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
@@ -43,7 +43,7 @@ BUSIEST_FROM_PCT = 20.0
 
 def _uneven_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     uneven, judged = (Number(float(known[name])) for name in ("uneven_h", "judged_h"))
-    return [say("uneven in {uneven} of the {judged} h in which all of its GPUs worked", uneven=uneven, judged=judged)]
+    return [tr("uneven in {uneven} of the {judged} h in which all of its GPUs worked", uneven=uneven, judged=judged)]
 
 
 def imbalance_findings(context: Context) -> Iterator[Finding]:
@@ -103,12 +103,12 @@ def _imbalance_finding(
         failed=[
             []
             if measured
-            else [say("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
+            else [tr("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
         ],
         next_command=monitor_command(host, gpus_on(per_gpu, host)),
         holder=joined(stretches, "holder"),
         since_ms=first_ms(rows),
-        notes=[say("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
+        notes=[tr("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
     )
 
 

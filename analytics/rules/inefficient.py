@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
@@ -95,7 +95,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
         holder=holder,
         since_ms=first_ms(poor),
         notes=[
-            say(
+            tr(
                 "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
             )
         ],
@@ -135,22 +135,22 @@ def _unmeasured(hours: pl.DataFrame) -> list[str]:
     failed: list[str] = []
     if hours["sm_active_mean_pct"].null_count():
         failed.append(
-            say(
+            tr(
                 "SM activity is {not_measured}: only low power suggests that little work is done",
                 not_measured=_measured_on(hours, "sm_active_mean_pct"),
             )
         )
     if hours["dram_active_mean_pct"].null_count():
         on = _measured_on(hours, "dram_active_mean_pct")
-        failed.append(say("memory bandwidth is {not_measured}: memory-bound work looks the same", not_measured=on))
+        failed.append(tr("memory bandwidth is {not_measured}: memory-bound work looks the same", not_measured=on))
     return failed
 
 
 def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
     measured, every = _gpus_with(hours, column), hours["gpu"].n_unique()
     if not measured:
-        return say("not measured on this card") if every == 1 else say("not measured on these cards")
-    return say(
+        return tr("not measured on this card") if every == 1 else tr("not measured on these cards")
+    return tr(
         "not measured in every hour (in some hours on {measured} of {gpus})",
         measured=Number(measured),
         gpus=gpus_of(every),

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import IN_USE
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
@@ -129,7 +129,7 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
         holder=holder,
         since_ms=first_ms(starved),
         notes=[
-            say("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
+            tr("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
         ],
     )
 
@@ -233,20 +233,20 @@ def _input_starved_doubts(
     failed: list[str] = []
     if gain_pct is None:
         failed.append(
-            say(
+            tr(
                 "{resource}: at the limit in every hour, so that there is no other hour to compare with",
-                resource=say(_WAITS_FOR[resource.words]),
+                resource=tr(_WAITS_FOR[resource.words]),
             )
         )
     host = str(starved["host"][0])
     there = context.inside.stretches.filter(pl.col("host") == host)
     others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
-        failed.append(say("other workloads run on the same host and may cause the load"))
+        failed.append(tr("other workloads run on the same host and may cause the load"))
     cpu_pct = _known_max(starved, "process_cpu_pct")
     if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
         failed.append(
-            say(
+            tr(
                 "the process on the GPU uses {cpu_pct} % CPU: it may generate its data instead of loading it",
                 cpu_pct=Number(cpu_pct),
             )

@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.language.quantities import Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
@@ -29,7 +29,7 @@ from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
-_COMES_BACK = say(
+_COMES_BACK = tr(
     "a pod of a Deployment restarts by itself: scale its owner to zero (`kubectl scale --replicas=0`) instead"
 )
 
@@ -169,11 +169,11 @@ def _by_utilization(
 
 def _loaded_no_traffic_doubts(server: _Server) -> list[str]:
     if server.answered is None:
-        return [say("no metrics of the server itself: only its utilization suggests that it got no requests")]
+        return [tr("no metrics of the server itself: only its utilization suggests that it got no requests")]
     if server.replica:
-        return [say("the same model has traffic elsewhere: this may be a spare replica")]
+        return [tr("the same model has traffic elsewhere: this may be a spare replica")]
     if server.shared:
-        return [say("other processes share the GPUs with the server")]
+        return [tr("other processes share the GPUs with the server")]
     return []
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from analytics.language.quantities import Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
@@ -68,7 +68,7 @@ def _low_efficiency_finding(
     host = str(stretches["host"][0])
     failed = (
         [
-            say(
+            tr(
                 "utilization is known for {share} of it, {wanted} are needed",
                 share=Share(known, 0),
                 wanted=Share(KNOWN_MIN, 0),
@@ -95,7 +95,7 @@ def _low_efficiency_finding(
         next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=holder,
         notes=[
-            say(
+            tr(
                 "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
             )
         ],

@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.money.cards import MigProfile, card
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
@@ -44,7 +44,7 @@ _GROUP = ("host", "holder", "account", "model", "profile")
 
 
 @dataclass(frozen=True)
-class Fit:
+class MigFit:
     """A profile with its shares of the card's SMs and of its memory and memory bandwidth."""
 
     profile: MigProfile
@@ -54,7 +54,7 @@ class Fit:
 
 def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     return [
-        say(
+        tr(
             "profile {profile} with {share} of the card's SMs and {size}",
             profile=plain(known["mig_profile"]),
             share=Share(known["mig_sm_share"]),
@@ -109,7 +109,7 @@ MIG_FIT = Rule(
 )
 
 
-def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: Fit) -> Finding:
+def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Finding:
     rows = stretches_of(context, runs_of(context, group))
     holder, host, model = (group[name][0] for name in ("holder", "host", "model"))
     gpus = tuple(sorted(rows["gpu"].unique()))
@@ -142,7 +142,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: Fit) -> Finding
         holder=holder,
         notes=[
             *split_notes(host, gpus, profile, group["job"]),
-            say(
+            tr(
                 "it fits by its use over time; a step that fills the card would take {factor} times as long",
                 factor=Number(1 / fit.sm_share, 1),
             ),
@@ -150,7 +150,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: Fit) -> Finding
     )
 
 
-def _fit(row: Mapping[str, Any]) -> Fit | None:
+def _fit(row: Mapping[str, Any]) -> MigFit | None:
     """By SM activity; by the time with any kernel, which is never less, where that was not measured."""
     busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
     flow_pct = row["dram_pct"]
@@ -165,21 +165,21 @@ def _fit(row: Mapping[str, Any]) -> Fit | None:
 def _mig_fit_measured(group: pl.DataFrame) -> list[str]:
     if not group["sm_pct"].null_count():
         return sm_activity_measured(group)
-    return [say("SM activity was not measured; the time with any kernel stands in for it: try it, then measure")]
+    return [tr("SM activity was not measured; the time with any kernel stands in for it: try it, then measure")]
 
 
-def fits(model: str) -> tuple[Fit, ...]:
+def fits(model: str) -> tuple[MigFit, ...]:
     """The profiles that are a part of the card, the smallest first: 1g is a seventh of the SMs and an eighth of the memory."""
     whole = card(model)
     if whole is None or not whole.mig_profiles:
         return ()
     most = max(each.memory_bytes for each in whole.mig_profiles)
     parts = [each for each in whole.mig_profiles if each.slices < whole.mig_slices]
-    found = [Fit(each, each.slices / whole.mig_slices, each.memory_bytes / most) for each in parts]
+    found = [MigFit(each, each.slices / whole.mig_slices, each.memory_bytes / most) for each in parts]
     return tuple(sorted(found, key=lambda fit: (fit.profile.slices, fit.profile.memory_bytes)))
 
 
-def first_fit(model: str, *, sm_share: float, need_bytes: int, bandwidth_share: float | None) -> Fit | None:
+def first_fit(model: str, *, sm_share: float, need_bytes: int, bandwidth_share: float | None) -> MigFit | None:
     """The smallest profile with these shares of SMs and bandwidth and this memory; None where only the whole card has them.
 
     A profile's memory and bandwidth come in the same eighths. Bandwidth that was not measured is not asked for.
@@ -204,17 +204,17 @@ def split_command(host: str, gpus: Sequence[str], profile: str, *, certain: bool
 def split_notes(host: str, gpus: Sequence[str], profile: str, jobs: Iterable[str | None]) -> list[str]:
     """What has to be done before, and how the work asks for an instance."""
     turn_on = on_host(host, "sudo", "nvidia-smi", "-i", ",".join(gpus), "-mig", "1")
-    notes: list[str] = [say("drain the GPU first and turn MIG on while nothing runs on it: {command}", command=turn_on)]
+    notes: list[str] = [tr("drain the GPU first and turn MIG on while nothing runs on it: {command}", command=turn_on)]
     kind = job_kind(jobs)
     if kind == "slurm":
         notes.append(
-            say(
+            tr(
                 "submit it with #SBATCH --gres=gpu:{profile}:1; gres.conf has the site's name for the type",
                 profile=profile,
             )
         )
     if kind == "pod":
         notes.append(
-            say("give the pod the resource nvidia.com/mig-{profile}: 1 instead of nvidia.com/gpu", profile=profile)
+            tr("give the pod the resource nvidia.com/mig-{profile}: 1 instead of nvidia.com/gpu", profile=profile)
         )
     return notes

@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
@@ -36,7 +36,7 @@ UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
-_COUNTED = say(
+_COUNTED = tr(
     "the allocation counts its GPUs and does not name them: they are inferred from where the job was never seen"
 )
 
@@ -130,7 +130,7 @@ def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFr
         found,
         sentence=found.sentence
         if share == 1
-        else say_many(
+        else tr_many(
             "of which {number} never worked while other GPUs of the same job did",
             "of which {number} never worked while other GPUs of the same job did",
             unseen,
@@ -168,7 +168,7 @@ def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: 
 def _counted(unseen: int, candidates: int) -> Sentence:
     if unseen >= candidates:
         return _COUNTED
-    return say("{counted} ({part} of these {all} GPUs)", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
+    return tr("{counted} ({part} of these {all} GPUs)", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
 
 
 def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -258,10 +258,10 @@ def _request(hosts: pl.DataFrame) -> str:
 def _partial_use_notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[str]:
     wanted = kept.height
     notes: list[str] = (
-        [say("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []
+        [tr("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []
     )
     if work.startswith("ray:"):
-        notes.append(say("start it again with num_gpus={number}", number=wanted))
+        notes.append(tr("start it again with num_gpus={number}", number=wanted))
     if bound:
-        notes.append(say("taking the unused GPUs would end the work on the others: change the next submission instead"))
+        notes.append(tr("taking the unused GPUs would end the work on the others: change the next submission instead"))
     return notes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
@@ -158,10 +158,10 @@ def _preallocated_numbers(
 
 def _preallocated_unsure(use: CacheUse | None) -> list[str]:
     if use is None:
-        return [say("the need is not known: no server says how much of its cache it uses")]
+        return [tr("the need is not known: no server says how much of its cache it uses")]
     if use.need_bytes is None:
-        return [say("the need is not known: the name {model} does not say how large the weights are", model=use.model)]
-    return [say("the weights are known from the model's name only")]
+        return [tr("the need is not known: the name {model} does not say how large the weights are", model=use.model)]
+    return [tr("the weights are known from the model's name only")]
 
 
 def _framework(share: float) -> tuple[str, str]:
@@ -186,18 +186,18 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
     if use is None:
         if _preallocated_serves(runs) or 0.88 <= share < 0.95:
             return [
-                say(
+                tr(
                     "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
                 )
             ]
         framework, _ = _framework(share)
         return [
-            say(
+            tr(
                 "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
                 framework=framework,
             )
         ]
-    used = say(
+    used = tr(
         "at most {share} of the KV cache was in use over {hours} hours",
         share=Share(use.used_max_ratio),
         hours=Number(use.hours),
@@ -207,20 +207,20 @@ def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, 
     share_needed = use.need_bytes / (use.reserved_bytes / share)
     notes: list[str] = [
         _arithmetic(used, use, use.weights_bytes, use.need_bytes),
-        say("vLLM takes less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
+        tr("vLLM takes less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
     ]
     if offer is not None:
         card = offer.model or offer.card.name
-        held = say("{card} would hold that", card=card)
-        notes.append(held if offer.model else say("{card} would hold that, but this fleet has none", card=card))
+        held = tr("{card} would hold that", card=card)
+        notes.append(held if offer.model else tr("{card} would hold that, but this fleet has none", card=card))
     return notes
 
 
 def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
-    width = say("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
+    width = tr("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
     if use.gpus > 1:
-        width = say("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))
-    return say(
+        width = tr("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))
+    return tr(
         "{used}; need = (weights {weights} ({width}) + {share} of the other {rest}) x {margin} = {need}",
         used=used,
         weights=Bytes(weights_bytes),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import array_command, operands, quote, watch_command
@@ -129,7 +129,7 @@ def _used_lately(context: Context, current: pl.DataFrame) -> list[str]:
     )
     if by_them.is_empty():
         return []
-    return [say("the same user had processes on them in the last 24 h: the allocation may be between two workloads")]
+    return [tr("the same user had processes on them in the last 24 h: the allocation may be between two workloads")]
 
 
 def _reserved_unused_command(context: Context, host: str, current: pl.DataFrame, bound: Ties) -> str:
@@ -166,7 +166,7 @@ def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
     claims = sorted(job.removeprefix("claim:") for job in by_job(current)["work"].unique() if job.startswith("claim:"))
     return (
         [
-            say(
+            tr(
                 "release the reservation {claims} where it was made; fallow does not know the command",
                 claims=", ".join(claims),
             )

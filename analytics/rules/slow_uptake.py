@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.language.quantities import Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
@@ -95,7 +95,7 @@ def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.Data
             "active_share_of_the_fleet": fleet,
         },
         failed=[
-            [say("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
+            [tr("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
             claimed_by_count(context, [host]),
         ],
         next_command=watch_command(host),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
@@ -38,7 +38,7 @@ WORK_FROM_PCT = 50.0
 
 
 @dataclass(frozen=True)
-class Series:
+class StallSeries:
     """The moments at which all GPUs of a job stood still, and how regular they are."""
 
     start: NDArray[np.int64]
@@ -110,7 +110,7 @@ STALLS = Rule(
 )
 
 
-def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series: Series) -> Finding:
+def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series: StallSeries) -> Finding:
     stalled = _stalled(stretches, series)
     host = str(stretches["host"].mode().sort()[0])
     return finding_of(
@@ -123,7 +123,7 @@ def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series
         next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=joined(stretches, "holder"),
         since_ms=int(series.start[0]),
-        notes=[say("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
+        notes=[tr("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
     )
 
 
@@ -162,7 +162,7 @@ def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("end") <= pl.col("until")).select("work", "gpu", "time", "end")
 
 
-def _together(spells: pl.DataFrame, gpus: int) -> Series:
+def _together(spells: pl.DataFrame, gpus: int) -> StallSeries:
     """When all of the GPUs stood still at once, for long enough: the parts that every GPU's spells have in common."""
     times = np.concatenate([spells["time"].to_numpy(), spells["end"].to_numpy()])
     steps = np.concatenate([np.ones(len(spells), np.int64), -np.ones(len(spells), np.int64)])
@@ -171,10 +171,10 @@ def _together(spells: pl.DataFrame, gpus: int) -> Series:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], still, [False])).astype(np.int8)))
     start, end = times[order][edges[::2]], times[order][edges[1::2]]
     long = end - start >= STALL_MIN_MS
-    return Series(start[long], end[long])
+    return StallSeries(start[long], end[long])
 
 
-def _costly(series: Series, stretches: pl.DataFrame) -> bool:
+def _costly(series: StallSeries, stretches: pl.DataFrame) -> bool:
     """Whether they take enough of the job's time, and the job works in between."""
     gpus = stretches["gpu"].n_unique()
     all_ms = int(stretches.select(SPAN_MS.sum()).item())
@@ -184,7 +184,7 @@ def _costly(series: Series, stretches: pl.DataFrame) -> bool:
     return SHARE_MIN <= share <= SHARE_MAX and working_ms > 0 and util / working_ms >= WORK_FROM_PCT
 
 
-def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
+def _stalled(stretches: pl.DataFrame, series: StallSeries) -> pl.DataFrame:
     """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
     stops = pl.DataFrame({"stop": series.start, "go": series.end})
     pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
@@ -192,17 +192,17 @@ def _stalled(stretches: pl.DataFrame, series: Series) -> pl.DataFrame:
     return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
 
 
-def _assumed(stretches: pl.DataFrame, series: Series) -> list[str]:
+def _assumed(stretches: pl.DataFrame, series: StallSeries) -> list[str]:
     rows = int(stretches["sample_count"].sum())
     row_ms = stretches["util_ms"].sum() / rows if rows else STALL_MAX_MS
     length_ms = series.total_ms / len(series.start)
     if row_ms * 2 > length_ms:
         rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
-        return [say("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
+        return [tr("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
     return []
 
 
-def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: Series) -> dict[str, EvidenceValue]:
+def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: StallSeries) -> dict[str, EvidenceValue]:
     stalled_ms = float(stalled.select(GPU_MS.sum()).item())
     all_ms = float(stretches.select(GPU_MS.sum()).item())
     return {

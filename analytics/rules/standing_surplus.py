@@ -12,10 +12,10 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.intervals import SPAN_MS
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
@@ -59,17 +59,17 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
         return []
     found, free = surplus.estimate, surplus.free_now
     need, most = whole_gpus(found.need["point"]), whole_gpus(found.largest)
-    needed = say("at most {number} needed at once", number=most)
+    needed = tr("at most {number} needed at once", number=most)
     if need != most:
         share = Share(found.quantile, 0)
-        needed = say("{needed} ({number} for {share} of the hours)", needed=needed, number=need, share=share)
+        needed = tr("{needed} ({number} for {share} of the hours)", needed=needed, number=need, share=share)
     blocks = [
-        say("{number} in blocks of {size}", number=Number(float(number)), size=size)
+        tr("{number} in blocks of {size}", number=Number(float(number)), size=size)
         for size, number in surplus.in_blocks.items()
         if number and size > 1
     ]
     return [
-        say(
+        tr(
             "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} ({low} to {high})",
             pool=plain(surplus.pool),
             model=plain(surplus.model),
@@ -80,23 +80,21 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
             low=Number(found.left("low")),
             high=Number(found.left("high")),
         ),
-        say("{number} of these free now", number=Number(free)) if free else say("none of these free now"),
+        tr("{number} of these free now", number=Number(free)) if free else tr("none of these free now"),
         _backtest_words(surplus.backtest),
-        *([Listed(blocks, ", ")] if blocks else []),
-        say("by host: {hosts}", hosts=plain(_by_host(surplus, ", "), 400)),
+        *([SentenceList(blocks, ", ")] if blocks else []),
+        tr("by host: {hosts}", hosts=plain(_by_host(surplus, ", "), 400)),
     ]
 
 
 def _backtest_words(tested: Backtest | None) -> Sentence:
     if tested is None:
-        return say("no back-test: it needs 14 days in which the pool was observed")
+        return tr("no back-test: it needs 14 days in which the pool was observed")
     enough = Number(tested.enough)
-    said = say("it found no surplus")
+    said = tr("it found no surplus")
     if tested.surplus:
-        said = say(
-            "it found {enough} GPUs enough and a surplus of {spare}", enough=enough, spare=Number(tested.surplus)
-        )
-    return say(
+        said = tr("it found {enough} GPUs enough and a surplus of {spare}", enough=enough, spare=Number(tested.surplus))
+    return tr(
         "back-test of the estimate of a week earlier: {said}; more than {enough} were needed at once in {exceeded} of the {hours} h since, at most {most}",
         said=said,
         enough=enough,
@@ -220,7 +218,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     low, point = (surplus.estimate.left(bound) for bound in ("low", "point"))
     if low < (point + 1) // 2:
         failed.append(
-            say(
+            tr(
                 "if unobserved time counts as need, only {low} of {point} remain",
                 low=Number(low),
                 point=Number(point),
@@ -229,7 +227,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     tested = surplus.backtest
     if tested is not None and not tested.held:
         failed.append(
-            say(
+            tr(
                 "last week's estimate did not hold: {enough} GPUs should have been enough, but more were needed at once in {exceeded} of {hours} hours since",
                 enough=Number(tested.enough),
                 exceeded=Number(tested.exceeded),
@@ -240,7 +238,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
 
 
 def _whole_hosts(hosts: Sequence[str]) -> Sentence:
-    return say_many(
+    return tr_many(
         "{number} host could go as a whole: {hosts}",
         "{number} hosts could go as a whole: {hosts}",
         len(hosts),

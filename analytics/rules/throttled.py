@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.language.quantities import Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
@@ -40,13 +40,13 @@ class Cause:
 
 
 CAUSES = (
-    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, say("check the host's fans, air flow and inlet temperature")),
+    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, tr("check the host's fans, air flow and inlet temperature")),
     Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
-          say("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
+          tr("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
     Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
-          say("a power cap at full load is normal; this one costs more than a quarter of the clock")),
+          tr("a power cap at full load is normal; this one costs more than a quarter of the clock")),
     Cause("sync", "another GPU of the boost group", "throttled_sync_ms", SHARE_MIN,
-          say("the slowest GPU of the group sets the clock of all")),
+          tr("the slowest GPU of the group sets the clock of all")),
 )  # fmt: skip
 
 
@@ -156,14 +156,14 @@ def _fires(cause: Cause) -> pl.Expr:
 def _counted(active: pl.DataFrame) -> list[str]:
     """Fails where the counters were read in too few of the active hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
-    return measured_enough(known_ms, observed_ms, say("why clocks were held down"))
+    return measured_enough(known_ms, observed_ms, tr("why clocks were held down"))
 
 
 def _guesses(cause: Cause) -> list[str]:
     if cause.name == "brake":
-        return [say("power cap and power brake are counted together: only the low draw suggests a brake")]
+        return [tr("power cap and power brake are counted together: only the low draw suggests a brake")]
     if cause.name == "cap":
-        return [say("a power cap at full load is normal on many cards, and the site may have set it")]
+        return [tr("a power cap at full load is normal on many cards, and the site may have set it")]
     return []
 
 

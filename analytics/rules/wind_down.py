@@ -15,7 +15,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
@@ -58,9 +58,9 @@ _SATURDAY, _EPOCH_WEEKDAY = 5, 3
 def _pause_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     number, days = int(known["past_gap_count"]), known.get("past_gaps_p95_days")
     if days is None:
-        return [say_many("{number} past pause", "{number} past pauses", number)]
+        return [tr_many("{number} past pause", "{number} past pauses", number)]
     return [
-        say_many(
+        tr_many(
             "{number} past pause, of {days} days",
             "{number} past pauses, 95 % of them of {days} days at most",
             number,
@@ -72,8 +72,8 @@ def _pause_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     day, days = plain(known["project_end"]), float(known["days_until_project_end"])
     if days <= 0:
-        return [say("the project ended on {day}, {days} days ago", day=day, days=Number(abs(days), 1))]
-    return [say("the project ends on {day}, in {days} days", day=day, days=Number(days, 1))]
+        return [tr("the project ended on {day}, {days} days ago", day=day, days=Number(abs(days), 1))]
+    return [tr("the project ends on {day}, in {days} days", day=day, days=Number(days, 1))]
 
 
 def wind_down_findings(context: Context) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
             "days_since_a_process_began": _days(row["no_start_ms"]),
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
-        failed = [say("the start of the processes is not known")] if unknown else []
+        failed = [tr("the start of the processes is not known")] if unknown else []
         about = clip(late, since_ms)
         yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 

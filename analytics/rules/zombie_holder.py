@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.intervals import clip
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
@@ -113,8 +113,8 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         failed=[
             known_holder(first["holder_source"], first["holder"]),
             lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
-            [say("no other parent process was ever seen: it may be a service")] if born else [],
-            [say("the start of the processes is not known: they may belong to a later run of the job")]
+            [tr("no other parent process was ever seen: it may be a service")] if born else [],
+            [tr("the start of the processes is not known: they may belong to a later run of the job")]
             if ageless
             else [],
             bound.failed,
@@ -123,7 +123,7 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-        notes=[say("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
+        notes=[tr("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
     )
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from analytics.window import WindowLedger
 
 
-class Basis(Protocol):
+class PageBasis(Protocol):
     """The report and the ledger (`part`) of a scope, and the `whole` window that it is a part of."""
 
     @property

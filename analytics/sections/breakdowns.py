@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.days import unused_share
 from analytics.sections.names import place_name
-from analytics.sections.section import Column, Section
-from analytics.states import UNUSED
+from analytics.sections.section import Section, SectionColumn
+from analytics.states import OBSERVED, UNUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
     from analytics.sections.section import Kind
 
-_STATES = ("unavailable", "free", "reserved", "held", "low", "active")
-_SHORT = {"unavailable": say("unavail.")}
+_SHORT = {"unavailable": tr("unavail.")}
 _LISTED = {"pool": 40, "model": 40, "holder": 10}
-_TITLES = {"pool": say("By pool"), "model": say("By model"), "holder": say("By user")}
-_NAMES = {"pool": say("pool"), "model": say("model"), "holder": say("user")}
+_TITLES = {"pool": tr("By pool"), "model": tr("By model"), "holder": tr("By user")}
+_NAMES = {"pool": tr("pool"), "model": tr("model"), "holder": tr("user")}
 _KINDS: dict[str, Kind] = {"pool": "pool", "model": "name", "holder": "holder"}
 
 
@@ -39,28 +38,28 @@ def breakdown(by: str, report: Report) -> Section | None:
     return Section(
         name=f"by-{by}",
         title=_TITLES[by],
-        question=say("Where did the time go? Shares are of the observed time."),
-        headline=say(
+        question=tr("Where did the time go? Shares are of the observed time."),
+        headline=tr(
             "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
             hours=GpuHours(sum(worst.state_ms[state] for state in UNUSED)), name=_name(name),
             share=Share(unused_share(worst)),
         ),
         columns=(
-            Column(by, _NAMES[by], _KINDS[by]),
-            Column("gpus", say("GPUs"), "count"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("observed", say("observed"), "share"),
-            *(Column(f"{state}_share", _SHORT.get(state, say(state)), "share") for state in _STATES),
+            SectionColumn(by, _NAMES[by], _KINDS[by]),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("observed", tr("observed"), "share"),
+            *(SectionColumn(f"{state}_share", _SHORT.get(state, tr(state)), "share") for state in OBSERVED),
         ),
         rows=tuple(
             (
                 _name(each), Number(totals.gpus), GpuHours(totals.total_ms), Share(totals.coverage),
-                *(Share(totals.share(state)) for state in _STATES),
+                *(Share(totals.share(state)) for state in OBSERVED),
             )
             for each, totals in groups
         ),
         shown=shown,
-        rest=say("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
+        rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
         wide=True,
     )  # fmt: skip
 

@@ -8,16 +8,16 @@ import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, GpuHours, Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.moves import target_card
-from analytics.sections.section import CardFit, CardMark, Column, Section
+from analytics.sections.section import CardFit, CardMark, Section, SectionColumn
 from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
     from analytics.sections.section import Cell
 
 _GIB = 2**30
@@ -29,15 +29,15 @@ KEEPS, SMALLER_DOES, PART_DOES, EITHER_DOES, PREALLOCATED = "keeps", "smaller", 
 LESS = (SMALLER_DOES, PART_DOES, EITHER_DOES)
 """Kinds that are larger than their work needs."""
 _WORDS = {
-    KEEPS: say("no smaller card is named"),
-    SMALLER_DOES: say("a smaller or older card would do"),
-    PART_DOES: say("a MIG instance would do"),
-    EITHER_DOES: say("another card or a MIG instance would do"),
-    PREALLOCATED: say("memory reserved in advance: its need is not known"),
+    KEEPS: tr("no smaller card is named"),
+    SMALLER_DOES: tr("a smaller or older card would do"),
+    PART_DOES: tr("a MIG instance would do"),
+    EITHER_DOES: tr("another card or a MIG instance would do"),
+    PREALLOCATED: tr("memory reserved in advance: its need is not known"),
 }
 
 
-def workload_sizes(basis: Basis) -> pl.DataFrame:
+def workload_sizes(basis: PageBasis) -> pl.DataFrame:
     """The workloads of the scope: `workload_footprints` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
 
     `busy_pct` is SM activity, which says how much of a card is busy; where it is missing (`by_sm` is false) the time with any
@@ -61,7 +61,7 @@ def _kind(rules: set[str]) -> str:
     return PREALLOCATED if RESERVED in rules else KEEPS
 
 
-def card_fit(basis: Basis) -> Section:
+def card_fit(basis: PageBasis) -> Section:
     """A mark per workload: those for which less would do, then those with the most GPU-hours."""
     found = workload_sizes(basis)
     known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
@@ -69,21 +69,21 @@ def card_fit(basis: Basis) -> Section:
     ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
     return Section(
         name="sizes",
-        title=say("Memory and activity against the cards"),
-        question=say("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."),
+        title=tr("Memory and activity against the cards"),
+        question=tr("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."),
         headline=_headline(known),
         columns=(
-            Column("holder", say("holder"), "name"),
-            Column("job", say("job"), "name"),
-            Column("model", say("model"), "name"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("peak_memory", say("peak memory"), "number"),
-            Column("util_p95", say("utilization, 95th percentile"), "share"),
-            Column("sm_p95", say("SM activity, 95th percentile"), "share"),
-            Column("coverage", say("coverage"), "share"),
-            Column("verdict", say("verdict"), "words"),
-            Column("instead", say("would do instead"), "words"),
+            SectionColumn("holder", tr("holder"), "name"),
+            SectionColumn("job", tr("job"), "name"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("peak_memory", tr("peak memory"), "number"),
+            SectionColumn("util_p95", tr("utilization, 95th percentile"), "share"),
+            SectionColumn("sm_p95", tr("SM activity, 95th percentile"), "share"),
+            SectionColumn("coverage", tr("coverage"), "share"),
+            SectionColumn("verdict", tr("verdict"), "words"),
+            SectionColumn("instead", tr("would do instead"), "words"),
         ),
         rows=tuple(_row(row) for row in ordered.head(_LISTED).iter_rows(named=True)),
         chart=CardFit(_WORDS, tuple(_mark(row) for row in ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)),
@@ -94,9 +94,9 @@ def card_fit(basis: Basis) -> Section:
 
 def _headline(known: pl.DataFrame) -> str:
     if known.is_empty():
-        return say("No work is known by its memory and its activity.")
+        return tr("No work is known by its memory and its activity.")
     candidates = known.filter(pl.col("kind").is_in(LESS))
-    return say_many(
+    return tr_many(
         "Another card or a part of one would do for {number} workload of {all}: {hours} of {total} GPU-hours.",
         "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
         candidates.height,
@@ -111,23 +111,23 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     no_memory = found.filter(pl.col("peak_bytes").is_null()).height
     idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
     if no_memory:
-        yield say_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)  # fmt: skip
+        yield tr_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)  # fmt: skip
     if idle:
-        yield say_many(
+        yield tr_many(
             "{number} workload is not drawn since no whole hour of its activity is known.",
             "{number} workloads are not drawn since no whole hour of their activity is known.", idle,
         )  # fmt: skip
     if known.height > _DRAWN:
-        yield say("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))  # fmt: skip
+        yield tr("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))  # fmt: skip
     if known.height > _LISTED:
-        yield say("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
-    yield say("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less.")  # fmt: skip
-    yield say("The larger a mark, the more GPU-hours.")
+        yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
+    yield tr("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less.")  # fmt: skip
+    yield tr("The larger a mark, the more GPU-hours.")
 
 
 def _mark(row: dict[str, Any]) -> CardMark:
     instead = (f"→ {plain(row['instead'])}",) if row["instead"] else ()
-    hours = say("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"]))
+    hours = tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"]))
     return CardMark(
         kind=row["kind"],
         activity_pct=row["busy_pct"],
@@ -154,13 +154,13 @@ def _row(row: dict[str, Any]) -> tuple[Cell, ...]:
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
     """Whose it is, its job and its model."""
     return (
-        say("(holder not known)") if row["holder"] is None else plain(row["holder"], most),
-        say("no job") if row["job"] is None else plain(row["job"], most),
-        plain(row["model"], most) if row["model"] else say("unknown model"),
+        tr("(holder not known)") if row["holder"] is None else plain(row["holder"], most),
+        tr("no job") if row["job"] is None else plain(row["job"], most),
+        plain(row["model"], most) if row["model"] else tr("unknown model"),
     )
 
 
-def card_sizes(basis: Basis) -> tuple[tuple[float, str], ...]:
+def card_sizes(basis: PageBasis) -> tuple[tuple[float, str], ...]:
     """The cards of the fleet by memory in GiB, with their names; those of about the same memory together."""
     found: list[tuple[float, str]] = []
     offers = shelf(basis.whole.review.context).fleet.values()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment, Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.sections.findings import costliest
-from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.section import LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
 
 if TYPE_CHECKING:
@@ -29,21 +29,21 @@ def costliest_findings(report: Report) -> Section:
     found = costliest(report)
     first = found[:_FIRST]
     gpus = [gpu for finding in first for gpu in finding.gpus]
-    overlap = say("Some of these findings are about the same GPUs: their hours and costs do not add up.")
+    overlap = tr("Some of these findings are about the same GPUs: their hours and costs do not add up.")
     return Section(
         name="findings",
-        title=say("The costliest findings"),
-        question=say("What can be taken back or changed first, from whom, and what is it worth in this window?"),
-        headline=reclaimable(report) if found else say("No finding in this window."),
+        title=tr("The costliest findings"),
+        question=tr("What can be taken back or changed first, from whom, and what is it worth in this window?"),
+        headline=reclaimable(report) if found else tr("No finding in this window."),
         columns=(
-            Column("finding", say("finding"), "finding"),
-            Column("confidence", say("confidence"), "grade"),
-            Column("holder", say("holder"), "words"),
-            Column("host", say("host"), "words"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("gpu-hours", say("GPU-hours"), "gpu_hours"),
-            Column("cost", say("cost"), "money"),
-            Column("since", say("since"), "moment"),
+            SectionColumn("finding", tr("finding"), "finding"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
+            SectionColumn("holder", tr("holder"), "words"),
+            SectionColumn("host", tr("host"), "words"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("gpu-hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("cost", tr("cost"), "money"),
+            SectionColumn("since", tr("since"), "moment"),
         ),
         rows=tuple(_row(each, report) for each in first),
         notes=(overlap,) if len(gpus) > len(set(gpus)) else (),
@@ -54,9 +54,9 @@ def costliest_findings(report: Report) -> Section:
 def heading(finding: Finding, report: Report) -> str:
     """`8 GPUs never used since first seen`; that they are simulated only where others are not: else it stands above."""
     apart = finding.simulated and report.simulated_gpus < report.summary.totals.gpus
-    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    what = say("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
-    return say("{sentence} (simulated)", sentence=what) if apart else what
+    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    what = tr("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
+    return tr("{sentence} (simulated)", sentence=what) if apart else what
 
 
 def _row(finding: Finding, report: Report) -> tuple[Cell, ...]:
@@ -87,17 +87,17 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
         name=name,
         title=title,
         question=question,
-        headline=say_many("{number} finding in this window.", "{number} findings in this window.", len(found))
+        headline=tr_many("{number} finding in this window.", "{number} findings in this window.", len(found))
         if found
-        else say("No finding in this window."),
+        else tr("No finding in this window."),
         columns=(
-            Column("finding", say("finding"), "finding"),
-            Column("confidence", say("confidence"), "grade"),
-            Column("holder", say("holder"), "holder"),
-            Column("since", say("since"), "moment"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("cost", say("cost"), "money"),
+            SectionColumn("finding", tr("finding"), "finding"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
+            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("since", tr("since"), "moment"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("cost", tr("cost"), "money"),
         ),
         rows=tuple(
             (

@@ -7,10 +7,10 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.sections.palette import ORDER
-from analytics.sections.section import Cell, Column, Section, StackedBars
+from analytics.sections.section import Cell, Section, SectionColumn, StackedBars
 from analytics.states import UNUSED
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS
@@ -42,24 +42,24 @@ def days(report: Report) -> Section:
     hourly = bool(report.hours)
     return Section(
         name="days",
-        title=say("Every hour by state") if hourly else say("Every day by state"),
-        question=say("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
+        title=tr("Every hour by state") if hourly else tr("Every day by state"),
+        question=tr("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
         headline=_headline(bins),
         columns=(
-            Column("hour" if hourly else "day", say("hour") if hourly else say("day"), "moment"),
-            Column("gpu_hours", say("total"), "gpu_hours"),
-            *(Column(state, say(state), "gpu_hours") for state in ORDER),
-            Column("unused_share", say("unused"), "share"),
+            SectionColumn("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment"),
+            SectionColumn("gpu_hours", tr("total"), "gpu_hours"),
+            *(SectionColumn(state, tr(state), "gpu_hours") for state in ORDER),
+            SectionColumn("unused_share", tr("unused"), "share"),
         ),
         rows=tuple(_row(each) for each in bins),
         chart=StackedBars(
-            unit=say("GPU-hours"),
+            unit=tr("GPU-hours"),
             names=tuple(each.name for each in bins),
             short=tuple(each.short for each in bins),
             values={state: tuple(each.totals.state_ms[state] / HOUR_MS for each in bins) for state in ORDER},
         ),
         notes=(
-            say(
+            tr(
                 "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
                 zone=str(report.zone),
             ),
@@ -91,11 +91,11 @@ def _headline(bins: Sequence[Bin]) -> str:
         if (share := unused_share(each.totals)) is not None and (each.totals.coverage or 0) >= COVERAGE_MIN
     ]
     if not known:
-        return say("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
+        return tr("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
     (least, best), (most, worst) = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
     if best == worst:
-        return say("{share} went unused on {day}.", share=Share(least), day=best)
-    return say(
+        return tr("{share} went unused on {day}.", share=Share(least), day=best)
+    return tr(
         "Between {least} (on {best}) and {most} (on {worst}) went unused.",
         least=Share(least), best=best, most=Share(most), worst=worst,
     )  # fmt: skip

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from analytics.capacity.demand import demand, duration, what_if
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import least_to_most
-from analytics.sections.section import Column, Curve, DurationCurves, Section
+from analytics.sections.section import Curve, DurationCurves, Section, SectionColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,62 +16,62 @@ if TYPE_CHECKING:
     import polars as pl
 
     from analytics.capacity.demand import WhatIf
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
 from analytics.sections.section import Cell
 
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}
-_NAMES = {"allocated": say("held, reserved or used"), "working": say("really working")}
-_NO_HOUR = say("The window has no whole hour that was seen.")
+_NAMES = {"allocated": tr("held, reserved or used"), "working": tr("really working")}
+_NO_HOUR = tr("The window has no whole hour that was seen.")
 
 
-def gpus_by_hour(basis: Basis) -> pl.DataFrame:
+def gpus_by_hour(basis: PageBasis) -> pl.DataFrame:
     """GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
     summary = basis.report.summary
     return demand(basis.part.inside.stretches, summary.since_ms, summary.until_ms)
 
 
-def demand_curve(basis: Basis) -> Section:
+def demand_curve(basis: PageBasis) -> Section:
     """Allocated and working GPUs, the busiest hour first."""
     hours = gpus_by_hour(basis)
     there = max(hours["there"].to_list(), default=0.0)
     levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
     return Section(
         name="demand",
-        title=say("Demand duration curve"),
-        question=say("How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."),
-        headline=say(
+        title=tr("Demand duration curve"),
+        question=tr("How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."),
+        headline=tr(
             "At most {allocated} of {there} GPUs were held, reserved or used at once, and at most {working} were really working.",
             allocated=Number(levels["allocated"]), there=Number(there), working=Number(levels["working"]),
         ) if hours.height else _NO_HOUR,
         columns=(
-            Column("gpus", say("GPUs at once"), "number"),
-            Column("allocated_hours", say("hours with at least so many held, reserved or used"), "count"),
-            Column("working_hours", say("hours with at least so many working"), "count"),
+            SectionColumn("gpus", tr("GPUs at once"), "number"),
+            SectionColumn("allocated_hours", tr("hours with at least so many held, reserved or used"), "count"),
+            SectionColumn("working_hours", tr("hours with at least so many working"), "count"),
         ),
         rows=tuple(_levels(hours)),
         chart=DurationCurves(
-            unit=say("GPUs at once"), across=say("share of the hours with at least so many"),
-            whole=there, whole_label=say("{number} GPUs there", number=Number(there)),
+            unit=tr("GPUs at once"), across=tr("share of the hours with at least so many"),
+            whole=there, whole_label=tr("{number} GPUs there", number=Number(there)),
             curves=tuple(_curve(hours, name) for name in _NAMES),
         ) if hours.height else None,
         notes=tuple(_notes(basis, hours)) if hours.height else (),
     )  # fmt: skip
 
 
-def _notes(basis: Basis, hours: pl.DataFrame) -> Iterator[str]:
+def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
     unseen = hours.filter(hours["unknown"] > 0).height
-    yield say_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
+    yield tr_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
     if unseen:
-        yield say_many(
+        yield tr_many(
             "In {number} of them some GPU was not seen: the band reaches up to where it would count as wanted.",
             "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.", unseen,
         )  # fmt: skip
     else:
-        yield say("Every GPU was seen in all of them.")
+        yield tr("Every GPU was seen in all of them.")
     pool = basis.whole.inventory.pool
     if basis.report.scope.pool is None and len({pool(gpu) for gpu in basis.part.inside.stretches["gpu"].unique()}) > 1:
-        yield say("All pools are added up: choose a pool for one of them.")
+        yield tr("All pools are added up: choose a pool for one of them.")
 
 
 def _curve(hours: pl.DataFrame, name: str) -> Curve:
@@ -105,23 +105,23 @@ def _levels(hours: pl.DataFrame) -> Iterator[tuple[Cell, ...]]:
         yield Number(level, digits), *(Number(hours.filter(hours[name] >= level).height) for name in _NAMES)
 
 
-def fewer_gpus(basis: Basis) -> Section:
+def fewer_gpus(basis: PageBasis) -> Section:
     """In how many hours fewer GPUs would not have been enough."""
     hours = gpus_by_hour(basis)
     found = what_if(hours)
     return Section(
         name="fewer",
-        title=say("With fewer GPUs"),
-        question=say("If GPUs go, in how many hours of the window was more wanted at once than what stays?"),
+        title=tr("With fewer GPUs"),
+        question=tr("If GPUs go, in how many hours of the window was more wanted at once than what stays?"),
         headline=_fewer_headline(found, hours.height),
         columns=(
-            Column("gone", say("GPUs removed"), "count"),
-            Column("left", say("GPUs remaining"), "count"),
-            Column("allocated_hours", say("hours short of what was held, reserved or used"), "count"),
-            Column("working_hours", say("hours short of what was working"), "count"),
+            SectionColumn("gone", tr("GPUs removed"), "count"),
+            SectionColumn("left", tr("GPUs remaining"), "count"),
+            SectionColumn("allocated_hours", tr("hours short of what was held, reserved or used"), "count"),
+            SectionColumn("working_hours", tr("hours short of what was working"), "count"),
         ),
         rows=tuple(_fewer_row(each) for each in found),
-        notes=(say("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),) if found else (),
+        notes=(tr("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),) if found else (),
     )  # fmt: skip
 
 
@@ -131,13 +131,13 @@ def _fewer_headline(found: Sequence[WhatIf], hours: int) -> str:
     held = max((each.gone for each in found if not each.allocated_hours_most), default=0)
     working = max((each.gone for each in found if not each.working_hours_most), default=0)
     if not working:
-        return say("Every GPU was needed at once in some of {hours} hours, or may have been.", hours=Number(hours))
+        return tr("Every GPU was needed at once in some of {hours} hours, or may have been.", hours=Number(hours))
     if not held:
-        return say(
+        return tr(
             "Every GPU was held, reserved or used at once in some of {hours} hours, or may have been; {working} were never needed by what was working.",
             hours=Number(hours), working=Number(working),
         )  # fmt: skip
-    return say(
+    return tr(
         "With {held} GPUs fewer, no hour of {hours} would have been short of what was held, reserved or used; with {working} fewer, none of what was working.",
         hours=Number(hours), held=Number(held), working=Number(working),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
 
@@ -15,7 +15,7 @@ LABELS = {rule.name: {key: each for each in (*SHARED_LABELS, *rule.labels) for k
 """Per rule the label of each key of its evidence."""
 
 
-def evidence(finding: Finding) -> Listed:
+def evidence(finding: Finding) -> SentenceList:
     """The known values in words, each where its label's first key stands; what has no label is shown by its key."""
     known = {key: value for key, value in finding.evidence.numbers.items() if value is not None}
     labels, parts = LABELS.get(finding.rule, {}), list[str]()
@@ -26,4 +26,4 @@ def evidence(finding: Finding) -> Listed:
             parts += labels[key].words(together, finding)
         else:
             parts.append(f"{key.replace('_', ' ')} {shown_plainly(known.pop(key))}")
-    return Listed(parts)
+    return SentenceList(parts)

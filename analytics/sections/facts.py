@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Moment, Number, Share, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,24 +23,24 @@ _NAMED = 5
 def facts(report: Report, language: Language) -> list[tuple[str, str]]:
     """Window, coverage, thresholds, prices and version, by label; of a window in which nothing was seen only what still holds."""
     summary, settings = report.summary, report.settings
-    gpus = say_many("{number} GPU", "{number} GPUs", summary.totals.gpus)
-    hosts = say_many("{number} host", "{number} hosts", report.hosts)
+    gpus = tr_many("{number} GPU", "{number} GPUs", summary.totals.gpus)
+    hosts = tr_many("{number} host", "{number} hosts", report.hosts)
     found: dict[str, str] = {
-        say("window"): _window(report),
-        say("time zone"): str(report.zone),
-        say("fleet"): say("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
-        say("observed"): _observed(report),
-        say("silent"): _silent(report.seen.silent),
-        say("thresholds"): say(
+        tr("window"): _window(report),
+        tr("time zone"): str(report.zone),
+        tr("fleet"): tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
+        tr("observed"): _observed(report),
+        tr("silent"): _silent(report.seen.silent),
+        tr("thresholds"): tr(
             "held from {held}, a finding from {finding}; low below {low} %",
             held=Span(settings.idle_after_ms), finding=Span(report.held_min_ms),
             low=Number(settings.low_below_pct),
         ),
-        say("prices"): _prices(report),
-        say("made by"): f"fallow {report.version}",
+        tr("prices"): _prices(report),
+        tr("made by"): f"fallow {report.version}",
     }  # fmt: skip
     if report.left_out:
-        found[say("left out")] = say_many(
+        found[tr("left out")] = tr_many(
             "{number} finding about GPUs that others hold as well",
             "{number} findings about GPUs that others hold as well",
             report.left_out,
@@ -48,59 +48,59 @@ def facts(report: Report, language: Language) -> list[tuple[str, str]]:
     if report.is_empty:
         silent = ["silent"] if report.seen.silent else []
         found = {label: found[label] for label in ("window", "time zone", *silent, "made by")}
-    return [(language.say(label), language.say(value)) for label, value in found.items()]
+    return [(language.translate(label), language.translate(value)) for label, value in found.items()]
 
 
 def _window(report: Report) -> str:
     """The week, or any other window as far as it has passed."""
     until_ms = report.seen.until_ms if report.week is None else report.week.until_ms
-    return say("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
+    return tr("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
 
 
 def _observed(report: Report) -> str:
     share, seen = Share(report.seen.share), report.seen
     if report.week is None or seen.until_ms >= report.week.until_ms:
-        return say("{share} of the time", share=share)
-    return say("{share} of the time up to {moment}", share=share, moment=Moment(seen.until_ms))
+        return tr("{share} of the time", share=share)
+    return tr("{share} of the time up to {moment}", share=share, moment=Moment(seen.until_ms))
 
 
 def _silent(hosts: Sequence[Silent]) -> str:
     if not hosts:
-        return say("none")
-    return say("{hosts}: the time after that is in no sum", hosts=silent_hosts(hosts))
+        return tr("none")
+    return tr("{hosts}: the time after that is in no sum", hosts=silent_hosts(hosts))
 
 
-def silent_hosts(hosts: Sequence[Silent]) -> Listed:
+def silent_hosts(hosts: Sequence[Silent]) -> SentenceList:
     """The first hosts that were not seen to the end, each since when, and how many more there are."""
     more = len(hosts) - _NAMED
-    rest = [say_many("and {number} more host", "and {number} more hosts", more)] if more > 0 else []
-    return Listed([*map(_since, hosts[:_NAMED]), *rest], ", ")
+    rest = [tr_many("and {number} more host", "and {number} more hosts", more)] if more > 0 else []
+    return SentenceList([*map(_since, hosts[:_NAMED]), *rest], ", ")
 
 
 def _since(silent: Silent) -> str:
     host, moment = plain(silent.host), Moment(silent.since_ms)
     if silent.whole_host:
-        return say("{host} since {moment}", host=host, moment=moment)
-    gpus = say_many("{number} GPU", "{number} GPUs", silent.gpus)
-    return say("{gpus} of {host} since {moment}", gpus=gpus, host=host, moment=moment)
+        return tr("{host} since {moment}", host=host, moment=moment)
+    gpus = tr_many("{number} GPU", "{number} GPUs", silent.gpus)
+    return tr("{gpus} of {host} since {moment}", gpus=gpus, host=host, moment=moment)
 
 
 def _prices(report: Report) -> str:
     priced = [each.price for each in report.money.basis if each.price is not None]
     dates = sorted(price.date for price in priced if price.date is not None)
     if not priced:
-        return say("none known: nothing is said of money")
+        return tr("none known: nothing is said of money")
     whose = (
-        say("public list prices, not what you pay")
+        tr("public list prices, not what you pay")
         if all(each.origin == "catalog" for each in priced)
-        else say("the site's own")
+        else tr("the site's own")
     )
     if not dates:
-        return say("{whose}, in {currency}", whose=whose, currency=report.money.currency)
+        return tr("{whose}, in {currency}", whose=whose, currency=report.money.currency)
     first, last = Date(dates[0]), Date(dates[-1])
-    span: str | Date = first if first == last else say("{first} to {last}", first=first, last=last)
+    span: str | Date = first if first == last else tr("{first} to {last}", first=first, last=last)
     if len(dates) < len(priced):
-        span = say(
+        span = tr(
             "{dates} ({dated} of {number} are dated)", dates=span, dated=Number(len(dates)), number=Number(len(priced))
         )
-    return say("{whose}, in {currency}, of {dates}", whose=whose, currency=report.money.currency, dates=span)
+    return tr("{whose}, in {currency}, of {dates}", whose=whose, currency=report.money.currency, dates=span)

@@ -8,11 +8,11 @@ import numpy as np
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.sections.palette import ORDER
-from analytics.sections.section import Cell, Column, FilmStrip, Section
-from analytics.states import UNUSED
+from analytics.sections.section import Cell, FilmStrip, Section, SectionColumn
+from analytics.states import IN_USE, UNUSED
 from fallow.schema import STATES
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LISTED = 12
 _UNUSED = [STATES.index(state) for state in UNUSED]
-_USED = [STATES.index(state) for state in ("low", "active")]
+_USED = [STATES.index(state) for state in IN_USE]
 
 
 def film(report: Report) -> Section:
@@ -32,19 +32,19 @@ def film(report: Report) -> Section:
     rest = len(own.gpus) - _LISTED
     return Section(
         name="film",
-        title=say("Every GPU over time"),
-        question=say("Which GPUs go unused, and when?"),
+        title=tr("Every GPU over time"),
+        question=tr("Which GPUs go unused, and when?"),
         headline=_headline(own),
         columns=(
-            Column("gpu", say("GPU"), "gpu"),
-            Column("host", say("host"), "host"),
-            Column("unused", say("unused"), "share"),
-            Column("used", say("used"), "share"),
-            Column("unknown", say("not known"), "share"),
+            SectionColumn("gpu", tr("GPU"), "gpu"),
+            SectionColumn("host", tr("host"), "host"),
+            SectionColumn("unused", tr("unused"), "share"),
+            SectionColumn("used", tr("used"), "share"),
+            SectionColumn("unknown", tr("not known"), "share"),
         ),
         rows=tuple(_rows(own)),
         shown=_LISTED,
-        rest=say_many("and {number} more GPU", "and {number} more GPUs", rest),
+        rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
         chart=FilmStrip(own) if own.codes.size else None,
         states=ORDER,
         wide=True,
@@ -56,8 +56,8 @@ def _headline(own: Film) -> str:
     known = (own.codes < len(STATES)) & (own.codes != STATES.index("unknown"))
     always = int(((unused | ~known).all(axis=1) & unused.any(axis=1)).sum())
     if not known.any():
-        return say("Nothing is known of any GPU.")
-    return say_many(
+        return tr("Nothing is known of any GPU.")
+    return tr_many(
         "{number} GPU of {all} went unused all the time; {share} of what was seen is unused.",
         "{number} GPUs of {all} went unused all the time; {share} of what was seen is unused.",
         always, all=Number(len(own.gpus)), share=Share(ratio(int(unused.sum()), int(known.sum()))),

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import to_take
 from analytics.glossary import CONFIDENCE, STATUSES
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
 from analytics.sections.names import NAME_MOST
-from analytics.sections.section import Card, Cell, Column, LinkedCell, Section
+from analytics.sections.section import Cell, FindingCard, LinkedCell, Section, SectionColumn
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -63,18 +63,18 @@ def ended(report: Report) -> list[Finding]:
 def _became(report: Report, finding: Finding) -> str:
     """`reversed: last week's was wrong: used again from ...`."""
     if finding.status != "reversed" or not finding.notes:
-        return say(finding.status)
-    why = say("{status}: {why}", status=say(finding.status), why=finding.notes[-1])
+        return tr(finding.status)
+    why = tr("{status}: {why}", status=tr(finding.status), why=finding.notes[-1])
     again = any(each.finding_id == finding.finding_id for each in report.review.findings)
-    return say("{what}; found again this week", what=why) if again else why
+    return tr("{what}; found again this week", what=why) if again else why
 
 
 def notified(report: Report, finding: Finding) -> str:
     """How often the holder was told, and when last."""
     told = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
     if not told:
-        return say("never")
-    return say_many(
+        return tr("never")
+    return tr_many(
         "{number} time, last on {day}", "{number} times, last on {day}", len(told), day=Day(told[-1].time_ms)
     )
 
@@ -97,21 +97,21 @@ def _may_name(report: Report, action: Action) -> bool:
 def _unnamed(action: Action) -> Sentence:
     """When and what; not by whom, why, or to which address."""
     did = action_sentence(replace(action, reason="", channel=""))
-    return say("{label}: {value}", label=did.values["moment"], value=did.values["what"])
+    return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
 
 
 def findings(report: Report) -> Section:
     """The first ten to act on in full: what can be taken back first, then by cost."""
     found = to_act_on(report)
     rest = len(to_take(found) - to_take(found[:_IN_FULL]))
-    gpus = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else say("no more GPU")
+    gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
     return Section(
         name="findings",
-        title=say("Findings: what can be taken back first, then by cost"),
-        question=say("What can somebody do about it, and how?"),
+        title=tr("Findings: what can be taken back first, then by cost"),
+        question=tr("What can somebody do about it, and how?"),
         headline=_found(found),
-        cards=tuple(Card(each, notes(report, each), notified(report, each)) for each in found[:_IN_FULL]),
-        rest=say_many(
+        cards=tuple(FindingCard(each, notes(report, each), notified(report, each)) for each in found[:_IN_FULL]),
+        rest=tr_many(
             "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
             "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
             len(found) - _IN_FULL, gpus=gpus,
@@ -123,11 +123,11 @@ def findings(report: Report) -> Section:
 
 def _found(found: Sequence[Finding]) -> str:
     if not found:
-        return say("No findings: no GPU was held for long without a kernel, and none went unused.")
+        return tr("No findings: no GPU was held for long without a kernel, and none went unused.")
     gpus = len(to_take(found))
-    return say_many(
+    return tr_many(
         "{number} finding with {gpus} to take back.", "{number} findings with {gpus} to take back.",
-        len(found), gpus=say_many("{number} GPU", "{number} GPUs", gpus),
+        len(found), gpus=tr_many("{number} GPU", "{number} GPUs", gpus),
     )  # fmt: skip
 
 
@@ -135,10 +135,10 @@ def inefficient(report: Report) -> Section:
     """Work that could use its GPUs better."""
     own = busy_but_inefficient(report)
     return _apart(
-        "inefficient", say("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
-        question=say("Which GPUs work, but could do more?"),
-        headline=_counted(own, say("Nothing was found.")),
-        notes=(say("Not reclaimable: these GPUs work, but could do more. Nothing of it is in the figures above."),),
+        "inefficient", tr("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
+        question=tr("Which GPUs work, but could do more?"),
+        headline=_counted(own, tr("Nothing was found.")),
+        notes=(tr("Not reclaimable: these GPUs work, but could do more. Nothing of it is in the figures above."),),
     )  # fmt: skip
 
 
@@ -146,8 +146,8 @@ def winding_down(report: Report) -> Section:
     """Users whose work fades out."""
     own = [each for each in report.findings if each.rule == "wind_down"]
     return _apart(
-        "winding-down", say("Winding down"), own, ("evidence", [evidence(each) for each in own]),
-        question=say("Whose work fades out?"), headline=_counted(own, say("Nobody's work fades out.")),
+        "winding-down", tr("Winding down"), own, ("evidence", [evidence(each) for each in own]),
+        question=tr("Whose work fades out?"), headline=_counted(own, tr("Nobody's work fades out.")),
     )  # fmt: skip
 
 
@@ -155,9 +155,9 @@ def gone(report: Report) -> Section:
     """What became of last week's findings, the wrong ones first."""
     own = ended(report)
     return _apart(
-        "gone", say("Closed and reversed since last week"), own,
+        "gone", tr("Closed and reversed since last week"), own,
         ("what became of it", [_became(report, each) for each in own]),
-        question=say("How often were last week's findings wrong?"), headline=_reversals(report),
+        question=tr("How often were last week's findings wrong?"), headline=_reversals(report),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
     )  # fmt: skip
 
@@ -165,11 +165,11 @@ def gone(report: Report) -> Section:
 def suppressed(report: Report) -> Section:
     """What somebody has hidden, who, until when and why."""
     own = report.review.suppressed
-    hidden = say_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
+    hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
     return _apart(
-        "suppressed", say("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
-        question=say("What did somebody hide, until when and why?"),
-        headline=hidden if own else say("Nothing is suppressed."),
+        "suppressed", tr("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
+        question=tr("What did somebody hide, until when and why?"),
+        headline=hidden if own else tr("Nothing is suppressed."),
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _counted(own: Sequence[Finding], none: str) -> str:
     if not own:
         return none
     hours = GpuHours(HOUR_MS * sum(each.gpu_hours for each in own))
-    return say_many(
+    return tr_many(
         "{number} finding, {hours} GPU-hours.", "{number} findings, {hours} GPU-hours.", len(own), hours=hours
     )
 
@@ -202,15 +202,15 @@ def _apart(
         name=name,
         title=title,
         columns=(
-            Column("finding", say("finding"), "finding"),
-            Column("holder", say("user"), "holder"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            *((Column("cost", say("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
-            Column("about", say(label), "sentence"),
+            SectionColumn("finding", tr("finding"), "finding"),
+            SectionColumn("holder", tr("user"), "holder"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            *((SectionColumn("cost", tr("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
+            SectionColumn("about", tr(label), "sentence"),
         ),
         rows=tuple(_row(each, text, with_cost=with_cost) for each, text in zip(own, told, strict=True)),
         shown=_LISTED,
-        rest=say_many("and {number} more finding", "and {number} more findings", rest),
+        rest=tr_many("and {number} more finding", "and {number} more findings", rest),
         wide=True,
         question=question,
         headline=headline,
@@ -221,25 +221,25 @@ def _apart(
 
 def _row(finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
     cost = (None if finding.cost is None else Number(finding.cost, 2),) if with_cost else ()
-    name = say("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding))
+    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding))
     return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
 
 
 def heading(finding: Finding) -> Sentence:
     """`8 GPUs on node-07 never used since first seen`."""
-    gpus = say_many("{number} GPU", "{number} GPUs", len(finding.gpus))
+    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
     hosts = finding.host.split(JOINER) if finding.host else []
     if not hosts:
-        return say("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
-    several = say_many("{number} host", "{number} hosts", len(hosts))
+        return tr("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
+    several = tr_many("{number} host", "{number} hosts", len(hosts))
     where = plain(hosts[0]) if len(hosts) == 1 else several
-    return say("{gpus} on {where} {sentence}", gpus=gpus, where=where, sentence=finding.sentence)
+    return tr("{gpus} on {where} {sentence}", gpus=gpus, where=where, sentence=finding.sentence)
 
 
 def whose(finding: Finding) -> str:
     """The user, with the team where it is known."""
-    name: str = plain(finding.holder, NAME_MOST) if finding.holder else say(finding.without_holder)
-    return say("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
+    name: str = plain(finding.holder, NAME_MOST) if finding.holder else tr(finding.without_holder)
+    return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
 
 
 def _hidden(report: Report, finding: Finding) -> str:
@@ -247,30 +247,30 @@ def _hidden(report: Report, finding: Finding) -> str:
     last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
     until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
     if not _may_name(report, last):
-        return say("no end given") if until is None else say("until {day}", day=until)
-    reason = plain(last.reason, _REASON_MOST) if last.reason else say("no reason given")
+        return tr("no end given") if until is None else tr("until {day}", day=until)
+    reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
     if until is None:
-        return say("{reason} ({actor})", reason=reason, actor=plain(last.actor))
-    return say("{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=until)
+        return tr("{reason} ({actor})", reason=reason, actor=plain(last.actor))
+    return tr("{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=until)
 
 
 def _reversals(report: Report) -> str:
     """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
     found = report.review.reversals
     if found is None:
-        return say("There was no week before to compare with.")
+        return tr("There was no week before to compare with.")
     rate = reversals_text(found)
-    return say("{rate}.", rate=rate if report.scope.is_all else say("whole fleet, {rate}", rate=rate))
+    return tr("{rate}.", rate=rate if report.scope.is_all else tr("whole fleet, {rate}", rate=rate))
 
 
 def reversals_text(found: Reversals) -> Sentence:
     """How often last week's findings were wrong, in one sentence."""
     until, unseen = Stamp(found.until_ms), found.not_judged
     if not found.n:
-        none = say("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
-        return say("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
+        none = tr("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
+        return tr("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
     low, high = found.total.interval
-    judged = say_many(
+    judged = tr_many(
         "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
         "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
         found.n,
@@ -283,11 +283,11 @@ def reversals_text(found: Reversals) -> Sentence:
     )
     if not unseen:
         return judged
-    return say("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+    return tr("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
 
 
 def _wrong(found: Reversals) -> Sentence:
-    return say_many(
+    return tr_many(
         "{number} was wrong within {horizon}",
         "{number} were wrong within {horizon}",
         found.total.wrong,
@@ -295,9 +295,9 @@ def _wrong(found: Reversals) -> Sentence:
     )
 
 
-def _grades(found: Reversals) -> Listed:
+def _grades(found: Reversals) -> SentenceList:
     def shown(grade: str, rate: Rate) -> Sentence:
         wrong, judged = Number(rate.wrong), Number(rate.judged)
-        return say("{grade} {wrong} of {judged}", grade=say(grade), wrong=wrong, judged=judged)
+        return tr("{grade} {wrong} of {judged}", grade=tr(grade), wrong=wrong, judged=judged)
 
-    return Listed([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")
+    return SentenceList([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")

@@ -6,54 +6,54 @@ from typing import TYPE_CHECKING
 
 from analytics.capacity.gangs import gangs
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.money.priced_segments import placed
 from analytics.sections.names import least_to_most
-from analytics.sections.section import Column, GroupedShares, Section, ShareBars
+from analytics.sections.section import GroupedShares, Section, SectionColumn, ShareBars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.capacity.gangs import Gang
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
     from analytics.sections.section import Cell
 
 _SCATTERED_FROM = 0.01
 """Below this share of the time free GPUs could nearly always be had together."""
 
 
-def gang_staircase(basis: Basis) -> Section:
+def gang_staircase(basis: PageBasis) -> Section:
     """Per size of a job: how often so many GPUs were free, and how often it could have started."""
     found = gangs_of(basis)
     return Section(
         name="gangs",
-        title=say("Which jobs could start?"),
-        question=say("Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"),
+        title=tr("Which jobs could start?"),
+        question=tr("Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"),
         headline=_headline(found),
         columns=(
-            Column("gpus", say("GPUs per job"), "count"),
-            Column("now", say("jobs that could start now"), "count"),
-            Column("free_share", say("time with so many free"), "share"),
-            Column("start_share", say("time in which one could start"), "share"),
+            SectionColumn("gpus", tr("GPUs per job"), "count"),
+            SectionColumn("now", tr("jobs that could start now"), "count"),
+            SectionColumn("free_share", tr("time with so many free"), "share"),
+            SectionColumn("start_share", tr("time in which one could start"), "share"),
         ),
         rows=tuple(_row(each) for each in found),
         chart=GroupedShares(
-            unit=say("share of the time"), across=say("GPUs per job"), names=tuple(str(each.size) for each in found),
+            unit=tr("share of the time"), across=tr("GPUs per job"), names=tuple(str(each.size) for each in found),
             series=(
-                ShareBars(say("enough free"), say("so many free in one pool and model"), "free", tuple(each.free_share for each in found)),
-                ShareBars(say("could start"), say("such a job could start"), "active",
+                ShareBars(tr("enough free"), tr("so many free in one pool and model"), "free", tuple(each.free_share for each in found)),
+                ShareBars(tr("could start"), tr("such a job could start"), "active",
                           tuple(each.start_share for each in found), tuple(each.start_share_most for each in found)),
             ),
         ),
         notes=(
-            say("Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
+            tr("Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
                 "more of them on whole free hosts. MIG instances do not count."),
         ),
         wide=True,
     )  # fmt: skip
 
 
-def gangs_of(basis: Basis) -> tuple[Gang, ...]:
+def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:
     """The gangs of the scope's GPUs in its window."""
     rows = placed(basis.part.inside.stretches, basis.whole.money.costs, basis.whole.inventory)
     summary = basis.report.summary
@@ -63,8 +63,8 @@ def gangs_of(basis: Basis) -> tuple[Gang, ...]:
 def _headline(found: Sequence[Gang]) -> str:
     startable = [each for each in found if each.now]
     if not startable:
-        return say("No job could start at the end of the window: no GPU was free.")
-    now = say_many(
+        return tr("No job could start at the end of the window: no GPU was free.")
+    now = tr_many(
         "The largest job that could start now takes {number} GPU",
         "The largest job that could start now takes {number} GPUs",
         startable[-1].size,
@@ -76,8 +76,8 @@ def _headline(found: Sequence[Gang]) -> str:
     ]
     apart, gang = max(gaps, key=lambda each: each[0], default=(0.0, startable[-1]))
     if apart < _SCATTERED_FROM:
-        return say("{now}; GPUs that were free could nearly always be had together.", now=now)
-    return say(
+        return tr("{now}; GPUs that were free could nearly always be had together.", now=now)
+    return tr(
         "{now}. For {size}, enough were free for {free} of the time, and could be had together for {start}.",
         now=now, size=Number(gang.size), free=Share(gang.free_share), start=Share(gang.start_share),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.occupancy import stays
 from analytics.ledger.summary import totals_by
 from analytics.names import JOINER, single_names
@@ -19,12 +19,13 @@ from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
-from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.section import LinkedCell, Section, SectionColumn
+from analytics.states import UNUSED
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
 
 if TYPE_CHECKING:
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
     from analytics.sections.section import Cell
 
 _T = TypeVar("_T")
@@ -32,7 +33,7 @@ _MOST = 100
 _GPU_LETTERS = 14
 _PROCESS = ("host", "gpu", "pid", "started")
 """What names one process on one GPU for ever."""
-_GPU = Column("gpu", say("GPU"), "gpu")
+_GPU = SectionColumn("gpu", tr("GPU"), "gpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,8 @@ def where_it_went(spans: pl.DataFrame) -> str:
     """Where the time of some rows of the ledger went, and how much of it was observed."""
     totals = totals_by(spans, "'all'")["all"]
     spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
-    unused = sum(totals.state_ms[state] for state in ("free", "reserved", "held"))
-    return say(
+    unused = sum(totals.state_ms[state] for state in UNUSED)
+    return tr(
         "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
         "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
         unused=GpuHours(unused), observed=GpuHours(totals.observed_ms), free=spent["free"], reserved=spent["reserved"],
@@ -71,28 +72,28 @@ def where_it_went(spans: pl.DataFrame) -> str:
     )  # fmt: skip
 
 
-def who_had_it(_: Basis, subject: Subject) -> Section:
+def who_had_it(_: PageBasis, subject: Subject) -> Section:
     """The newest first."""
     found = stays(subject.spans)
     return Section(
         name="stays",
-        title=say("Who had it"),
-        question=say("Who held or claimed it in the window, and what was made of it? GPU-hours by state."),
-        headline=_counted(say_many("{number} stay", "{number} stays", found.height), found.height)
+        title=tr("Who had it"),
+        question=tr("Who held or claimed it in the window, and what was made of it? GPU-hours by state."),
+        headline=_counted(tr_many("{number} stay", "{number} stays", found.height), found.height)
         if found.height
-        else say("Nobody had it in this window."),
+        else tr("Nobody had it in this window."),
         columns=(
             *_of_host(subject, _GPU),
-            Column("holder", say("holder"), "holder"),
-            Column("job", say("job"), "name"),
-            Column("from", say("from"), "moment"),
-            Column("until", say("until"), "moment"),
-            *(Column(state, say(state), "gpu_hours") for state in GIVEN),
+            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("job", tr("job"), "name"),
+            SectionColumn("from", tr("from"), "moment"),
+            SectionColumn("until", tr("until"), "moment"),
+            *(SectionColumn(state, tr(state), "gpu_hours") for state in GIVEN),
         ),
         rows=tuple(
             (
                 *_of_host(subject, _gpu(row["gpu"])),
-                row["holder"] or say("(nobody)"),
+                row["holder"] or tr("(nobody)"),
                 plain(row["job"] or "-"),
                 Moment(row["time"]),
                 Moment(row["end"]),
@@ -104,7 +105,7 @@ def who_had_it(_: Basis, subject: Subject) -> Section:
     )
 
 
-def processes_of(basis: Basis, subject: Subject) -> pl.DataFrame:
+def processes_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
     """The processes that were on it in the window, the last seen first: of a part of people only theirs.
 
     `host`, `gpu`, `pid`, `started`, `user`, `command`, `job`, `time` and `end` (of the first and the last list that names it) and
@@ -141,23 +142,23 @@ def _during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     return met.filter((pl.col("from_ms") < pl.col("end")) & (pl.col("to_ms") > pl.col("time")))
 
 
-def processes(basis: Basis, subject: Subject) -> Section:
+def processes(basis: PageBasis, subject: Subject) -> Section:
     found = processes_of(basis, subject)
     return Section(
         name="processes",
-        title=say("Processes"),
-        question=say("What ran on it, and how much of its memory did it take?"),
-        headline=_counted(say_many("{number} process", "{number} processes", found.height), found.height)
+        title=tr("Processes"),
+        question=tr("What ran on it, and how much of its memory did it take?"),
+        headline=_counted(tr_many("{number} process", "{number} processes", found.height), found.height)
         if found.height
-        else say("No process was seen in this window."),
+        else tr("No process was seen in this window."),
         columns=(
             *_of_host(subject, _GPU),
-            Column("command", say("command"), "words"),
-            Column("user", say("user"), "words"),
-            Column("job", say("job"), "words"),
-            Column("first_seen", say("first seen"), "moment"),
-            Column("last_seen", say("last seen"), "moment"),
-            Column("memory", say("most memory"), "number"),
+            SectionColumn("command", tr("command"), "words"),
+            SectionColumn("user", tr("user"), "words"),
+            SectionColumn("job", tr("job"), "words"),
+            SectionColumn("first_seen", tr("first seen"), "moment"),
+            SectionColumn("last_seen", tr("last seen"), "moment"),
+            SectionColumn("memory", tr("most memory"), "number"),
         ),
         rows=tuple(
             (
@@ -175,14 +176,14 @@ def processes(basis: Basis, subject: Subject) -> Section:
     )
 
 
-def findings_naming(basis: Basis, subject: Subject) -> Section:
+def findings_naming(basis: PageBasis, subject: Subject) -> Section:
     """The findings that name any of its GPUs."""
     found = [each for each in basis.report.findings if set(subject.gpus).intersection(each.gpus)]
-    question = say("What should somebody do about it?")
-    return findings_about(found, basis.report.money.currency, name="findings", title=say("Findings"), question=question)
+    question = tr("What should somebody do about it?")
+    return findings_about(found, basis.report.money.currency, name="findings", title=tr("Findings"), question=question)
 
 
-def events_of(basis: Basis, subject: Subject) -> pl.DataFrame:
+def events_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
     """Events of the window, of the host or of the GPU, the newest first; of a part of the fleet only those in its time.
 
     `time`, `gpu`, `kind`, `code` and `detail`.
@@ -199,24 +200,24 @@ def events_of(basis: Basis, subject: Subject) -> pl.DataFrame:
     return rows.sort("time", descending=True)
 
 
-def events(basis: Basis, subject: Subject) -> Section | None:
+def events(basis: PageBasis, subject: Subject) -> Section | None:
     """None for a host in an edition for people: what befell it and its other GPUs is nothing of a team's."""
     if subject.is_host and basis.report.scope.is_personal:
         return None
     found = events_of(basis, subject)
     return Section(
         name="events",
-        title=say("Events"),
-        question=say("What did the driver or the agent report?"),
-        headline=_counted(say_many("{number} event", "{number} events", found.height), found.height)
+        title=tr("Events"),
+        question=tr("What did the driver or the agent report?"),
+        headline=_counted(tr_many("{number} event", "{number} events", found.height), found.height)
         if found.height
-        else say("No event in this window."),
+        else tr("No event in this window."),
         columns=(
-            Column("time", say("moment"), "moment"),
+            SectionColumn("time", tr("moment"), "moment"),
             *_of_host(subject, _GPU),
-            Column("kind", say("event"), "words"),
-            Column("code", say("code"), "words"),
-            Column("detail", say("detail"), "sentence"),
+            SectionColumn("kind", tr("event"), "words"),
+            SectionColumn("code", tr("code"), "words"),
+            SectionColumn("detail", tr("detail"), "sentence"),
         ),
         rows=tuple(
             (
@@ -232,7 +233,7 @@ def events(basis: Basis, subject: Subject) -> Section | None:
     )
 
 
-def host_remarks(basis: Basis, subject: Subject) -> Section | None:
+def host_remarks(basis: PageBasis, subject: Subject) -> Section | None:
     """What was wrong with the host's rows; None in an edition for people."""
     if basis.report.scope.is_personal:
         return None
@@ -240,17 +241,17 @@ def host_remarks(basis: Basis, subject: Subject) -> Section | None:
     wrong_rows = Number(int(found["count"].sum()))
     return Section(
         name="quality",
-        title=say("Data quality"),
-        question=say("Can the rows of this host be believed?"),
-        headline=say("{rows} rows had something wrong in them; none is used as a number.", rows=wrong_rows)
+        title=tr("Data quality"),
+        question=tr("Can the rows of this host be believed?"),
+        headline=tr("{rows} rows had something wrong in them; none is used as a number.", rows=wrong_rows)
         if found.height
-        else say("Nothing to remark."),
+        else tr("Nothing to remark."),
         columns=(
-            Column("day", say("day"), "moment"),
-            Column("gpu", say("GPU"), "words"),
-            Column("remark", say("remark"), "sentence"),
-            Column("rows", say("rows"), "count"),
-            Column("example", say("example"), "words"),
+            SectionColumn("day", tr("day"), "moment"),
+            SectionColumn("gpu", tr("GPU"), "words"),
+            SectionColumn("remark", tr("remark"), "sentence"),
+            SectionColumn("rows", tr("rows"), "count"),
+            SectionColumn("example", tr("example"), "words"),
         ),
         rows=tuple(
             (
@@ -278,5 +279,5 @@ def _gpu(gpu: str) -> Cell:
 def _counted(many: str, number: int) -> str:
     """How many there are, and of too many how many are listed."""
     if number <= _MOST:
-        return say("{many} in this window.", many=many)
-    return say("{many} in this window; the newest {shown} are listed.", many=many, shown=Number(_MOST))
+        return tr("{many} in this window.", many=many)
+    return tr("{many} in this window; the newest {shown} are listed.", many=many, shown=Number(_MOST))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.capacity.off_peak import WEEKS_MIN
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
-from analytics.language.sentences import say
-from analytics.sections.section import Column, Section, WeekShares
+from analytics.language.sentences import tr
+from analytics.sections.section import Section, SectionColumn, WeekShares
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -34,14 +34,14 @@ def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
     known = found is not None and any(share is not None for share in found.shares)
     return Section(
         name="hours",
-        title=say("The hours of the week"),
-        question=say(
+        title=tr("The hours of the week"),
+        question=tr(
             "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
             "week; local time, {zone}.",
             zone=str(zone),
         ),
-        headline=_headline(found) if found is not None and known else say("Nothing was observed."),
-        columns=(Column("day", say("day"), "words"), *(Column(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
+        headline=_headline(found) if found is not None and known else tr("Nothing was observed."),
+        columns=(SectionColumn("day", tr("day"), "words"), *(SectionColumn(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
         rows=tuple(
             (Weekday(day), *("-" if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
             for day in range(7)
@@ -55,15 +55,15 @@ def _headline(found: HoursOfWeek) -> str:
     ranked = sorted((share, hour) for hour, share in enumerate(found.shares) if share is not None)
     (least, used), (most, unused) = ranked[0], ranked[-1]
     parts = [
-        say(
+        tr(
             "Most goes unused on {unused}: {most}; least on {used}: {least}.",
             unused=WeekHour(0, unused), most=Share(most), used=WeekHour(0, used), least=Share(least),
         ),
-        say(
+        tr(
             "Over {weeks} weeks, {share} of the time observed.",
             weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
         ),
     ]  # fmt: skip
     if found.weeks < WEEKS_MIN:
-        parts.append(say("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
-    return Listed(parts, " ")
+        parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
+    return SentenceList(parts, " ")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from analytics.glossary import STATES, term
 from analytics.language.quantities import GpuHours, Minutes, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
-from analytics.sections.section import Bar, Column, RankedBars, Section
+from analytics.sections.section import Bar, RankedBars, Section, SectionColumn
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from analytics.report.model import Report
 
-_HELD = say("held without a kernel, GPU-hours")
-_ZERO = say("measured at 0 %, whoever holds the GPU, of the observed time")
+_HELD = tr("held without a kernel, GPU-hours")
+_ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
 
 
 def idle(report: Report) -> Section:
@@ -25,17 +25,17 @@ def idle(report: Report) -> Section:
     whole_ms = held[0][1]
     return Section(
         name="idle",
-        title=say("What counts as idle?"),
-        question=say("How much of the idle time comes in intervals that are long enough to use?"),
+        title=tr("What counts as idle?"),
+        question=tr("How much of the idle time comes in intervals that are long enough to use?"),
         headline=_headline(report),
         columns=(
-            Column("measure", say("idle as"), "words"),
-            Column("at_least", say("in intervals of"), "words"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("share", say("of observed"), "share"),
+            SectionColumn("measure", tr("idle as"), "words"),
+            SectionColumn("at_least", tr("in intervals of"), "words"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("share", tr("of observed"), "share"),
         ),
         rows=tuple(
-            (say(name), label, GpuHours(spent_ms), Share(ratio(spent_ms, observed_ms)))
+            (tr(name), label, GpuHours(spent_ms), Share(ratio(spent_ms, observed_ms)))
             for name, rows in (("held", held), ("at 0 %", zero))
             for label, spent_ms in rows
         ),
@@ -45,7 +45,7 @@ def idle(report: Report) -> Section:
                 (_ZERO, "free", tuple(Bar(label, share, Share(share)) for label, ms in zero for share in [ratio(ms, observed_ms)])),
             )
         ),
-        notes=(say("A threshold is a choice: it can move an idle headline several times over."),),
+        notes=(tr("A threshold is a choice: it can move an idle headline several times over."),),
         terms=(STATES["held"], term("idle interval")),
     )  # fmt: skip
 
@@ -54,11 +54,11 @@ def _headline(report: Report) -> str:
     held, idle, observed_ms = report.review.sensitivity, report.summary.idle, report.summary.totals.observed_ms
     if not report.summary.totals.state_ms["held"]:
         shares = (Share(ratio(idle.spell_ms[name], observed_ms)) for name in ("30m", "120m"))
-        return say(
+        return tr(
             "No GPU was held without a kernel. At 0 %, whoever holds the GPU: {half} of the observed time in intervals of 30 min and more, {two} in intervals of 120 min and more.",
             **dict(zip(("half", "two"), shares, strict=True)),
         )  # fmt: skip
-    return say(
+    return tr(
         "Held without a kernel: {half} GPU-hours in intervals of 30 min and more, {two} in intervals of 120 min and more.",
         half=Number(held[30], 1), two=Number(held[120], 1),
     )  # fmt: skip
@@ -67,13 +67,13 @@ def _headline(report: Report) -> str:
 def _held(report: Report) -> list[tuple[str, float]]:
     whole_ms: float = report.summary.totals.state_ms["held"]
     found = report.review.sensitivity.items()
-    return [(say("in all"), whole_ms), *((_at_least(minutes * MINUTE_MS), hours * HOUR_MS) for minutes, hours in found)]
+    return [(tr("in all"), whole_ms), *((_at_least(minutes * MINUTE_MS), hours * HOUR_MS) for minutes, hours in found)]
 
 
 def _zero(report: Report) -> list[tuple[str, float]]:
     spent = report.summary.idle
-    return [(say("in all"), spent.zero_ms), *((_at_least(SPELLS[name]), ms) for name, ms in spent.spell_ms.items())]
+    return [(tr("in all"), spent.zero_ms), *((_at_least(SPELLS[name]), ms) for name, ms in spent.spell_ms.items())]
 
 
 def _at_least(span_ms: int) -> str:
-    return say("≥ {span}", span=Minutes(span_ms))
+    return tr("≥ {span}", span=Minutes(span_ms))

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 from analytics.capacity.jobs import jobs
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
 from analytics.scope import Scope
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
-from analytics.sections.section import Column, LinkedCell, Section, StateBar
+from analytics.sections.section import LinkedCell, Section, SectionColumn, StateBar
 from analytics.states import IN_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.capacity.jobs import Job
+    from analytics.capacity.jobs import JobUse
     from analytics.report.model import Report
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
     from analytics.sections.section import Cell
 
 _SHOWN = 100
 
 
-def jobs_of_holder(basis: Basis, holder: str) -> Section:
+def jobs_of_holder(basis: PageBasis, holder: str) -> Section:
     """The most GPU time first."""
     own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
     everybody = basis.whole.narrowed(basis.whole.ledger.inside, basis.report.scope.of_gpus).stretches
@@ -37,54 +37,54 @@ def jobs_of_holder(basis: Basis, holder: str) -> Section:
     currency = basis.report.money.currency
     return Section(
         name="jobs",
-        title=say("Jobs"),
-        question=say("What were the GPUs given for, and which jobs let them wait? First and last seen in this window."),
+        title=tr("Jobs"),
+        question=tr("What were the GPUs given for, and which jobs let them wait? First and last seen in this window."),
         headline=_headline(found),
         columns=(
-            Column("job", say("job"), "name"),
-            Column("bar", say("used, held, reserved"), "bar"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("allocated", say("GPU-hours given"), "gpu_hours"),
-            Column("used", say("used"), "gpu_hours"),
-            Column("held", say("held"), "gpu_hours"),
-            Column("reserved", say("reserved"), "gpu_hours"),
-            Column("first_seen", say("first seen"), "moment"),
-            Column("last_seen", say("last seen"), "moment"),
-            Column("cost", say("cost"), "money"),
+            SectionColumn("job", tr("job"), "name"),
+            SectionColumn("bar", tr("used, held, reserved"), "bar"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("allocated", tr("GPU-hours given"), "gpu_hours"),
+            SectionColumn("used", tr("used"), "gpu_hours"),
+            SectionColumn("held", tr("held"), "gpu_hours"),
+            SectionColumn("reserved", tr("reserved"), "gpu_hours"),
+            SectionColumn("first_seen", tr("first seen"), "moment"),
+            SectionColumn("last_seen", tr("last seen"), "moment"),
+            SectionColumn("cost", tr("cost"), "money"),
         ),
         rows=tuple(_row(each, longest_ms, currency) for each in found[:_SHOWN]),
-        notes=(say("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest))),) if rest else (),
+        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest))),) if rest else (),
         states=GIVEN,
         wide=True,
     )  # fmt: skip
 
 
-def _headline(found: Sequence[Job]) -> str:
+def _headline(found: Sequence[JobUse]) -> str:
     idle = max(found, key=_unused_ms)
     if not _unused_ms(idle):
-        return say_many(
+        return tr_many(
             "{number} job, and it used all that it was given.",
             "{number} jobs, and they used all that they were given.",
             len(found),
         )
-    return say(
+    return tr(
         "{share} of what {name} was given, {hours} GPU-hours, was held or reserved without use: the most of all jobs.",
         share=Share(ratio(_unused_ms(idle), idle.allocated_ms)), hours=GpuHours(_unused_ms(idle)), name=_name(idle),
     )  # fmt: skip
 
 
-def _unused_ms(job: Job) -> float:
+def _unused_ms(job: JobUse) -> float:
     return job.state_ms["held"] + job.state_ms["reserved"]
 
 
-def _name(job: Job) -> str:
+def _name(job: JobUse) -> str:
     """The job's own name, else what stands for it."""
     if job.name is not None:
         return plain(job.name)
-    return say("a GPU that others hold as well") if job.shared else say("no job")
+    return tr("a GPU that others hold as well") if job.shared else tr("no job")
 
 
-def _row(job: Job, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
+def _row(job: JobUse, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
     gpus = Number(len(job.gpus))
     return (
         _name(job),
@@ -106,6 +106,6 @@ def findings_about_holder(report: Report, holder: str) -> Section:
         found,
         report.money.currency,
         name="about",
-        title=say("Findings about this holder"),
-        question=say("What can be done about it?"),
+        title=tr("Findings about this holder"),
+        question=tr("What can be done about it?"),
     )

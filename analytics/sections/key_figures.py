@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.states import UNUSED
 
@@ -38,22 +38,20 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
     paid = account.paid_cents
     wasted = None if paid is None else Amount(from_cents(sum(account.state_cents[state] for state in UNUSED)), currency)
-    of_paid = (
-        say("no price is known") if paid is None else say("of {paid} paid", paid=Amount(from_cents(paid), currency))
-    )
+    of_paid = tr("no price is known") if paid is None else tr("of {paid} paid", paid=Amount(from_cents(paid), currency))
     taken = to_take(report.findings)
     part, whole = GpuHours(wasted_ms), GpuHours(totals.observed_ms)
-    of_observed = say("{part} of {whole} observed GPU-hours", part=part, whole=whole)
+    of_observed = tr("{part} of {whole} observed GPU-hours", part=part, whole=whole)
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
-    at_work = say("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
-    gpus = say_many("{number} GPU", "{number} GPUs", len(taken))
+    at_work = tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
+    gpus = tr_many("{number} GPU", "{number} GPUs", len(taken))
     return (
         KeyFigure(
-            say("Unused"), Share(ratio(wasted_ms, totals.observed_ms)), (of_observed, *beside("unused_share")), "held"
+            tr("Unused"), Share(ratio(wasted_ms, totals.observed_ms)), (of_observed, *beside("unused_share")), "held"
         ),
-        KeyFigure(say("Cost of it"), wasted, (of_paid, *beside("unused_money")), "reserved"),
-        KeyFigure(say("Working"), Share(totals.share("active")), (at_work, *beside("active")), "active"),
-        KeyFigure(say("Could be taken back"), gpus, (_as_of(report),), "free"),
+        KeyFigure(tr("Cost of it"), wasted, (of_paid, *beside("unused_money")), "reserved"),
+        KeyFigure(tr("Working"), Share(totals.share("active")), (at_work, *beside("active")), "active"),
+        KeyFigure(tr("Could be taken back"), gpus, (_as_of(report),), "free"),
     )
 
 
@@ -61,8 +59,8 @@ def _as_of(report: Report) -> str:
     """Up to when that is known, and how many of them surely."""
     sure = Number(len(to_take([each for each in report.findings if each.confidence.grade == "high"])))
     if report.seen.last_ms is None or report.seen.to_the_end:
-        return say("at the end of the window, {number} with high confidence", number=sure)
-    return say(
+        return tr("at the end of the window, {number} with high confidence", number=sure)
+    return tr(
         "at {moment}, the last that was seen, {number} with high confidence",
         moment=Moment(report.seen.last_ms), number=sure,
     )  # fmt: skip
@@ -70,12 +68,12 @@ def _as_of(report: Report) -> str:
 
 def _beside(trend: Trend, currency: str) -> tuple[str, ...]:
     last, middle = (_figure(trend.unit, value, currency) for value in (trend.last_week, trend.median_4_weeks))
-    return (say("last week {last}; 4-week median {median}", last=last, median=middle),)
+    return (tr("last week {last}; 4-week median {median}", last=last, median=middle),)
 
 
 def _figure(unit: str, value: float | None, currency: str) -> str | Share | Amount:
     if value is None:
-        return say("not known")
+        return tr("not known")
     if unit == "gpu_hours":
-        return say("{value} GPU-hours", value=Number(value, 1))
+        return tr("{value} GPU-hours", value=Number(value, 1))
     return Share(value) if unit == "share" else Amount(value, currency)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.section import Section
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ def data_quality(report: Report) -> Section | None:
     remarks = tuple(remark.sentence for remark in report.quality)
     return Section(
         name="data-quality",
-        title=say("Data quality"),
-        question=say("What is wrong with the data that the figures are made of?"),
-        headline=say_many("{number} remark.", "{number} remarks.", len(remarks))
+        title=tr("Data quality"),
+        question=tr("What is wrong with the data that the figures are made of?"),
+        headline=tr_many("{number} remark.", "{number} remarks.", len(remarks))
         if remarks
-        else say("Nothing to remark."),
+        else tr("Nothing to remark."),
         lines=remarks,
         wide=True,
     )
@@ -34,17 +34,17 @@ def how_made(report: Report) -> Section:
     settings = report.settings
     return Section(
         name="how-made",
-        title=say("How each figure is made"),
-        question=say("From what, and with which thresholds?"),
-        headline=say("Shares are of the observed time. States add up to the total to the millisecond."),
+        title=tr("How each figure is made"),
+        question=tr("From what, and with which thresholds?"),
+        headline=tr("Shares are of the observed time. States add up to the total to the millisecond."),
         lines=(
-            say("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
-            say(
+            tr("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
+            tr(
                 "Held: a user, and no kernel for at least {held}. Low: a mean below {low} % over the interval.",
                 held=Span(settings.idle_after_ms), low=Number.as_given(settings.low_below_pct),
             ),
-            say("A held finding counts intervals of at least {least}.", least=Span(report.held_min_ms)),
-            say(
+            tr("A held finding counts intervals of at least {least}.", least=Span(report.held_min_ms)),
+            tr(
                 "Without a process list, more than {least} GB in use stands for a user.",
                 least=Number.as_given(settings.held_min_bytes / 1e9),
             ),

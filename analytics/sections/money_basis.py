@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.sections.names import place_name
-from analytics.sections.section import Cell, Column, Section
+from analytics.sections.section import Cell, Section, SectionColumn
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from analytics.money.prices import Price
-    from analytics.money.window_money import Basis, Money
+    from analytics.money.window_money import Money, PriceBasis
     from analytics.report.model import Report
 
 _LISTED = 12
@@ -26,20 +27,20 @@ def prices(report: Report) -> Section:
     rest = len(money.basis) - _LISTED
     return Section(
         name="prices",
-        title=say("Prices"),
-        question=say("What are the sums of money made of?"),
+        title=tr("Prices"),
+        question=tr("What are the sums of money made of?"),
         headline=_headline(money),
         columns=(
-            Column("model", say("model"), "name"),
-            Column("pool", say("pool"), "pool"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("price", say("{currency} per GPU-hour", currency=money.currency), "money"),
-            Column("as_of", say("as of"), "moment"),
-            Column("source", say("source"), "words"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("price", tr("{currency} per GPU-hour", currency=money.currency), "money"),
+            SectionColumn("as_of", tr("as of"), "moment"),
+            SectionColumn("source", tr("source"), "words"),
         ),
         rows=tuple(_row(each) for each in money.basis),
         shown=_LISTED,
-        rest=say("and {number} more", number=Number(rest)),
+        rest=tr("and {number} more", number=Number(rest)),
         notes=tuple(_notes(money)),
         wide=True,
     )
@@ -48,19 +49,19 @@ def prices(report: Report) -> Section:
 def _headline(money: Money) -> str:
     priced = [each for each in money.basis if each.price is not None]
     if not money.basis:
-        return say("There is nothing to price.")
+        return tr("There is nothing to price.")
     if not priced:
-        return say("No price is known: nothing is said of money.")
+        return tr("No price is known: nothing is said of money.")
     if money.missing:
         unpriced = GpuHours(money.accounts.total.unpriced_ms)
-        return say("{hours} GPU-hours have no price and are in no sum of money.", hours=unpriced)
-    return say("Every GPU-hour has a price.")
+        return tr("{hours} GPU-hours have no price and are in no sum of money.", hours=unpriced)
+    return tr("Every GPU-hour has a price.")
 
 
-def _row(each: Basis) -> tuple[Cell, ...]:
+def _row(each: PriceBasis) -> tuple[Cell, ...]:
     named = (place_name(each.model), place_name(each.pool), Number(each.gpus))
     if each.price is None:
-        return *named, None, "", say("no price is known")
+        return *named, None, "", tr("no price is known")
     as_of = "" if each.price.date is None else Date(each.price.date)
     return *named, Number(each.price.hourly, 4), as_of, plain(price_source(each.price), 200)
 
@@ -76,14 +77,14 @@ def _notes(money: Money) -> list[str]:
     notes: list[str] = []
     if listed:
         notes.append(
-            say_many(
+            tr_many(
                 "{number} GPU is at public on-demand prices, which are not what you pay: name your own in money.prices.",
                 "{number} GPUs are at public on-demand prices, which are not what you pay: name your own in money.prices.",
                 len(listed),
             )
         )
     if money.needs_exchange:
-        notes.append(say("the catalog is in USD: add an exchange line (docs/money.md)"))
+        notes.append(tr("the catalog is in USD: add an exchange line (docs/money.md)"))
     return [*notes, *money.remarks]
 
 
@@ -92,8 +93,8 @@ def energy(report: Report) -> Section:
     first, *others = energy_sentences(report.money)
     return Section(
         name="energy",
-        title=say("Energy and CO2"),
-        question=say("How much energy did the GPUs take, and at what price?"),
+        title=tr("Energy and CO2"),
+        question=tr("How much energy did the GPUs take, and at what price?"),
         headline=first,
         lines=tuple(others),
     )
@@ -105,30 +106,30 @@ def energy_sentences(money: Money) -> list[str]:
     kwh, drawn, cost, co2 = counted.kwh, grid.drawn_kwh(counted), grid.cost(counted), grid.co2_kg(counted)
     known = Share(counted.known_share)
     if not counted.known_ms:
-        return [say("energy: not known, no energy counter was read")]
+        return [tr("energy: not known, no energy counter was read")]
     if kwh is None or drawn is None or co2 is None:
         return [
-            say(
+            tr(
                 "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
                 known=known, least=Share(KNOWN_MIN, 0),
             )
         ]  # fmt: skip
-    states = {state: money.accounts.energy_by_state.get(state) for state in ("held", "reserved", "free")}
+    states = {state: money.accounts.energy_by_state.get(state) for state in UNUSED[::-1]}
     idle = [
-        say("{state} {kwh}", state=say(state), kwh=Number(own.kwh, 1))
+        tr("{state} {kwh}", state=tr(state), kwh=Number(own.kwh, 1))
         for state, own in states.items()
         if own is not None and own.kwh is not None and own.kwh > 0
     ]
-    paid: str = say("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
+    paid: str = tr("its price in {currency} is not known (money.energy_price_per_kwh)", currency=money.currency)
     if cost is not None and grid.price_per_kwh is not None:
-        paid = say(
+        paid = tr(
             "{currency} {cost} at {price} per kWh",
             currency=money.currency, cost=Number(cost, 2), price=Number.as_given(grid.price_per_kwh),
         )  # fmt: skip
     return [
-        say("energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known),
-        *([say("of which without a kernel: {states} kWh", states=Listed(idle, ", "))] if idle else []),
-        say(
+        tr("energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known),
+        *([tr("of which without a kernel: {states} kWh", states=SentenceList(idle, ", "))] if idle else []),
+        tr(
             "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
             pue=Number.as_given(grid.pue), drawn=Number(drawn, 1), paid=paid, co2=Number(co2, 1),
             rate=Number.as_given(grid.kg_per_kwh),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.decide.totals import saving_of, savings
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.findings import by_cost
-from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.section import LinkedCell, Section, SectionColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,40 +30,40 @@ def moves(report: Report) -> Section:
     currency = report.money.currency
     return Section(
         name="moves",
-        title=say("What could do with less"),
-        question=say("Who would need to change what, and what would it save in this window?"),
+        title=tr("What could do with less"),
+        question=tr("Who would need to change what, and what would it save in this window?"),
         headline=_headline(found, currency),
         columns=(
-            Column("finding", say("finding"), "finding"),
-            Column("holder", say("holder"), "holder"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("card", say("card"), "name"),
-            Column("target", say("card to move to"), "words"),
-            Column("saving", say("would save"), "money"),
-            Column("cost", say("cost"), "money"),
-            Column("confidence", say("confidence"), "words"),
+            SectionColumn("finding", tr("finding"), "finding"),
+            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("card", tr("card"), "name"),
+            SectionColumn("target", tr("card to move to"), "words"),
+            SectionColumn("saving", tr("would save"), "money"),
+            SectionColumn("cost", tr("cost"), "money"),
+            SectionColumn("confidence", tr("confidence"), "words"),
         ),
         rows=tuple(_row(each, currency) for each in found[:_SHOWN]),
-        notes=(say("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
+        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
         wide=True,
     )  # fmt: skip
 
 
 def _headline(found: Sequence[Finding], currency: str | None) -> str:
     if not found:
-        return say("No finding about the size of cards.")
-    count = say_many("{number} finding.", "{number} findings.", len(found))
+        return tr("No finding about the size of cards.")
+    count = tr_many("{number} finding.", "{number} findings.", len(found))
     saved = savings(found)
     if not saved.known:
-        return Listed([count, say("What they would save is not known.")], " ")
-    known = say_many(
+        return SentenceList([count, tr("What they would save is not known.")], " ")
+    known = tr_many(
         "{number} of them has a known saving: {amount}.",
         "{number} of them have known savings: {amount} together, where of several ways for the same work the largest counts.",
         saved.known,
         amount=Amount(saved.amount, currency),
     )
-    return Listed([count, known], " ")
+    return SentenceList([count, known], " ")
 
 
 def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
@@ -76,7 +76,7 @@ def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
         target_card(finding),
         Amount(saving_of(finding), currency),
         Amount(finding.cost, currency),
-        say(finding.confidence.grade),
+        tr(finding.confidence.grade),
     )
 
 
@@ -84,13 +84,13 @@ def target_card(finding: Finding) -> str:
     """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
     numbers = finding.evidence.numbers
     if finding.rule == "co_location":
-        return say("one card for both")
+        return tr("one card for both")
     profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
     if profile:
-        return say("MIG instance {profile}", profile=str(profile))
+        return tr("MIG instance {profile}", profile=str(profile))
     if not card:
         return "-"
     name = plain(str(card))
     if "recommended_in_fleet" in numbers and not numbers["recommended_in_fleet"]:
-        return say("{card} (not in this fleet)", card=name)
+        return tr("{card} (not in this fleet)", card=name)
     return name

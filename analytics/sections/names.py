@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 
 if TYPE_CHECKING:
     from analytics.language.language import Language
@@ -18,7 +18,7 @@ NAME_MOST = 200
 
 def place_name(name: str, most: int = NAME_MOST) -> str:
     """The name of a pool or a model on one line; where there is none, the words for that."""
-    return say(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+    return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
 
 
 def placed(name: str, language: Language) -> str:
@@ -28,4 +28,4 @@ def placed(name: str, language: Language) -> str:
 
 def least_to_most(least: Quantity, most: Quantity) -> Cell:
     """One figure where both are the same, else `2 to 5`."""
-    return least if str(least) == str(most) else say("{least} to {most}", least=least, most=most)
+    return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)

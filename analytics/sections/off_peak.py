@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.glossary import term
 from analytics.language.quantities import Number, WeekHour
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import place_name
-from analytics.sections.section import Cell, Column, Section, WeekGrid, WeekSpan
+from analytics.sections.section import Cell, Section, SectionColumn, WeekGrid, WeekSpan
 from fallow.clock import WEEK_MS
 
 if TYPE_CHECKING:
@@ -30,23 +30,23 @@ def off_peak(report: Report) -> Section | None:
     rest = len(found) - _LISTED
     return Section(
         name="off-peak",
-        title=say("Off-peak hours"),
-        question=say("When is there room for work that can wait? From the last weeks, whatever the window."),
+        title=tr("Off-peak hours"),
+        question=tr("When is there room for work that can wait? From the last weeks, whatever the window."),
         headline=_headline(report, found),
         columns=(
-            Column("pool", say("pool"), "pool"),
-            Column("from", say("from"), "moment"),
-            Column("until", say("until"), "moment"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("weeks", say("weeks looked at"), "count"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("from", tr("from"), "moment"),
+            SectionColumn("until", tr("until"), "moment"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("weeks", tr("weeks looked at"), "count"),
         ),
         rows=tuple(_row(each) for each in found),
         shown=_LISTED,
-        rest=say_many("and {number} more window", "and {number} more windows", rest),
+        rest=tr_many("and {number} more window", "and {number} more windows", rest),
         chart=_chart(report.off_peak) if found else None,
         notes=(
-            say("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(report.zone)),
-            say("Hours left blank have no more room than usual, or were not observed enough."),
+            tr("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(report.zone)),
+            tr("Hours left blank have no more room than usual, or were not observed enough."),
         ) if found else (),
         terms=(term("off-peak hours"),),
     )  # fmt: skip
@@ -55,7 +55,7 @@ def off_peak(report: Report) -> Section | None:
 def _headline(report: Report, found: Sequence[OffPeak]) -> str:
     if found:
         widest = found[0]
-        return say(
+        return tr(
             "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
             gpus=Number(widest.gpus), pool=place_name(widest.pool),
             since=WeekHour(widest.weekday, widest.from_hour), until=WeekHour(widest.weekday, widest.until_hour),
@@ -63,11 +63,11 @@ def _headline(report: Report, found: Sequence[OffPeak]) -> str:
     first_ms, until_ms = report.known.since_ms, report.summary.until_ms
     weeks = 0.0 if first_ms is None else max(0, until_ms - first_ms) / WEEK_MS
     if weeks < WEEKS_MIN:
-        return say(
+        return tr(
             "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",
             least=Number(WEEKS_MIN), weeks=Number(weeks, 1),
         )  # fmt: skip
-    return say("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
+    return tr("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
 
 
 def _row(each: OffPeak) -> tuple[Cell, ...]:

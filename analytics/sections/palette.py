@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analytics.states import ALLOCATED_USED_FIRST, USED_FIRST
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ORDER = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
+ORDER = USED_FIRST
 """The states as a reader meets them: from used, over wasted, to not known."""
 
-GIVEN = ("active", "low", "held", "reserved")
+GIVEN = ALLOCATED_USED_FIRST
 """States of time that somebody was given, used first."""
 
 FAINT = ("low", "reserved", "free")

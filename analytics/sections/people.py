@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from analytics.glossary import term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.sections.names import NAME_MOST
-from analytics.sections.section import Cell, Column, Section, StateBar
+from analytics.sections.section import Cell, Section, SectionColumn, StateBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.report.figures import Person
+    from analytics.report.figures import UserFigures
     from analytics.report.model import Report
 
 _LISTED = 12
@@ -25,15 +25,15 @@ def teams(report: Report) -> Section | None:
     """None where no team has a name."""
     if all(person.name is None for person in report.teams):
         return None
-    return _people(report, "team", say("What teams were given"), report.teams)
+    return _people(report, "team", tr("What teams were given"), report.teams)
 
 
 def users(report: Report) -> Section:
     """Those of the scope, the most GPU time first."""
-    return _people(report, "holder", say("What users were given"), report.holders)
+    return _people(report, "holder", tr("What users were given"), report.holders)
 
 
-def _people(report: Report, kind: str, title: str, people: Sequence[Person]) -> Section:
+def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]) -> Section:
     ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
     most_ms = max((each.allocated_ms for each in ordered), default=0.0)
     rest = ordered[_LISTED:]
@@ -43,54 +43,54 @@ def _people(report: Report, kind: str, title: str, people: Sequence[Person]) -> 
     return Section(
         name=f"{kind}s",
         title=title,
-        question=say("Who was given GPUs, and how much of that was used?"),
+        question=tr("Who was given GPUs, and how much of that was used?"),
         headline=_headline(ordered),
         columns=(
-            Column("name", say("name"), "team" if kind == "team" else "holder"),
-            *((Column("team", say("team"), "team"),) if with_team else ()),
-            Column("bar", say("used, held, reserved"), "bar"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("rank_gpu_time", say("rank"), "count"),
-            Column("used", say("used"), "gpu_hours"),
-            Column("held", say("held idle"), "gpu_hours"),
-            Column("reserved", say("reserved"), "gpu_hours"),
-            Column("efficiency", say("efficiency"), "share"),
-            Column("rank_efficiency", say("rank"), "count"),
-            *((Column("cost", say("cost, {currency}", currency=currency), "money"),) if with_money else ()),
+            SectionColumn("name", tr("name"), "team" if kind == "team" else "holder"),
+            *((SectionColumn("team", tr("team"), "team"),) if with_team else ()),
+            SectionColumn("bar", tr("used, held, reserved"), "bar"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("rank_gpu_time", tr("rank"), "count"),
+            SectionColumn("used", tr("used"), "gpu_hours"),
+            SectionColumn("held", tr("held idle"), "gpu_hours"),
+            SectionColumn("reserved", tr("reserved"), "gpu_hours"),
+            SectionColumn("efficiency", tr("efficiency"), "share"),
+            SectionColumn("rank_efficiency", tr("rank"), "count"),
+            *((SectionColumn("cost", tr("cost, {currency}", currency=currency), "money"),) if with_money else ()),
         ),
         rows=tuple(_row(each, most_ms, with_team=with_team, with_money=with_money) for each in ordered),
         shown=_LISTED,
-        rest=say(
+        rest=tr(
             "and {number} more with {hours} GPU-hours",
             number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest)),
         ),
-        notes=(say("Each rank is among all who were given GPUs: by GPU-hours, and by efficiency."),) if ordered else (),
+        notes=(tr("Each rank is among all who were given GPUs: by GPU-hours, and by efficiency."),) if ordered else (),
         terms=(term("efficiency"),) if ordered else (),
         states=("active", "held", "reserved") if ordered else (),
         wide=True,
     )  # fmt: skip
 
 
-def _headline(ordered: Sequence[Person]) -> str:
+def _headline(ordered: Sequence[UserFigures]) -> str:
     if not ordered:
-        return say("Nobody was given a GPU.")
+        return tr("Nobody was given a GPU.")
     total_ms = sum(each.allocated_ms for each in ordered)
     idle = max(ordered, key=lambda each: each.held_ms + each.reserved_ms)
     lost_ms = idle.held_ms + idle.reserved_ms
     if not lost_ms:
-        return say("{hours} GPU-hours were given out, and all of them were used.", hours=GpuHours(total_ms))
+        return tr("{hours} GPU-hours were given out, and all of them were used.", hours=GpuHours(total_ms))
     all_lost_ms = sum(each.held_ms + each.reserved_ms for each in ordered)
-    return say(
+    return tr(
         "{share} of {hours} GPU-hours given out were held or reserved without use; the most, {most}, by {name}.",
         share=Share(ratio(all_lost_ms, total_ms)), hours=GpuHours(total_ms), most=GpuHours(lost_ms), name=_name(idle),
     )  # fmt: skip
 
 
-def _name(person: Person) -> str:
-    return say(person.label) if person.name is None else plain(person.name, NAME_MOST)
+def _name(person: UserFigures) -> str:
+    return tr(person.label) if person.name is None else plain(person.name, NAME_MOST)
 
 
-def _row(each: Person, most_ms: float, *, with_team: bool, with_money: bool) -> tuple[Cell, ...]:
+def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool) -> tuple[Cell, ...]:
     used_ms = each.allocated_ms - each.held_ms - each.reserved_ms
     spans = {"active": used_ms, "held": each.held_ms, "reserved": each.reserved_ms}
     return (

@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING
 from analytics.capacity.quotas import QuotaUse, against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED
 from analytics.scope import Scope
-from analytics.sections.section import Column, LinkedCell, Section, StateBar
+from analytics.sections.section import LinkedCell, Section, SectionColumn, StateBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.report.coverage import Seen
-    from analytics.sections.basis import Basis
+    from analytics.sections.basis import PageBasis
     from analytics.sections.section import Cell
 
 
-def quotas(basis: Basis) -> Section | None:
+def quotas(basis: PageBasis) -> Section | None:
     """The widest gap first and unknown ones last; None where no team of the scope has a quota, and for a part of the GPUs."""
     uses = sorted(quota_uses(basis), key=_by_gap)
     if not uses:
         return None
     longest = max(max(use.quota_gpus, use.most or 0.0) for _, use in uses)
     seen = basis.report.seen
-    may_be_higher = say(
+    may_be_higher = tr(
         "{share} of the GPU time was observed: the averages and the most may have been higher.", share=Share(seen.share)
     )
     return Section(
         name="quotas",
-        title=say("Quotas"),
-        question=say("Do teams need what they may have? GPUs at once, over the whole window."),
+        title=tr("Quotas"),
+        question=tr("Do teams need what they may have? GPUs at once, over the whole window."),
         headline=quota_headline(seen, uses),
         columns=(
-            Column("team", say("team"), "team"),
-            Column("bar", say("used and given of the quota"), "bar"),
-            Column("quota_gpus", say("quota"), "number"),
-            Column("allocated_mean", say("given on average"), "number"),
-            Column("working_mean", say("used on average"), "number"),
-            Column("most", say("most at once"), "number"),
-            Column("hours_above", say("hours above the quota"), "count"),
+            SectionColumn("team", tr("team"), "team"),
+            SectionColumn("bar", tr("used and given of the quota"), "bar"),
+            SectionColumn("quota_gpus", tr("quota"), "number"),
+            SectionColumn("allocated_mean", tr("given on average"), "number"),
+            SectionColumn("working_mean", tr("used on average"), "number"),
+            SectionColumn("most", tr("most at once"), "number"),
+            SectionColumn("hours_above", tr("hours above the quota"), "count"),
         ),
         rows=tuple(_row(name, use, longest) for name, use in uses),
         notes=(
-            say(
+            tr(
                 "The bar ends at the quota; in it the GPUs used on average, then those given and not used. The line is the most at once."
             ),
             *(() if seen.share is not None and seen.share >= WHOLLY_OBSERVED else (may_be_higher,)),
@@ -55,7 +55,7 @@ def quotas(basis: Basis) -> Section | None:
     )
 
 
-def quota_uses(basis: Basis) -> list[tuple[str, QuotaUse]]:
+def quota_uses(basis: PageBasis) -> list[tuple[str, QuotaUse]]:
     """The teams of the scope with a quota, by name; none for a part of the GPUs: a quota is for all of them."""
     report, whole = basis.report, basis.whole
     if not report.scope.of_gpus.is_all:
@@ -71,15 +71,15 @@ def quota_uses(basis: Basis) -> list[tuple[str, QuotaUse]]:
 def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
     """The widest gap; none where too little was observed: hours that nobody saw would pass for hours without use."""
     if not seen.is_whole:
-        return say(
+        return tr(
             "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
             share=Share(seen.share), least=Share(WHOLE_FROM, 0),
         )  # fmt: skip
     known = [(gap, name, use) for name, use in uses if (gap := _unused_gpus(use)) is not None]
     if not known:
-        return say("The window has no time.")
+        return tr("The window has no time.")
     _, name, use = max(known, key=lambda each: each[0])
-    return say(
+    return tr(
         "The widest gap: {team} may have {quota} GPUs at once and used {used} on average.",
         team=plain(name), quota=Number(use.quota_gpus), used=Number(use.working_mean, 1),
     )  # fmt: skip
@@ -97,7 +97,7 @@ def _unused_gpus(use: QuotaUse) -> float | None:
 
 
 def _row(name: str, use: QuotaUse, longest: float) -> tuple[Cell, ...]:
-    hours = say("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
+    hours = tr("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
     return (
         LinkedCell(name, "team", name),
         _bar(use, longest),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.method import data_quality
 from analytics.sections.section import Section
 
@@ -17,11 +17,11 @@ _FIRST = 4
 
 def first_remarks(report: Report) -> Section:
     """The first few remarks, and how many there are; in an edition for people that there are none for it."""
-    question, found = say("Can these figures be relied on?"), data_quality(report)
+    question, found = tr("Can these figures be relied on?"), data_quality(report)
     if found is None:
-        headline = say("Remarks on the data of the fleet are not shown for a single team.")
-        return Section(name="remarks", title=say("Data quality"), question=question, headline=headline)
-    headline = say_many(
+        headline = tr("Remarks on the data of the fleet are not shown for a single team.")
+        return Section(name="remarks", title=tr("Data quality"), question=question, headline=headline)
+    headline = tr_many(
         "{number} remark on the data behind these figures.", "{number} remarks on the data behind these figures.", len(found.lines)
-    ) if found.lines else say("No remark on the data behind these figures.")  # fmt: skip
+    ) if found.lines else tr("No remark on the data behind these figures.")  # fmt: skip
     return replace(found, name="remarks", question=question, headline=headline, lines=found.lines[:_FIRST], wide=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.sections.breakdowns import models, pools, user_time
 from analytics.sections.days import days
@@ -38,12 +38,12 @@ class Chapter:
 
 
 REPORT: tuple[Chapter, ...] = (
-    Chapter(say("Where the money goes"), (waterfall, days, trends)),
-    Chapter(say("What can be taken back"), (findings, surplus, idle, winding_down)),
-    Chapter(say("Who was given GPUs"), (teams, users, user_time)),
-    Chapter(say("When and where"), (film, off_peak, pools, models)),
-    Chapter(say("Other findings"), (inefficient, gone, suppressed)),
-    Chapter(say("What the figures rest on"), (data_quality, how_made, prices, energy)),
+    Chapter(tr("Where the money goes"), (waterfall, days, trends)),
+    Chapter(tr("What can be taken back"), (findings, surplus, idle, winding_down)),
+    Chapter(tr("Who was given GPUs"), (teams, users, user_time)),
+    Chapter(tr("When and where"), (film, off_peak, pools, models)),
+    Chapter(tr("Other findings"), (inefficient, gone, suppressed)),
+    Chapter(tr("What the figures rest on"), (data_quality, how_made, prices, energy)),
 )
 
 

@@ -65,7 +65,7 @@ Cell: TypeAlias = str | Quantity | StateBar | None
 
 
 @dataclass(frozen=True)
-class Column:
+class SectionColumn:
     """One column of a table; `key` is its name for machines."""
 
     key: str
@@ -132,7 +132,7 @@ class RankedBars:
 
 
 @dataclass(frozen=True)
-class Interval:
+class EstimateInterval:
     """A whole, and in it an estimate between a low and a high one; `figure` and `detail` say it in words."""
 
     name: str
@@ -149,7 +149,7 @@ class Intervals:
     """One interval below the other, on one scale."""
 
     unit: str
-    rows: tuple[Interval, ...]
+    rows: tuple[EstimateInterval, ...]
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid |
 
 
 @dataclass(frozen=True)
-class Card:
+class FindingCard:
     """A finding in full; its notes and how often its user was told, as the edition may say it."""
 
     finding: Finding
@@ -288,12 +288,12 @@ class Section:
     title: str
     question: str
     headline: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[SectionColumn, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     shown: int | None = None
     rest: str = ""
     lines: tuple[str, ...] = ()
-    cards: tuple[Card, ...] = ()
+    cards: tuple[FindingCard, ...] = ()
     chart: Chart | None = None
     notes: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.money.in_force import gpus_at, in_force
 from analytics.money.window_money import newest_basis, open_prices
 from analytics.sections.money_basis import price_source
 from analytics.sections.names import place_name
-from analytics.sections.section import Column, Section
+from analytics.sections.section import Section, SectionColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.money.prices import Price
-    from analytics.money.window_money import Basis
+    from analytics.money.window_money import PriceBasis
     from analytics.report.model import Whole
     from analytics.sections.section import Cell
 
-_KINDS = {"account": say("accounts"), "namespace": say("namespaces"), "user": say("users")}
-_ORIGINS = {"site": say("the site's own"), "catalog": say("public list price")}
+_KINDS = {"account": tr("accounts"), "namespace": tr("namespaces"), "user": tr("users")}
+_ORIGINS = {"site": tr("the site's own"), "catalog": tr("public list price")}
 
 
 def prices_in_force(whole: Whole, team: str | None) -> Section:
@@ -30,31 +30,31 @@ def prices_in_force(whole: Whole, team: str | None) -> Section:
 
     Who may see one `team` is not told how many GPUs of a fleet there are.
     """
-    basis: Sequence[Basis] = () if team is not None else newest_basis(whole.inventory, whole.money.costs)
+    basis: Sequence[PriceBasis] = () if team is not None else newest_basis(whole.inventory, whole.money.costs)
     prices = in_force(open_prices(whole.inputs.settings))
     used = [price for price in prices if price.origin == "site" or gpus_at(price, basis)]
     others = [price for price in prices if price not in used]
     missing = [each for each in basis if each.price is None]
-    lacking = say_many("{number} group of GPUs has no price.", "{number} groups of GPUs have no price.", len(missing))
+    lacking = tr_many("{number} group of GPUs has no price.", "{number} groups of GPUs have no price.", len(missing))
     return Section(
         name="prices",
-        title=say("Prices in force"),
-        question=say("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=whole.money.currency),
-        headline=(lacking if missing else say("Every GPU has a price.")) if basis else "",
+        title=tr("Prices in force"),
+        question=tr("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=whole.money.currency),
+        headline=(lacking if missing else tr("Every GPU has a price.")) if basis else "",
         columns=(
-            Column("model", say("model"), "name"),
-            Column("pool", say("pool"), "pool"),
-            Column("hourly", say("per GPU-hour"), "money"),
-            Column("date", say("date"), "moment"),
-            Column("origin", say("origin"), "words"),
-            Column("source", say("source"), "sentence"),
-            Column("gpus", say("GPUs"), "count"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("hourly", tr("per GPU-hour"), "money"),
+            SectionColumn("date", tr("date"), "moment"),
+            SectionColumn("origin", tr("origin"), "words"),
+            SectionColumn("source", tr("source"), "sentence"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
         ),
         rows=tuple(_price(each, basis) for each in (*used, *others)),
         shown=len(used),
-        rest=say_many("{number} other list price", "{number} other list prices", len(others)),
+        rest=tr_many("{number} other list price", "{number} other list prices", len(others)),
         lines=tuple(
-            say_many("no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
+            tr_many("no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
                      model=place_name(each.model), pool=place_name(each.pool))
             for each in missing
         ),
@@ -62,12 +62,12 @@ def prices_in_force(whole: Whole, team: str | None) -> Section:
     )  # fmt: skip
 
 
-def _price(price: Price, basis: Sequence[Basis]) -> tuple[Cell, ...]:
+def _price(price: Price, basis: Sequence[PriceBasis]) -> tuple[Cell, ...]:
     return (
-        plain(price.model) if price.model else say("any model"),
-        plain(price.pool) if price.pool else say("any pool"),
-        say("{number} {currency}", number=Number(price.hourly, 4), currency=price.currency),
-        Date(price.date) if price.date else say("not stated"),
+        plain(price.model) if price.model else tr("any model"),
+        plain(price.pool) if price.pool else tr("any pool"),
+        tr("{number} {currency}", number=Number(price.hourly, 4), currency=price.currency),
+        Date(price.date) if price.date else tr("not stated"),
         _ORIGINS[price.origin],
         plain(price_source(price), 200),
         Number(gpus_at(price, basis)) if basis else "",
@@ -79,23 +79,23 @@ def owners(whole: Whole, own_team: str | None) -> Section:
     teams = [team for team in whole.money.owners.teams().values() if own_team in (None, team.name)]
     return Section(
         name="owners",
-        title=say("Owners"),
-        question=say("Which teams does the owners file name, and how many lines has each?"),
-        headline=say_many("{number} team.", "{number} teams.", len(teams))
+        title=tr("Owners"),
+        question=tr("Which teams does the owners file name, and how many lines has each?"),
+        headline=tr_many("{number} team.", "{number} teams.", len(teams))
         if teams
-        else say("No owners file is set: nothing is said of teams."),
+        else tr("No owners file is set: nothing is said of teams."),
         columns=(
-            Column("team", say("team"), "name"),
-            Column("organisation", say("organisation"), "name"),
-            *(Column(kind, title, "count") for kind, title in _KINDS.items()),
-            Column("quota_gpus", say("quota, GPUs"), "number"),
+            SectionColumn("team", tr("team"), "name"),
+            SectionColumn("organisation", tr("organisation"), "name"),
+            *(SectionColumn(kind, title, "count") for kind, title in _KINDS.items()),
+            SectionColumn("quota_gpus", tr("quota, GPUs"), "number"),
         ),
         rows=tuple(
             (
                 plain(team.name),
                 plain(team.organisation or ""),
                 *(Number(sum(owner.kind == kind for owner in team.owners)) for kind in _KINDS),
-                say("none") if team.quota_gpus is None else Number(team.quota_gpus),
+                tr("none") if team.quota_gpus is None else Number(team.quota_gpus),
             )
             for team in teams
         ),

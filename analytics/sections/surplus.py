@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.glossary import term
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import place_name
-from analytics.sections.section import Cell, Column, Interval, Intervals, Section
+from analytics.sections.section import Cell, EstimateInterval, Intervals, Section, SectionColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
 
 BLOCKS = (1, 2, 4, 8)
-_BLOCK_TITLES = (say("by 1"), say("by 2"), say("by 4"), say("by 8"))
+_BLOCK_TITLES = (tr("by 1"), tr("by 2"), tr("by 4"), tr("by 8"))
 
 
 def surplus(report: Report) -> Section | None:
@@ -28,24 +28,24 @@ def surplus(report: Report) -> Section | None:
     found = report.reclaimable
     return Section(
         name="surplus",
-        title=say("Beyond what was needed at once"),
-        question=say("How many GPUs could go? From up to four weeks before the end of the window."),
+        title=tr("Beyond what was needed at once"),
+        question=tr("How many GPUs could go? From up to four weeks before the end of the window."),
         headline=_headline(found),
         columns=(
-            Column("pool", say("pool"), "pool"),
-            Column("model", say("model"), "name"),
-            Column("gpus", say("GPUs"), "count"),
-            Column("low", say("low"), "count"),
-            Column("point", say("point"), "count"),
-            Column("high", say("high"), "count"),
-            *(Column(f"blocks_of_{size}", title, "count") for size, title in zip(BLOCKS, _BLOCK_TITLES, strict=True)),
-            Column("back_test", say("back-test"), "words"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("low", tr("low"), "count"),
+            SectionColumn("point", tr("point"), "count"),
+            SectionColumn("high", tr("high"), "count"),
+            *(SectionColumn(f"blocks_of_{size}", title, "count") for size, title in zip(BLOCKS, _BLOCK_TITLES, strict=True)),
+            SectionColumn("back_test", tr("back-test"), "words"),
         ),
         rows=tuple(_row(each) for each in found),
-        chart=Intervals(say("GPUs"), tuple(_interval(each) for each in found)) if found else None,
+        chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found)) if found else None,
         notes=(
-            say("Low to high is the interval of the estimate. By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),
-            say("The back-test: in how many hours the estimate of a week earlier would have left too few."),
+            tr("Low to high is the interval of the estimate. By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),
+            tr("The back-test: in how many hours the estimate of a week earlier would have left too few."),
         ) if found else (),
         terms=(term("surplus"), term("reserve")),
     )  # fmt: skip
@@ -54,20 +54,20 @@ def surplus(report: Report) -> Section | None:
 def _headline(found: Sequence[Reclaimable]) -> str:
     """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
-        return say(
+        return tr(
             "No pool is known to have GPUs to spare: all of them were needed at once, or the history is too short."
         )
     if not any(each.high for each in found):
-        return say("No GPU can go with the reserve kept.")
+        return tr("No GPU can go with the reserve kept.")
     point, eight = sum(each.point for each in found), Number(sum(each.blocks.get(8, 0) for each in found))
     if len(found) > 1:
-        return say_many(
+        return tr_many(
             "{number} GPU can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
             "{number} GPUs can go with the reserve kept, counted over {groups} groups of pool and model, each with its own interval. In whole blocks of eight: {eight}.",
             point, groups=Number(len(found)), eight=eight,
         )  # fmt: skip
     [own] = found
-    return say_many(
+    return tr_many(
         "{number} GPU of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
         "{number} GPUs of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
         point, pool=place_name(own.pool), low=Number(own.low), high=Number(own.high), eight=eight,
@@ -91,18 +91,18 @@ def _gpus(each: Reclaimable) -> Number:
 
 def _tested(test: BackTest | None) -> str:
     if test is None:
-        return say("not known")
-    return say("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
+        return tr("not known")
+    return tr("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
 
 
-def _interval(each: Reclaimable) -> Interval:
-    blocks = (say("{label}: {value}", label=str(size), value=Number(each.blocks.get(size))) for size in BLOCKS)
-    return Interval(
-        name=say("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),
+def _interval(each: Reclaimable) -> EstimateInterval:
+    blocks = (tr("{label}: {value}", label=str(size), value=Number(each.blocks.get(size))) for size in BLOCKS)
+    return EstimateInterval(
+        name=tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),
         whole=each.gpus,
         low=each.low,
         point=each.point,
         high=each.high,
-        figure=say("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high)),
-        detail=say("of {gpus} GPUs; in blocks of {sizes}", gpus=_gpus(each), sizes=Listed(blocks, ", ")),
+        figure=tr("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high)),
+        detail=tr("of {gpus} GPUs; in blocks of {sizes}", gpus=_gpus(each), sizes=SentenceList(blocks, ", ")),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
-from analytics.sections.section import Cell, Column, Section
+from analytics.sections.section import Cell, Section, SectionColumn
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
 
 _NAMES = {
-    "unused_share": say("unused share"),
-    "unused_money": say("paid for nothing"),
-    "unused": say("unused GPU-hours"),
-    "total": say("all GPU-hours"),
-    "paid_money": say("paid"),
-    "used_money": say("paid for use"),
-    "gpus": say("GPUs"),
-    "observed": say("observed share"),
+    "unused_share": tr("unused share"),
+    "unused_money": tr("paid for nothing"),
+    "unused": tr("unused GPU-hours"),
+    "total": tr("all GPU-hours"),
+    "paid_money": tr("paid"),
+    "used_money": tr("paid for use"),
+    "gpus": tr("GPUs"),
+    "observed": tr("observed share"),
 }
 _ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
          "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
@@ -38,15 +38,15 @@ def trends(report: Report) -> Section | None:
     known = {trend.name: trend for trend in report.trends}
     return Section(
         name="trends",
-        title=say("Against last week and the four weeks before"),
-        question=say("What has changed?"),
+        title=tr("Against last week and the four weeks before"),
+        question=tr("What has changed?"),
         headline=_headline(report, known["unused_share"]),
         columns=(
-            Column("figure", say("figure"), "words"),
-            Column("now", say("this week"), "number"),
-            Column("last_week", say("last week"), "number"),
-            Column("change", say("change"), "number"),
-            Column("median", say("4-week median"), "number"),
+            SectionColumn("figure", tr("figure"), "words"),
+            SectionColumn("now", tr("this week"), "number"),
+            SectionColumn("last_week", tr("last week"), "number"),
+            SectionColumn("change", tr("change"), "number"),
+            SectionColumn("median", tr("4-week median"), "number"),
         ),
         rows=tuple(_row(report, known[name]) for name in _ROWS if name in known),
         notes=tuple(unfinished(report)),
@@ -58,14 +58,14 @@ def _headline(report: Report, unused: Trend) -> str:
     changed = change(report, unused)
     now = Share(unused.now)
     if not changed:
-        return say("Unused: {share} of the observed time; last week is not known.", share=now)
-    return say("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
+        return tr("Unused: {share} of the observed time; last week is not known.", share=now)
+    return tr("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
 
 
 def _row(report: Report, trend: Trend) -> tuple[Cell, ...]:
-    name = _NAMES.get(trend.name) or say("{state}, GPU-hours", state=say(trend.name))
+    name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=tr(trend.name))
     if trend.unit == "money":
-        name = say("{name} ({currency})", name=name, currency=report.money.currency)
+        name = tr("{name} ({currency})", name=name, currency=report.money.currency)
     now, last, middle = (figure(trend.unit, value) for value in (trend.now, trend.last_week, trend.median_4_weeks))
     return name, now, last, change(report, trend) or None, middle
 
@@ -94,19 +94,17 @@ def unfinished(report: Report) -> list[str]:
     notes: list[str] = []
     if not _is_over(report):
         days = Number((report.seen.until_ms - report.week.since_ms) / DAY_MS, 1)
-        notes.append(
-            say("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days)
-        )
+        notes.append(tr("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days))
     weeks = [
-        say("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
+        tr("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
         for number, seen in enumerate((report.seen, *report.seen_before))
         if seen.share is not None and not seen.is_whole
     ]
     if weeks:
         notes.append(
-            say(
+            tr(
                 "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
-                weeks=Listed(weeks, ", "), least=Share(WHOLE_FROM, 0),
+                weeks=SentenceList(weeks, ", "), least=Share(WHOLE_FROM, 0),
             )
         )  # fmt: skip
     return notes

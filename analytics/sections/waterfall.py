@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
-from analytics.sections.section import Cell, Column, Section, Waterfall, WaterfallStep
+from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
 
@@ -27,24 +27,26 @@ def waterfall(report: Report) -> Section:
     total_ms = sum(step.gpu_ms for step in report.steps)
     paid = report.money.accounts.total.paid_cents
     money = (
-        (Column("cost", say("cost, {currency}", currency=report.money.currency), "money"),) if paid is not None else ()
+        (SectionColumn("cost", tr("cost, {currency}", currency=report.money.currency), "money"),)
+        if paid is not None
+        else ()
     )
     return Section(
         name="waterfall",
-        title=say("From paid to useful"),
-        question=say("Where does the money go? GPU-hours, state by state, until the useful ones are left."),
+        title=tr("From paid to useful"),
+        question=tr("Where does the money go? GPU-hours, state by state, until the useful ones are left."),
         headline=_headline(report, total_ms),
         columns=(
-            Column("state", say("state"), "state"),
-            Column("gpu_hours", say("GPU-hours"), "gpu_hours"),
-            Column("share", say("of all"), "share"),
-            Column("left", say("left"), "share"),
-            Column("observed_share", say("of observed"), "share"),
+            SectionColumn("state", tr("state"), "state"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("share", tr("of all"), "share"),
+            SectionColumn("left", tr("left"), "share"),
+            SectionColumn("observed_share", tr("of observed"), "share"),
             *money,
         ),
         rows=tuple(_rows(report, steps, total_ms)),
-        chart=Waterfall(say("GPU-hours"), tuple(_bars(report, steps, total_ms))) if total_ms else None,
-        notes=(say("Shares are of all GPU time, unknown time included."),),
+        chart=Waterfall(tr("GPU-hours"), tuple(_bars(report, steps, total_ms))) if total_ms else None,
+        notes=(tr("Shares are of all GPU time, unknown time included."),),
         terms=tuple(STATES[step.state] for step in steps),
     )  # fmt: skip
 
@@ -52,32 +54,32 @@ def waterfall(report: Report) -> Section:
 def _headline(report: Report, total_ms: float) -> str:
     steps = {step.state: step for step in report.steps}
     if not total_ms:
-        return say("There was no GPU time in this window.")
+        return tr("There was no GPU time in this window.")
     useful = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
     worst = max((steps[state] for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms:
-        return say("{share} of the GPU time was useful; nothing was idle.", share=useful)
+        return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
     lost = GpuHours(worst.gpu_ms)
     if worst.cents is None:
-        return say(
+        return tr(
             "{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours.",
-            share=useful, state=say(worst.state), hours=lost,
+            share=useful, state=tr(worst.state), hours=lost,
         )  # fmt: skip
-    return say(
+    return tr(
         "{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours, {money}.",
-        share=useful, state=say(worst.state), hours=lost, money=Amount(from_cents(worst.cents), report.money.currency),
+        share=useful, state=tr(worst.state), hours=lost, money=Amount(from_cents(worst.cents), report.money.currency),
     )  # fmt: skip
 
 
 def _rows(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[tuple[Cell, ...]]:
     priced = report.money.accounts.total.paid_cents
     money = () if priced is None else (Number(from_cents(priced), 2),)
-    yield say("paid"), GpuHours(total_ms), "", "", "", *money
+    yield tr("paid"), GpuHours(total_ms), "", "", "", *money
     left_ms = total_ms
     for step in steps:
         left_ms -= step.gpu_ms
         yield (
-            say(step.state),
+            tr(step.state),
             GpuHours(step.gpu_ms),
             Share(ratio(step.gpu_ms, total_ms)),
             "" if step is steps[-1] else Share(ratio(left_ms, total_ms)),
@@ -93,17 +95,17 @@ def _bars(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[Wa
         return "" if cents is None else Amount(from_cents(cents), currency)
 
     total = GpuHours(total_ms)
-    yield WaterfallStep(say("paid"), "", 0.0, total_ms / HOUR_MS, total, amount(report.money.accounts.total.paid_cents))
+    yield WaterfallStep(tr("paid"), "", 0.0, total_ms / HOUR_MS, total, amount(report.money.accounts.total.paid_cents))
     left_ms = total_ms
     for step in steps:
         left_ms -= step.gpu_ms
         useful = step.state == _USEFUL
         yield WaterfallStep(
-            label=say(step.state),
+            label=tr(step.state),
             state=step.state,
             start=0.0 if useful else left_ms / HOUR_MS,
             length=step.gpu_ms / HOUR_MS,
-            figure=say("{hours}, {share}", hours=GpuHours(step.gpu_ms), share=Share(ratio(step.gpu_ms, total_ms))),
+            figure=tr("{hours}, {share}", hours=GpuHours(step.gpu_ms), share=Share(ratio(step.gpu_ms, total_ms))),
             detail=amount(step.cents),
-            remark=say("useful") if useful else "",
+            remark=tr("useful") if useful else "",
         )

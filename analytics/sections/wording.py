@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.facts import silent_hosts
+from analytics.states import UNUSED
 
 if TYPE_CHECKING:
     from analytics.language.language import Sentence
     from analytics.report.model import Report
     from analytics.scope import Scope
 
-TITLE = say("GPU waste report")
-WASTE_STATES = ("free", "reserved", "held")
+TITLE = tr("GPU waste report")
+WASTE_STATES = UNUSED
 
 
-def title(report: Report) -> Listed:
+def title(report: Report) -> SentenceList:
     """What it is, the week, and what it is narrowed to: `GPU waste report, 2026-W46, pool train`."""
-    return Listed([TITLE, *([report.week.label] if report.week else []), *scope_parts(report.scope)], ", ")
+    return SentenceList([TITLE, *([report.week.label] if report.week else []), *scope_parts(report.scope)], ", ")
 
 
 def page_title(report: Report) -> str:
     """The same for a page that names the scope below."""
-    return TITLE if report.week is None else say("GPU waste report, {week}", week=report.week.label)
+    return TITLE if report.week is None else tr("GPU waste report, {week}", week=report.week.label)
 
 
 def scope_parts(scope: Scope) -> list[Sentence]:
     """What a report is narrowed to; nothing for the whole fleet."""
     return [
-        *([say("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
-        *([say("model {name}", name=plain(scope.model))] if scope.model is not None else []),
-        *([say("team {name}", name=plain(scope.team))] if scope.team is not None else []),
-        *([say("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
+        *([tr("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
+        *([tr("model {name}", name=plain(scope.model))] if scope.model is not None else []),
+        *([tr("team {name}", name=plain(scope.team))] if scope.team is not None else []),
+        *([tr("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
     ]
 
 
@@ -46,19 +47,19 @@ def headline(report: Report) -> str:
     if report.is_empty:
         known = report.known
         if report.fleet_was_seen and report.seen.silent:
-            return say(
+            return tr(
                 "Nothing of {scope} was observed in this window. Silent: {hosts}.",
-                scope=Listed(scope_parts(report.scope), ", "), hosts=silent_hosts(report.seen.silent),
+                scope=SentenceList(scope_parts(report.scope), ", "), hosts=silent_hosts(report.seen.silent),
             )  # fmt: skip
         if report.fleet_was_seen:
-            return say("Nothing in this window is of {scope}.", scope=Listed(scope_parts(report.scope), ", "))
-        return say(
+            return tr("Nothing in this window is of {scope}.", scope=SentenceList(scope_parts(report.scope), ", "))
+        return tr(
             "Nothing was observed in this window. The lake has rows from {since} to {until}.",
             since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
         )  # fmt: skip
     if not totals.observed_ms:
-        return say("Nothing was observed in this window.")
-    return say(
+        return tr("Nothing was observed in this window.")
+    return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
         wasted=GpuHours(wasted), observed=GpuHours(totals.observed_ms), active=Share(totals.share("active")),
         **{state: Share(totals.share(state)) for state in WASTE_STATES},
@@ -80,8 +81,8 @@ def reclaimable(report: Report) -> str:
     if last_ms is not None and not report.seen.to_the_end:
         return _reclaimable_at(last_ms, len(now), len(sure))
     if not now:
-        return say("No GPU could be taken back at the end of the window.")
-    return say_many(
+        return tr("No GPU could be taken back at the end of the window.")
+    return tr_many(
         "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
         "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
         len(now), sure=Number(len(sure)),
@@ -90,10 +91,10 @@ def reclaimable(report: Report) -> str:
 
 def _reclaimable_at(last_ms: int, now: int, sure: int) -> str:
     if not now:
-        return say(
+        return tr(
             "Whether a GPU could be taken back is not known: nothing was seen after {moment}.", moment=Moment(last_ms)
         )
-    return say_many(
+    return tr_many(
         "{number} GPU could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
         "{number} GPUs could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
         now, moment=Moment(last_ms), sure=Number(sure),

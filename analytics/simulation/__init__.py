@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from analytics.simulation.people import owners_csv, prices_csv
-from analytics.simulation.placement import Fleet, Planted
-from analytics.simulation.plan import Plan, plan_fleet
+from analytics.simulation.placement import Planted, SimulatedFleet
+from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.write import FleetSummary, write_fleet
 
-__all__ = ["Fleet", "FleetSummary", "Plan", "Planted", "owners_csv", "plan_fleet", "prices_csv", "write_fleet"]
+__all__ = [
+    "FleetPlan",
+    "FleetSummary",
+    "Planted",
+    "SimulatedFleet",
+    "owners_csv",
+    "plan_fleet",
+    "prices_csv",
+    "write_fleet",
+]

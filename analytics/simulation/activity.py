@@ -18,7 +18,7 @@ from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.simulation.calibration import Knots, Spells
+    from analytics.simulation.calibration import Knots, SpellLengths
     from analytics.simulation.stays import Stay
 
 _NORMAL_X = np.linspace(-5.0, 5.0, 401)
@@ -109,7 +109,7 @@ def _stopped(turns: list[int], idle_ms: list[int], from_ms: int, end_ms: int) ->
 class _Draw:
     """Spell lengths one after another, drawn in blocks because that is thirty times faster than one by one."""
 
-    def __init__(self, spells: Spells, rng: np.random.Generator, factor: float) -> None:
+    def __init__(self, spells: SpellLengths, rng: np.random.Generator, factor: float) -> None:
         self.spells = spells
         self.rng = rng
         self.factor = factor

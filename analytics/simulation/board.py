@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.simulation.catalog import Card
+    from analytics.simulation.catalog import SimulatedCard
 
 _GPU_IDLE, _SW_POWER_CAP = 0x1, 0x4  # nvmlClocksEventReasonGpuIdle, nvmlClocksEventReasonSwPowerCap
 _SW_THERMAL = 0x20  # nvmlClocksEventReasonSwThermalSlowdown
@@ -36,7 +36,7 @@ class Readings:
 
 
 def readings(
-    card: Card,
+    card: SimulatedCard,
     parked: NDArray[np.bool_],
     intensity_ratio: NDArray[np.float64],
     *,

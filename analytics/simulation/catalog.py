@@ -8,7 +8,7 @@ GIB = 1024**3
 
 
 @dataclass(frozen=True)
-class Card:
+class SimulatedCard:
     """One GPU model.
 
     `idle_w` is the board without any process, `parking_w` what an open context adds (26-50 W on A100 and H100, arXiv
@@ -31,7 +31,7 @@ class Card:
     nvlink: bool = False
 
 
-H100 = Card(
+H100 = SimulatedCard(
     "NVIDIA H100 80GB HBM3",
     "h100",
     85_520_809_984,
@@ -46,11 +46,11 @@ H100 = Card(
     gpm=True,
     nvlink=True,
 )
-A100 = Card(
+A100 = SimulatedCard(
     "NVIDIA A100-SXM4-80GB", "a100", 85_899_345_920, 635_437_056, 400.0, 63.0, 28.0, 36.0, 210, 1410, 1593, nvlink=True
 )
-L40S = Card("NVIDIA L40S", "l40s", 48_305_799_168, 586_153_984, 350.0, 35.0, 46.0, 44.0, 210, 2520, 9001)
-V100 = Card(
+L40S = SimulatedCard("NVIDIA L40S", "l40s", 48_305_799_168, 586_153_984, 350.0, 35.0, 46.0, 44.0, 210, 2520, 9001)
+V100 = SimulatedCard(
     "Tesla V100-SXM2-32GB", "v100", 34_359_738_368, 443_547_648, 300.0, 42.0, 26.0, 38.0, 135, 1530, 877, nvlink=True
 )
 
@@ -60,7 +60,7 @@ class Pool:
     """A group of like hosts: its name, card, share of the fleet's GPUs, GPUs per host and what runs there."""
 
     name: str
-    card: Card
+    card: SimulatedCard
     share: float
     gpus_per_host: int
     work: str  # training, serving or notebook

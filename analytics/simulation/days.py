@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.simulation.placement import Fleet, HostPlan
+    from analytics.simulation.placement import HostPlan, SimulatedFleet
     from analytics.simulation.stays import Stay
 
 MIB = 1024**2
@@ -45,7 +45,7 @@ class GpuDay:
 
 
 @dataclass(frozen=True)
-class HostDay:
+class SimulatedDay:
     """One host on one UTC day: row times, which of them an agent saw (`seen`), and each GPU."""
 
     plan: HostPlan
@@ -67,7 +67,7 @@ class HostDay:
         return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
 
 
-def host_days(fleet: Fleet, plan: HostPlan) -> Iterator[HostDay]:
+def host_days(fleet: SimulatedFleet, plan: HostPlan) -> Iterator[SimulatedDay]:
     """The days of one host in order; pure: the same plan gives the same arrays."""
     rng = np.random.default_rng([fleet.seed, plan.host.number, 2])
     inlet_c = float(rng.uniform(22.0, 28.0))
@@ -86,11 +86,11 @@ def host_days(fleet: Fleet, plan: HostPlan) -> Iterator[HostDay]:
         counters = [
             (int(gpu.energy_mj[-1]), int(gpu.throttled_power_ms[-1]), int(gpu.throttled_heat_ms[-1])) for gpu in gpus
         ]
-        yield HostDay(plan, day_ms, fleet.interval_ms, fleet.seed, times_ms, seen, gpus)
+        yield SimulatedDay(plan, day_ms, fleet.interval_ms, fleet.seed, times_ms, seen, gpus)
 
 
 def _gpu_day(
-    fleet: Fleet,
+    fleet: SimulatedFleet,
     plan: HostPlan,
     position: int,
     times_ms: NDArray[np.int64],

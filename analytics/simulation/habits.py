@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, Knots, Spells
+from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +46,8 @@ TUNED = replace(
 
 BUSY_SERVING = replace(
     known.SERVING,
-    busy=Spells(240.0, 0.9, night=-0.3),
-    idle=Spells(45.0, 0.9, night=0.6),
+    busy=SpellLengths(240.0, 0.9, night=-0.3),
+    idle=SpellLengths(45.0, 0.9, night=0.6),
     level_pct=Knots((0.0, 0.5, 1.0), (28.0, 52.0, 95.0)),
     intensity_ratio=Knots((0.0, 0.5, 1.0), (0.3, 0.5, 0.9)),
     mem_ratio=Knots((0.0, 1.0), (0.58, 0.71)),

@@ -10,7 +10,7 @@ from analytics.simulation.catalog import POOLS, Pool
 
 
 @dataclass(frozen=True)
-class Gpu:
+class SimulatedGpu:
     """One simulated GPU: its UUID and its place on the host."""
 
     uuid: str
@@ -18,24 +18,24 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Host:
+class SimulatedHost:
     """One simulated host: `number` counts over the whole fleet and seeds what happens on it."""
 
     name: str
     number: int
     pool: Pool
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[SimulatedGpu, ...]
 
 
-def build_hosts(gpus: int, seed: int) -> tuple[Host, ...]:
+def build_hosts(gpus: int, seed: int) -> tuple[SimulatedHost, ...]:
     """The hosts of a fleet of that many GPUs, pool by pool; the last host of a pool may be only partly filled."""
-    hosts: list[Host] = []
+    hosts: list[SimulatedHost] = []
     for pool, count in zip(POOLS, split_gpus(gpus), strict=True):
         for nth, first in enumerate(range(0, count, pool.gpus_per_host)):
             name = f"sim-{pool.card.tag}-{nth + 1:02d}"
             size = min(pool.gpus_per_host, count - first)
-            cards = tuple(Gpu(_uuid(seed, name, index), index) for index in range(size))
-            hosts.append(Host(name, len(hosts), pool, cards))
+            cards = tuple(SimulatedGpu(_uuid(seed, name, index), index) for index in range(size))
+            hosts.append(SimulatedHost(name, len(hosts), pool, cards))
     return tuple(hosts)
 
 

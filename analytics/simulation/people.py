@@ -16,7 +16,7 @@ from fallow.clock import from_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from analytics.simulation.placement import Fleet
+    from analytics.simulation.placement import SimulatedFleet
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Of the fleet's GPUs; together more than there are, as quotas are."""
@@ -30,7 +30,7 @@ _YEARS, _YEARLY_COST = 4, 1_150
 _LEGACY_HOURLY = "0.35"
 
 
-def owners_csv(fleet: Fleet) -> str:
+def owners_csv(fleet: SimulatedFleet) -> str:
     """The owners file: an account per team with its quota, the people in it, and a project that is over."""
     ended = from_ms(fleet.until_ms) - timedelta(days=PROJECT_OVER_DAYS + 1)
     rows: list[dict[str, object]] = []
@@ -46,7 +46,7 @@ def owners_csv(fleet: Fleet) -> str:
     return _csv(owners.COLUMNS, rows)
 
 
-def prices_csv(fleet: Fleet) -> str:
+def prices_csv(fleet: SimulatedFleet) -> str:
     """The price table of the pools that have GPUs: three bought and written off, the fourth at an internal rate."""
     there = [pool for pool, gpus in zip(POOLS, split_gpus(fleet.gpus), strict=True) if gpus]
     bought = [

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from analytics.simulation.habits import Habits
-    from analytics.simulation.layout import Host
+    from analytics.simulation.layout import SimulatedHost
 
 _SHORTEST_MS = 5 * MINUTE_MS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class SimulatedFleet:
     """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
 
     A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
@@ -89,7 +89,7 @@ class HostPlan:
     when its drivers were loaded.
     """
 
-    host: Host
+    host: SimulatedHost
     stays: tuple[Stay, ...]
     reservations: tuple[Reservation, ...] = ()
     lost_ms: dict[int, int] = field(default_factory=dict)
@@ -99,10 +99,10 @@ class HostPlan:
     booted_ms: int = 0
 
 
-class Board:
+class PlacementBoard:
     """Which GPUs of the fleet are spoken for while the situations are put in place."""
 
-    def __init__(self, fleet: Fleet, hosts: tuple[Host, ...], habits: Habits) -> None:
+    def __init__(self, fleet: SimulatedFleet, hosts: tuple[SimulatedHost, ...], habits: Habits) -> None:
         """An empty one."""
         self.fleet = fleet
         self.habits = habits
@@ -122,7 +122,7 @@ class Board:
         offset_ms = share * self.fleet.days * DAY_MS
         return self.fleet.since_ms + int(offset_ms // self.fleet.interval_ms) * self.fleet.interval_ms
 
-    def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[Host, tuple[int, ...]] | None:
+    def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
         """The first block of the wanted size, largest first, that leaves at least half of its pool to ordinary work."""
         for count in counts:
             for pool in pools:
@@ -137,9 +137,9 @@ class Board:
                         return host, left[-count:]
         return None
 
-    def stage(self, pool: str, count: int, span: tuple[int, int]) -> tuple[Host, tuple[int, ...]] | None:
+    def stage(self, pool: str, count: int, span: tuple[int, int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
         """GPUs of one host of the pool that neither a situation nor a scene has in that time; the host with the most of them."""
-        found: list[tuple[Host, tuple[int, ...]]] = []
+        found: list[tuple[SimulatedHost, tuple[int, ...]]] = []
         for host in (host for host in self.hosts if host.pool.name == pool):
             scenes = [each for each in self.staged[host.name] if each.start_ms < span[1] and each.end_ms > span[0]]
             busy = self.taken[host.name].union(*(each.gpus for each in scenes))
@@ -151,7 +151,9 @@ class Board:
         host, left = max(found, key=lambda each: len(each[1]))
         return host, left[:count]
 
-    def note(self, kind: str, host: Host, gpus: Iterable[int], holder: str | None, span: tuple[int, int]) -> None:
+    def note(
+        self, kind: str, host: SimulatedHost, gpus: Iterable[int], holder: str | None, span: tuple[int, int]
+    ) -> None:
         """Remembers a planted situation."""
         self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), holder, *span))
 
@@ -214,7 +216,7 @@ class Board:
         self.outages[host.name] = span
         self.note("agent_outage", host, (gpu.index for gpu in host.gpus), None, span)
 
-    def host_plan(self, host: Host) -> HostPlan:
+    def host_plan(self, host: SimulatedHost) -> HostPlan:
         """What happens on a host: the planted first, ordinary stays on the GPUs that are left and on those lost later."""
         lost = self.lost[host.name]
         free = tuple(gpu.index for gpu in host.gpus if gpu.index not in self.taken[host.name])

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 from analytics.simulation.habits import MEASURED, TAUGHT
 from analytics.simulation.layout import build_hosts
-from analytics.simulation.placement import Board, Fleet, HostPlan, Planted
+from analytics.simulation.placement import HostPlan, PlacementBoard, Planted, SimulatedFleet
 from analytics.simulation.scenes import SHOWN_FROM_DAYS, play
 
 
 @dataclass(frozen=True)
-class Plan:
+class FleetPlan:
     """The fleet, one plan per host, and what was planted."""
 
-    fleet: Fleet
+    fleet: SimulatedFleet
     hosts: tuple[HostPlan, ...]
     planted: tuple[Planted, ...]
 
 
-def plan_fleet(fleet: Fleet) -> Plan:
+def plan_fleet(fleet: SimulatedFleet) -> FleetPlan:
     """The plan of a fleet; the same fleet gives the same plan. One of each situation per 256 GPUs, as far as they fit."""
     habits = TAUGHT if fleet.showcase else MEASURED
     hosts = build_hosts(fleet.gpus, fleet.seed)
-    board = Board(fleet, hosts, habits)
+    board = PlacementBoard(fleet, hosts, habits)
     for nth in range(1 + fleet.gpus // 256):
         board.held_notebook(nth)
         board.never_used()
@@ -32,4 +32,4 @@ def plan_fleet(fleet: Fleet) -> Plan:
         board.agent_outage(nth)
     if fleet.showcase and fleet.days >= SHOWN_FROM_DAYS:
         play(board)
-    return Plan(fleet, tuple(board.host_plan(host) for host in hosts), tuple(board.planted))
+    return FleetPlan(fleet, tuple(board.host_plan(host) for host in hosts), tuple(board.planted))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, Knots, Spells
+from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
 from analytics.simulation.habits import BUSY_SERVING, TUNED
-from analytics.simulation.stays import Server, Stay
+from analytics.simulation.stays import SimulatedServer, Stay
 from fallow.clock import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from analytics.simulation.placement import Board
+    from analytics.simulation.placement import PlacementBoard
 
 SHOWN_FROM_DAYS = 14
 """Scenes need days on end; shorter fleets have the planted situations only."""
@@ -25,12 +25,12 @@ PROJECT = "nav-challenge"
 PROJECT_OVER_DAYS = 2
 
 _STALLING = replace(
-    TUNED, busy=Spells(480.0, 0.04, max_s=600.0), idle=Spells(130.0, 0.04), startup_s=40.0, kept_ratio=0.9
+    TUNED, busy=SpellLengths(480.0, 0.04, max_s=600.0), idle=SpellLengths(130.0, 0.04), startup_s=40.0, kept_ratio=0.9
 )
 _STARVED = replace(
     TUNED,
-    busy=Spells(5_400.0, 0.3),
-    idle=Spells(20.0, 0.3),
+    busy=SpellLengths(5_400.0, 0.3),
+    idle=SpellLengths(20.0, 0.3),
     level_pct=Knots((0.0, 1.0), (30.0, 55.0)),
     intensity_ratio=Knots((0.0, 1.0), (0.25, 0.4)),
     bursty_ratio=0.5,
@@ -84,16 +84,16 @@ _SCENES = (
     _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "robotics", "robotics-sweep-a"),
     _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "robotics", "robotics-sweep-b"),
     _Scene("serving", 1, (0.0, 1.0), _RESERVING, "svc-speech", "speech", "voice-notes-7d9f4c6b8-x2kqp", "serving",
-           "vllm", idle_from=0.72, rest={"server": Server("mistralai/Mistral-7B-Instruct-v0.3", "vllm", 0.35)}),
+           "vllm", idle_from=0.72, rest={"server": SimulatedServer("mistralai/Mistral-7B-Instruct-v0.3", "vllm", 0.35)}),
     _Scene("serving", 1, (0.0, 1.0), _RESERVING, "svc-language", "language", "summary-5c7b9d7f6-9wzlm", "serving",
-           "vllm", rest={"server": Server("meta-llama/Llama-3.1-8B-Instruct", "vllm", 0.22)}),
+           "vllm", rest={"server": SimulatedServer("meta-llama/Llama-3.1-8B-Instruct", "vllm", 0.22)}),
     _Scene("legacy", 2, (0.08, 1.0), TUNED, "pavel", PROJECT, "nav-planner", idle_from=1 - PROJECT_OVER_DAYS / 14),
     _Scene("legacy", 1, (0.6, 1.0), known.NOTEBOOK, "olga", "robotics", "", "shell", idle_from=0.78,
            rest={"orphaned": True, "arguments": "python3 train.py --config try.yaml"}),
 )  # fmt: skip
 
 
-def play(board: Board) -> None:
+def play(board: PlacementBoard) -> None:
     """Puts every scene on the board that finds GPUs, the failures of hosts, and the host that came late."""
     _hosts(board)
     for nth, scene in enumerate(_SCENES):
@@ -103,7 +103,7 @@ def play(board: Board) -> None:
             board.staged[host.name].append(_stay(board, scene, nth, gpus, span))
 
 
-def _stay(board: Board, scene: _Scene, nth: int, gpus: tuple[int, ...], span: tuple[int, int]) -> Stay:
+def _stay(board: PlacementBoard, scene: _Scene, nth: int, gpus: tuple[int, ...], span: tuple[int, int]) -> Stay:
     job = scene.work == "training"
     return Stay(
         *span, gpus, scene.behaviour, scene.work, scene.user, scene.account, scene.name,
@@ -113,7 +113,7 @@ def _stay(board: Board, scene: _Scene, nth: int, gpus: tuple[int, ...], span: tu
     )  # fmt: skip
 
 
-def _hosts(board: Board) -> None:
+def _hosts(board: PlacementBoard) -> None:
     """Two cards without air, an agent that was dead for longer, and the host that nobody has used since it came."""
     if found := board.stage("train-old", 1, (board.at(0.3), board.fleet.until_ms)):
         host, _ = found

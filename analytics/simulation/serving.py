@@ -14,7 +14,7 @@ from fallow.parquet import arrow_schema
 from fallow.schema import SERVING
 
 if TYPE_CHECKING:
-    from analytics.simulation.days import GpuDay, HostDay
+    from analytics.simulation.days import GpuDay, SimulatedDay
     from analytics.simulation.stays import Stay
 
 _REQUESTS_PER_S = 6.0
@@ -23,13 +23,13 @@ _TOKENS_PER_REQUEST = 180.0
 _PORT = 8000
 
 
-def serving_table(day: HostDay) -> pa.Table:
+def serving_table(day: SimulatedDay) -> pa.Table:
     """One row per server each PROCESS_INTERVAL_MS, while an agent sees the host and the server is loaded."""
     parts = [_rows(day, gpu, stay) for gpu in day.gpus for stay in gpu.stays if stay.server is not None]
     return pa.concat_tables(parts) if parts else arrow_schema(SERVING).empty_table()
 
 
-def _rows(day: HostDay, gpu: GpuDay, stay: Stay) -> pa.Table:
+def _rows(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> pa.Table:
     server = stay.server
     assert server is not None  # noqa: S101  # the caller chose those that have one
     interval_ms = on_grid_ms(PROCESS_INTERVAL_MS, day.interval_ms)

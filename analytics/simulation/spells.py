@@ -9,10 +9,10 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.simulation.calibration import Spells
+    from analytics.simulation.calibration import SpellLengths
 
 
-def draw(spells: Spells, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+def draw(spells: SpellLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
     """`count` lengths in seconds, before the hour's factor and the limits."""
     long = rng.random(count) < spells.long_ratio
     median = np.where(long, spells.long_median_s, spells.median_s)
@@ -20,6 +20,6 @@ def draw(spells: Spells, rng: np.random.Generator, count: int) -> NDArray[np.flo
     return median * np.exp(sigma * rng.standard_normal(count))
 
 
-def draw_ms(spells: Spells, rng: np.random.Generator) -> int:
+def draw_ms(spells: SpellLengths, rng: np.random.Generator) -> int:
     """One length in milliseconds within the limits, without the hour's factor."""
     return round(1000 * float(np.clip(draw(spells, rng, 1)[0], spells.min_s, spells.max_s)))

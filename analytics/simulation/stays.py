@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from analytics.simulation.calibration import Behaviour
-    from analytics.simulation.layout import Host
+    from analytics.simulation.layout import SimulatedHost
 
 BURN_IN_MS = 7 * DAY_MS
 """Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""
@@ -28,7 +28,7 @@ NOTEBOOK_ARGUMENTS = "python3 -m ipykernel_launcher -f kernel.json"
 
 
 @dataclass(frozen=True)
-class Server:
+class SimulatedServer:
     """What an inference server says of itself: its model, its engine and how much of its KV cache a full load takes."""
 
     model: str
@@ -66,19 +66,19 @@ class Stay:
     starved: bool = False
     orphaned: bool = False
     arguments: str | None = None
-    server: Server | None = None
+    server: SimulatedServer | None = None
 
 
 @dataclass(frozen=True)
 class _Site:
     """Where stays are drawn for."""
 
-    host: Host
+    host: SimulatedHost
     habits: Habits
 
 
 def host_stays(
-    host: Host,
+    host: SimulatedHost,
     free: tuple[int, ...],
     alone: tuple[int, ...],
     *,
@@ -147,7 +147,7 @@ def _serving(
         yield Stay(
             at_ms, end_ms, slot, site.habits.serving_of.get(service, site.habits.serving), "serving", f"svc-{team}", team,
             name=pod, job_id="", command="tritonserver" if service == "ranker" else "python3", seed=_seed(rng),
-            claimed=True, idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0, server=Server(service, "triton"),
+            claimed=True, idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0, server=SimulatedServer(service, "triton"),
         )  # fmt: skip
         at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from analytics.simulation.days import GpuDay, HostDay
+    from analytics.simulation.days import GpuDay, SimulatedDay
     from analytics.simulation.stays import Stay
 
 DRIVER, CUDA = "580.95.05", "13.0"
@@ -27,7 +27,7 @@ DRIVER, CUDA = "580.95.05", "13.0"
 _NEVER_THROTTLED = ("throttled_sync_boost_ms", "throttled_hw_thermal_ms", "throttled_power_brake_ms")
 
 
-def gpu_table(day: HostDay) -> pa.Table:
+def gpu_table(day: SimulatedDay) -> pa.Table:
     """The gpu rows of the day; a lost GPU's rows say so and measure nothing."""
     return pa.concat_tables(_gpu_rows(day, gpu) for gpu in day.gpus)
 
@@ -39,7 +39,7 @@ def _offsets(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
     return offsets
 
 
-def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
+def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
     seen, card = day.seen, day.plan.host.pool.card
     lost = gpu.lost[seen]
     rng = np.random.default_rng([day.seed, day.plan.host.number, 5, gpu.position, day.day_ms // DAY_MS])
@@ -86,7 +86,7 @@ def _gpu_rows(day: HostDay, gpu: GpuDay) -> pa.Table:
     return table_of(GPU, columns, int(seen.sum()))
 
 
-def _between_gpus(day: HostDay, gpu: GpuDay) -> NDArray[np.float64]:
+def _between_gpus(day: SimulatedDay, gpu: GpuDay) -> NDArray[np.float64]:
     """What a GPU of a larger job sends to the others, in steps of 256 MiB/s; nothing on GPUs that work alone."""
     rates = np.zeros(len(day.times_ms))
     for stay in gpu.stays:
@@ -96,7 +96,7 @@ def _between_gpus(day: HostDay, gpu: GpuDay) -> NDArray[np.float64]:
     return rates
 
 
-def process_table(day: HostDay) -> pa.Table:
+def process_table(day: SimulatedDay) -> pa.Table:
     """Every process of a GPU each PROCESS_INTERVAL_MS, at each change and when the agent comes back."""
     parts = []
     for gpu in day.gpus:
@@ -106,7 +106,7 @@ def process_table(day: HostDay) -> pa.Table:
     return pa.concat_tables(parts) if parts else arrow_schema(PROCESS).empty_table()
 
 
-def _snapshots(day: HostDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
+def _snapshots(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
     """The rows at which the processes of a stay are listed."""
     count, every = len(day.times_ms), on_grid_ms(PROCESS_INTERVAL_MS, day.interval_ms) // day.interval_ms
     rows = row_range(stay, day.day_ms, count, day.interval_ms)
@@ -124,7 +124,7 @@ def on_grid_ms(every_ms: int, interval_ms: int) -> int:
     return -(-every_ms // interval_ms) * interval_ms
 
 
-def _process_rows(day: HostDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.int64], nth: int) -> pa.Table:
+def _process_rows(day: SimulatedDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.int64], nth: int) -> pa.Table:
     serving = stay.work == "serving"
     slurm = stay.work == "training"
     return table_of(
@@ -157,14 +157,14 @@ def pid_of(stay: Stay, position: int, nth: int = 0) -> int:
     return 2000 + (stay.seed // 7 + 17 * position + 5 * nth) % 4_000_000
 
 
-def _parents(day: HostDay, stay: Stay, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+def _parents(day: SimulatedDay, stay: Stay, rows: NDArray[np.int64]) -> NDArray[np.int32]:
     """The parent of the stay's processes; 1 once it has gone."""
     left_ms = stay.idle_from_ms if stay.orphaned else None
     left = np.zeros(len(rows), np.bool_) if left_ms is None else day.times_ms[rows] >= left_ms
     return np.where(left, 1, 1000 + stay.seed % 900).astype(np.int32)
 
 
-def device_table(day: HostDay) -> pa.Table:
+def device_table(day: SimulatedDay) -> pa.Table:
     """The inventory at the first row of the day, and again when an agent comes back; a lost GPU is not in it."""
     starts = np.flatnonzero(day.seen & ~np.concatenate([[False], day.seen[:-1]]))
     card = day.plan.host.pool.card
@@ -179,13 +179,13 @@ def device_table(day: HostDay) -> pa.Table:
     ])  # fmt: skip
 
 
-def _island(day: HostDay) -> str | None:
+def _island(day: SimulatedDay) -> str | None:
     """The GPUs of a host with NVLink all reach each other."""
     host = day.plan.host
     return min(gpu.uuid for gpu in host.gpus) if host.pool.card.nvlink and len(host.gpus) > 1 else None
 
 
-def event_table(day: HostDay, *, first: bool) -> pa.Table:
+def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
     """What happened to the agent and the GPUs on the day; `first` says whether the agent started with it."""
     events: list[tuple[int, str | None, str, str]] = []
     started_ms = max(day.plan.added_ms, day.day_ms) if first else day.plan.added_ms
@@ -203,7 +203,7 @@ def event_table(day: HostDay, *, first: bool) -> pa.Table:
     ])  # fmt: skip
 
 
-def claim_table(day: HostDay, *, first: bool, until_ms: int) -> pa.Table:
+def claim_table(day: SimulatedDay, *, first: bool, until_ms: int) -> pa.Table:
     """The claims that start on the day, one row per GPU; with `first` also those that ran already, cut to its start."""
     plan = day.plan
     rows: list[dict[str, object]] = []
@@ -232,7 +232,7 @@ def claim_table(day: HostDay, *, first: bool, until_ms: int) -> pa.Table:
     return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
 
 
-def agent_table(day: HostDay) -> pa.Table:
+def agent_table(day: SimulatedDay) -> pa.Table:
     """What a simulated agent cost, and the intervals that an outage cost."""
     rng, seen, count = day.rng, day.seen, len(day.seen)
     back = np.flatnonzero(seen[1:] & ~seen[:-1]) + 1
@@ -260,7 +260,7 @@ def agent_table(day: HostDay) -> pa.Table:
     )
 
 
-def host_table(day: HostDay) -> pa.Table:
+def host_table(day: SimulatedDay) -> pa.Table:
     """The host's CPU, memory and traffic: they follow what its GPUs do."""
     rng, seen, count = day.rng, day.seen, len(day.seen)
     busy = np.mean([gpu.util_pct for gpu in day.gpus], axis=0) / 100

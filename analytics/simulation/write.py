@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from analytics.simulation import tables
-from analytics.simulation.days import HostDay, host_days
+from analytics.simulation.days import SimulatedDay, host_days
 from analytics.simulation.plan import plan_fleet
 from analytics.simulation.serving import serving_table
 from fallow.lake import Lake, LakeFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from analytics.simulation.placement import Fleet, Planted
+    from analytics.simulation.placement import Planted, SimulatedFleet
 
 METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""
@@ -39,7 +39,7 @@ class FleetSummary:
     planted: tuple[Planted, ...]
 
 
-def write_fleet(lake: Lake, fleet: Fleet, progress: Callable[[float], None] | None = None) -> FleetSummary:
+def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], None] | None = None) -> FleetSummary:
     """Simulates the fleet into the lake and returns what was written.
 
     Same fleet, same files to the byte. `progress` is called with the share done, 0 to 1, after each host-day. Raises
@@ -61,7 +61,7 @@ def write_fleet(lake: Lake, fleet: Fleet, progress: Callable[[float], None] | No
     return FleetSummary(fleet.gpus, len(plan.hosts), dict(rows), size_bytes, plan.planted)
 
 
-def day_tables(fleet: Fleet, day: HostDay) -> Iterator[tuple[Table, pa.Table]]:
+def day_tables(fleet: SimulatedFleet, day: SimulatedDay) -> Iterator[tuple[Table, pa.Table]]:
     """The tables of one host-day that have rows."""
     first = day.day_ms == fleet.since_ms
     every = (
@@ -77,7 +77,7 @@ def day_tables(fleet: Fleet, day: HostDay) -> Iterator[tuple[Table, pa.Table]]:
     yield from ((table, data) for table, data in every if data.num_rows)
 
 
-def _put(lake: Lake, table: Table, day: HostDay, data: pa.Table) -> LakeFile:
+def _put(lake: Lake, table: Table, day: SimulatedDay, data: pa.Table) -> LakeFile:
     """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
     span = pc.min_max(data.column("time").cast("int64"))
     date = datetime.fromtimestamp(day.day_ms / 1000, UTC).date().isoformat()

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.allocations.spans import known_allocations
 from analytics.intervals import SPAN_MS, clip
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED
 from analytics.workloads.ledger_rows import by_job
@@ -80,8 +80,8 @@ def claimed_by_count(context: Context, hosts: Iterable[str]) -> list[str]:
 
 def _counted_failure(host: str, number: int | None) -> str:
     if number is None:
-        return say("GPUs of {host} are allocated: how many and which ones is not known", host=host)
-    return say_many(
+        return tr("GPUs of {host} are allocated: how many and which ones is not known", host=host)
+    return tr_many(
         "{number} GPU of {host} is allocated by count only: which one is not known",
         "{number} GPUs of {host} are allocated by count only: which ones is not known",
         number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.money.cards import Card, card, cards
 from analytics.money.catalog import listed
 from analytics.workloads.commands import quote, watch_command
@@ -170,22 +170,22 @@ def ask_for(
         directive = f"#SBATCH --gres=gpu:{slurm_type(offer.card, others)}:{gpus_per_host}"
         return (
             directive,
-            say(
+            tr(
                 "submit it with this directive instead of {present}; gres.conf has the site's name for the type",
                 present=present,
             ),
         )
     if kind == "pod":
         label = f"nvidia.com/gpu.product={product_label(model)}"
-        says = say(
+        says = tr(
             "give the pod the nodeSelector {selector}; the command lists the nodes that have it",
             selector=label.replace("=", ": "),
         )
         return f"kubectl get nodes -l {quote(label)}", says
     if kind == "ray":
         kind_of_card = slurm_type(offer.card).upper()
-        return _there(context, model), say('start it with accelerator_type="{card}"', card=kind_of_card)
-    return _there(context, model), say("start it on a host with that card; the command shows how busy such a host is")
+        return _there(context, model), tr('start it with accelerator_type="{card}"', card=kind_of_card)
+    return _there(context, model), tr("start it on a host with that card; the command shows how busy such a host is")
 
 
 def _there(context: Context, model: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analytics.workloads.process_lists import Process
+    from analytics.workloads.process_lists import ListedProcess
 
 
-def release_command(host: str, processes: Sequence[Process]) -> str:
+def release_command(host: str, processes: Sequence[ListedProcess]) -> str:
     """Ends these processes: the scheduler's own command where one owns them, `kill` otherwise."""
     jobs = sorted({process.slurm_job_id for process in processes if process.slurm_job_id})
     if jobs:

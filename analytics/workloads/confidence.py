@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.workloads.model import Confidence, Context, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
 from analytics.workloads.wording import at_most_below, floored, gpus_of
@@ -112,7 +112,7 @@ def watched_enough(seen: Observation) -> list[str]:
     failed = []
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
         failed.append(
-            say(
+            tr(
                 "only {share} of the time was observed, {wanted} are needed",
                 share=_below(seen.coverage),
                 wanted=Share(COVERAGE_MIN, 0),
@@ -120,7 +120,7 @@ def watched_enough(seen: Observation) -> list[str]:
         )
     if seen.history_ms + _HISTORY_SLACK_MS < HISTORY_MIN_DAYS * DAY_MS:
         failed.append(
-            say(
+            tr(
                 "{days} days of history, {wanted} are needed",
                 days=floored(seen.history_ms / DAY_MS),
                 wanted=Number(HISTORY_MIN_DAYS),
@@ -131,30 +131,30 @@ def watched_enough(seen: Observation) -> list[str]:
 
 def _sampled_enough(seen: Observation) -> list[str]:
     if not seen.measured:
-        return [say("utilization was not measured")]
+        return [tr("utilization was not measured")]
     if seen.util_coverage is None or 1 - seen.point_ratio < COVERAGE_MIN:
         bound = _sampling_bound(seen.sample_count, all_zero=seen.all_zero)
         if seen.util_coverage is None:
-            return [say("point samples only: {bound}", bound=bound)]
+            return [tr("point samples only: {bound}", bound=bound)]
         share = Share(seen.point_ratio)
-        return [say("point samples for {share} of the time: {bound}", share=share, bound=bound)]
+        return [tr("point samples for {share} of the time: {bound}", share=share, bound=bound)]
     if seen.util_coverage < COVERAGE_MIN:
         watched, wanted = _below(seen.util_coverage), Share(COVERAGE_MIN, 0)
-        return [say("utilization was watched {share} of the time, {wanted} are needed", share=watched, wanted=wanted)]
+        return [tr("utilization was watched {share} of the time, {wanted} are needed", share=watched, wanted=wanted)]
     return []
 
 
 def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
     """What so many point samples leave open, with 95 %."""
     if all_zero:
-        return say_many(
+        return tr_many(
             "a duty cycle of up to {bound} can hide behind {number} zero (95 %)",
             "a duty cycle of up to {bound} can hide behind {number} zeros (95 %)",
             number,
             bound=Share(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2),
         )
     # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
-    return say_many(
+    return tr_many(
         "a share of time measured by {number} sample is off by up to {bound} (95 %)",
         "a share of time measured by {number} samples is off by up to {bound} (95 %)",
         number,
@@ -168,7 +168,7 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
     if share is not None and share >= COVERAGE_MIN:
         return []
     return [
-        say(
+        tr(
             "{what} was measured for {share} of the time, {wanted} are needed",
             what=what,
             share=_below(share),
@@ -182,7 +182,7 @@ def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
     ahead = sorted(context.ahead.intersection(stretches["host"].to_list())) if context.ahead else []
     hosts = ", ".join(ahead)
     return (
-        [say("the clock of {hosts} is ahead: its state at the end of the window is not known", hosts=hosts)]
+        [tr("the clock of {hosts} is ahead: its state at the end of the window is not known", hosts=hosts)]
         if ahead
         else []
     )
@@ -191,23 +191,23 @@ def right_clocks(context: Context, stretches: pl.DataFrame) -> list[str]:
 def known_holder(source: str | None, holder: str | None) -> list[str]:
     """Fails where the user's name is not known."""
     if source == "memory":
-        return [say("no process list: memory in use stands in for a user")]
-    return [] if holder is not None else [say("the user is not known")]
+        return [tr("no process list: memory in use stands in for a user")]
+    return [] if holder is not None else [tr("the user is not known")]
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Fails where nobody could have seen a process."""
-    return [say("neither processes nor memory were read: somebody may be using it")] if unwatched else []
+    return [tr("neither processes nor memory were read: somebody may be using it")] if unwatched else []
 
 
 def other_work(others: int) -> list[str]:
     """Fails where the same processes, pods or jobs also have GPUs that are not idle."""
-    return [say("the same processes are also at work on {gpus}", gpus=gpus_of(others))] if others else []
+    return [tr("the same processes are also at work on {gpus}", gpus=gpus_of(others))] if others else []
 
 
 def _below(share: float | None) -> Sentence | Share:
     """The share, never rounded up to what it fell short of."""
-    return say("nothing") if share is None else at_most_below(share)
+    return tr("nothing") if share is None else at_most_below(share)
 
 
 def grade(*failures: list[str]) -> Confidence:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import AT_REST
 from analytics.workloads.allocation_spans import allocations, unseen_by_job, unseen_places
@@ -16,7 +16,7 @@ from analytics.workloads.commands import array_command, look_command, release_co
 from analytics.workloads.confidence import other_work
 from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import Process, serves_only
+from analytics.workloads.process_lists import ListedProcess, serves_only
 from analytics.workloads.processes import launched_together
 from analytics.workloads.window_end import last_rows, newest_rows, window_end
 from fallow.clock import MINUTE_MS
@@ -117,7 +117,7 @@ class Ties:
         if not self.unseen:
             return []
         return [
-            say_many(
+            tr_many(
                 "{number} GPU or host of the same job is not observed ({place}): the job may be at work there",
                 "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be at work there",
                 len(self.unseen),
@@ -129,7 +129,7 @@ class Ties:
         if not self.tied:
             return []
         return [
-            say(
+            tr(
                 "Slurm job {other} of the same user is at work or not observed: both may belong to one array or heterogeneous job, which `scancel` would end as a whole",
                 other=self.tied[0],
             )
@@ -180,7 +180,7 @@ def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
     }
 
 
-def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> tuple[Process, ...]:
+def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> tuple[ListedProcess, ...]:
     """The processes on these GPUs, if they may be ended as the holder's; none if any of it is unsure.
 
     Every GPU must be known by processes at the end of the window, by a list that is still good, and every process must be
@@ -197,7 +197,7 @@ def ending_command(
     host: str,
     gpus: Sequence[str],
     holder: str | None,
-    processes: Sequence[Process] | None = None,
+    processes: Sequence[ListedProcess] | None = None,
     *,
     bound: Ties | None = None,
 ) -> str:
@@ -248,7 +248,7 @@ def listed_now(context: Context) -> frozenset[str]:
     return frozenset(good["gpu"])
 
 
-def _jobs_of(process: Process) -> tuple[str, ...]:
+def _jobs_of(process: ListedProcess) -> tuple[str, ...]:
     """The ledger's names for what a process belongs to."""
     slurm = (f"slurm:{process.slurm_job_id}",) if process.slurm_job_id else ()
     pod = (f"pod:{process.namespace or 'default'}/{process.pod}",) if process.pod else ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
 from analytics.workloads.model import Finding, Label, Value
 from analytics.workloads.wording import gpus_of, hours_by_threshold
@@ -27,17 +27,17 @@ def shown_plainly(value: Value) -> Shown:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, bool):
-        return say("yes") if value else say("no")
+        return tr("yes") if value else tr("no")
     return Number(value, 1) if isinstance(value, float) else Number(value)
 
 
 def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) -> Label:
     """One value; `text` holds it as `{value}`, with its unit unless `shown` (Share, Bytes, ...) brings it."""
-    return Label((key,), lambda known, _: [say(text, value=shown(known[key]))])
+    return Label((key,), lambda known, _: [tr(text, value=shown(known[key]))])
 
 
 def counted(key: str, one: str, many: str) -> Label:
-    return Label((key,), lambda known, _: [say_many(one, many, int(known[key]))])
+    return Label((key,), lambda known, _: [tr_many(one, many, int(known[key]))])
 
 
 def varying(key: str, below: str, by: str) -> Label:
@@ -45,7 +45,7 @@ def varying(key: str, below: str, by: str) -> Label:
 
     def words(known: Known, _: Finding) -> list[Sentence]:
         part = float(known[key])
-        return [say(below, share=Share(_LEAST_SHARE)) if part < _LEAST_SHARE else say(by, share=Share(part))]
+        return [tr(below, share=Share(_LEAST_SHARE)) if part < _LEAST_SHARE else tr(by, share=Share(part))]
 
     return Label((key,), words)
 
@@ -57,10 +57,10 @@ def for_machines(*keys: str) -> Label:
 def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
     """Values that are words of ours, of which a finding about several workloads may join some, by what they mean."""
 
-    def shown(value: str) -> Listed:
+    def shown(value: str) -> SentenceList:
         parts = value.split("+")
-        return Listed(
-            [say(meanings[each]) if each in meanings else say("{value}", value=plain(each)) for each in parts], "+"
+        return SentenceList(
+            [tr(meanings[each]) if each in meanings else tr("{value}", value=plain(each)) for each in parts], "+"
         )
 
     return shown
@@ -72,8 +72,8 @@ def _at_the_end(key: str, none: tuple[str, str], some: str) -> Label:
     def words(known: Known, finding: Finding) -> list[Sentence]:
         gpus = len(finding.gpus)
         if known[key] == 0:
-            return [say_many(*none, gpus)]
-        return [say(some, part=shown_plainly(known[key]), gpus=gpus_of(gpus))]
+            return [tr_many(*none, gpus)]
+        return [tr(some, part=shown_plainly(known[key]), gpus=gpus_of(gpus))]
 
     return Label((key,), words)
 
@@ -88,31 +88,31 @@ def _by_threshold(prefix: str) -> Label:
 
 def _memory_in_use(known: Known, _: Finding) -> list[Sentence]:
     value = float(known["mem_used_max_bytes"])
-    return [say("memory in use up to {value}", value=Bytes(value)) if value else say("no memory in use")]
+    return [tr("memory in use up to {value}", value=Bytes(value)) if value else tr("no memory in use")]
 
 
 def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
     part = known["gpus_with_sm_activity"]
     if part == 0:
-        return [say("SM activity not measured")]
-    return [say("SM activity measured on {part} of {gpus}", part=shown_plainly(part), gpus=gpus_of(len(finding.gpus)))]
+        return [tr("SM activity not measured")]
+    return [tr("SM activity measured on {part} of {gpus}", part=shown_plainly(part), gpus=gpus_of(len(finding.gpus)))]
 
 
 def _rank(known: Known, _: Finding) -> list[Sentence]:
     rank, holders = str(known["rank_among_holders"]).split(" of ")
-    return [say("rank {rank} of {holders} among the users", rank=rank, holders=holders)]
+    return [tr("rank {rank} of {holders} among the users", rank=rank, holders=holders)]
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
     hourly, other, saving = (known.get(name) for name in ("hourly", "recommended_hourly", "saving"))
     name = finding.evidence.numbers.get("recommended_card")
-    card = say("the other card") if name is None else plain(str(name))
+    card = tr("the other card") if name is None else plain(str(name))
     currency = plain(finding.currency or "") or None
     price = None if other is None else Amount(float(other), currency if hourly is None else None)
     return [
-        *([] if hourly is None else [say("{amount} per GPU-hour", amount=Amount(float(hourly), currency))]),
-        *([] if price is None else [say("{card}: {amount}", card=card, amount=price)]),
-        *([] if saving is None else [say("saves {amount} in this window", amount=Amount(float(saving), currency))]),
+        *([] if hourly is None else [tr("{amount} per GPU-hour", amount=Amount(float(hourly), currency))]),
+        *([] if price is None else [tr("{card}: {amount}", card=card, amount=price)]),
+        *([] if saving is None else [tr("saves {amount} in this window", amount=Amount(float(saving), currency))]),
     ]
 
 

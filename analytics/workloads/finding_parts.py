@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
 from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
@@ -14,7 +14,7 @@ from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding,
 from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
 
-ESTIMATED = say(
+ESTIMATED = tr(
     "its energy is an estimate: its slices' share of what the whole GPU drew in those hours, which is too much for an instance that idles beside busy ones"
 )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analytics.ledger.rollups import Rollups
     from analytics.money.costs import Costs
     from analytics.money.owners import Owners
-    from analytics.workloads.process_lists import Holders
+    from analytics.workloads.process_lists import ProcessHolders
     from analytics.workloads.surplus import PoolSurplus
     from fallow.lake import Lake
 
@@ -55,7 +55,7 @@ class Context:
     since_ms: int
     until_ms: int
     inventory: Inventory
-    holders: Holders
+    holders: ProcessHolders
     owners: Owners
     costs: Costs
     settings: FindingSettings

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.wording import floored
@@ -54,7 +54,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Spells:
+class IdleSpells:
     """Idle intervals: length (so far), the age from which each was followed, and whether its end was seen."""
 
     length_ms: NDArray[np.int64]
@@ -118,8 +118,8 @@ def wilson(share: float, number: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Persistence:
-    fleet: Spells
-    holders: Mapping[str, Spells]
+    fleet: IdleSpells
+    holders: Mapping[str, IdleSpells]
 
     def outlook(self, whom: str, age_ms: int) -> tuple[Outlook | None, bool]:
         """The outlook of a spell, and whether it rests on the whole fleet's.
@@ -142,8 +142,8 @@ def persistence(context: Context) -> Persistence:
     return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
 
 
-def _spells(frame: pl.DataFrame) -> Spells:
-    return Spells(*(frame[name].to_numpy() for name in ("length_ms", "entry_ms", "ended")))
+def _spells(frame: pl.DataFrame) -> IdleSpells:
+    return IdleSpells(*(frame[name].to_numpy() for name in ("length_ms", "entry_ms", "ended")))
 
 
 def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
@@ -210,7 +210,7 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
     outlook, pooled = known.outlook(_UNNAMED + gpu if holder is None else holder, so_far_ms)
     if outlook is None:
         return [
-            say_many(
+            tr_many(
                 "only {number} idle interval of the whole fleet has a known start: how long one lasts is not known, {wanted} are needed",
                 "only {number} idle intervals of the whole fleet have a known start: how long one lasts is not known, {wanted} are needed",
                 len(known.fleet.length_ms),
@@ -224,13 +224,13 @@ def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> l
 
 def _whose(holder: str | None, *, pooled: bool) -> Sentence:
     if pooled:
-        return say("of the whole fleet")
-    return say("of this GPU's") if holder is None else say("of {holder}'s", holder=plain(holder))
+        return tr("of the whole fleet")
+    return tr("of this GPU's") if holder is None else tr("of {holder}'s", holder=plain(holder))
 
 
 def outlook_sentence(outlook: Outlook, whose: str) -> Sentence:
     """The outlook as one sentence that can be checked against the ledger."""
-    return say_many(
+    return tr_many(
         "of {number} idle interval {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
         "of {number} idle intervals {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
         outlook.spell_count,

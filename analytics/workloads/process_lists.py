@@ -53,7 +53,7 @@ _DAYS = 2
 
 
 @dataclass(frozen=True)
-class Process:
+class ListedProcess:
     gpu: str
     host: str
     pid: int
@@ -78,10 +78,10 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Holders:
-    lists: Mapping[str, tuple[Process, ...]]
+class ProcessHolders:
+    lists: Mapping[str, tuple[ListedProcess, ...]]
 
-    def on(self, gpus: Sequence[str]) -> tuple[Process, ...]:
+    def on(self, gpus: Sequence[str]) -> tuple[ListedProcess, ...]:
         return tuple(process for gpu in gpus for process in self.lists.get(gpu, ()))
 
     def beyond(self, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class Holders:
         return found
 
 
-def holders_at(rollups: Rollups, until_ms: int) -> Holders:
+def holders_at(rollups: Rollups, until_ms: int) -> ProcessHolders:
     """The processes that were on each GPU just before `until_ms`, from the daily table: no raw process list is read.
 
     They are those of the GPU's newest list, and none where a later row of that day says that there were none any more.
@@ -131,17 +131,17 @@ def holders_at(rollups: Rollups, until_ms: int) -> Holders:
     there = recent.filter(
         newest.over("gpu"), pl.col("end") > pl.min_horizontal(pl.col("last_listed"), pl.lit(until_ms - 1))
     )
-    lists: dict[str, list[Process]] = {}
+    lists: dict[str, list[ListedProcess]] = {}
     for row in there.sort("gpu", "pid").iter_rows(named=True):
         lists.setdefault(row["gpu"], []).append(_process(row))
-    return Holders({gpu: tuple(processes) for gpu, processes in lists.items()})
+    return ProcessHolders({gpu: tuple(processes) for gpu, processes in lists.items()})
 
 
-def _process(row: Mapping[str, Any]) -> Process:
+def _process(row: Mapping[str, Any]) -> ListedProcess:
     """A row of `process_day` as a process of a list."""
     jobs = dict(each.split(":", 1) for each in _NEXT_JOB.split(row["job"] or "") if ":" in each)
     namespace, _, pod = jobs.get("pod", "").partition("/")
-    return Process(
+    return ListedProcess(
         gpu=row["gpu"],
         host=row["host"],
         pid=row["pid"],

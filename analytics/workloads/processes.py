@@ -10,7 +10,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.states import OCCUPIED
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import SERVER, Process, is_service
+from analytics.workloads.process_lists import SERVER, ListedProcess, is_service
 from analytics.workloads.window_end import last_rows
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -55,10 +55,10 @@ def alive(context: Context) -> pl.DataFrame:
     )
 
 
-def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) -> tuple[Process, ...]:
+def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) -> tuple[ListedProcess, ...]:
     """The processes of some rows of `alive`; with `bare` only their pids are given, for jobs and pods that have ended."""
     wanted: set[tuple[str, int]] = set(rows.select("gpu", "pid").iter_rows())
-    found: Iterable[Process] = (
+    found: Iterable[ListedProcess] = (
         each for each in context.holders.on(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
     )
     return tuple(replace(each, slurm_job_id=None, pod=None) if bare else each for each in found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.workloads.cards import BFLOAT16_SINCE, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
@@ -105,7 +105,7 @@ def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offe
     if offer.model is None:
         host = runs["host"][0]
         gpus = gpus_on(runs, host)
-        said = say("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
+        said = tr("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
         return monitor_command(host, gpus), said
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
     model = works["model"][0]
@@ -137,15 +137,13 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
 def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
     failed = [*seen_long_enough(works), *sm_activity_measured(works)]
     if not works.join(nvlinked(context), on="work", how="semi").is_empty():
-        failed.append(say("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
+        failed.append(tr("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
     if works["sm_pct"].null_count():
         failed.append(
-            say("SM activity and memory bandwidth were not measured: the time with any kernel stands in for them")
+            tr("SM activity and memory bandwidth were not measured: the time with any kernel stands in for them")
         )
     if offer.card.year < BFLOAT16_SINCE:
-        failed.append(
-            say("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name)
-        )
+        failed.append(tr("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name))
     return failed
 
 
@@ -154,7 +152,7 @@ def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
     slower = slowdown(present.card, offer.card)
     if slower is not None and slower > 1:
         notes.append(
-            say(
+            tr(
                 "it has room for the workload, but a step that fills the present card would take {factor} times as long",
                 factor=Number(slower, 1),
             )
@@ -162,9 +160,9 @@ def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
     if saving is None:
         unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
         why = (
-            say("no price for {cards}", cards=joined_by_and(unpriced))
+            tr("no price for {cards}", cards=joined_by_and(unpriced))
             if unpriced
-            else say("one price is the site's, the other a list price")
+            else tr("one price is the site's, the other a list price")
         )
-        notes.append(say("what it would save is not known: {why}", why=why))
+        notes.append(tr("what it would save is not known: {why}", why=why))
     return notes

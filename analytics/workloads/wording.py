@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 
 
 def of_gpus(one: str, many: str = "") -> str:
@@ -23,13 +23,13 @@ def agreeing(sentence: str, gpus: int) -> str:
 
 
 def gpus_of(number: int) -> Sentence:
-    return say_many("{number} GPU", "{number} GPUs", number)
+    return tr_many("{number} GPU", "{number} GPUs", number)
 
 
 def joined_by_and(names: Sequence[str]) -> str:
     shown = names[0]
     for name in names[1:]:
-        shown = say("{name} and {other}", name=shown, other=name)
+        shown = tr("{name} and {other}", name=shown, other=name)
     return shown
 
 
@@ -45,9 +45,9 @@ def floored(value: float, digits: int = 1) -> Number:
 
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
     """`4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
-    return say(
+    return tr(
         "{sums} GPU-hours in intervals of at least {minutes} min",
-        sums=Listed((say("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
+        sums=SentenceList((tr("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
         minutes=" / ".join(map(str, gpu_hours)),
     )
 

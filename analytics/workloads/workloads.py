@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
 from analytics.workloads.model import Context, Finding, once_per_context
@@ -123,16 +123,16 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
 def sm_activity_measured(found: pl.DataFrame) -> list[str]:
     """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
     known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
-    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, say("SM activity"))
+    return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, tr("SM activity"))
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
     """Fails where no memory of these workloads was observed for a week, or not in nearly all of their hours."""
     days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
-    failed = measured_enough(read, hours, say("memory in use")) if hours else []
+    failed = measured_enough(read, hours, tr("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
-            say_many(
+            tr_many(
                 "memory was observed on {number} day, {wanted} are needed: a rare step may need more",
                 "memory was observed on {number} days, {wanted} are needed: a rare step may need more",
                 days or 0,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flask import Request
     from werkzeug.wrappers import Response
 
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
 
 
 class Access(Protocol):
@@ -18,7 +18,7 @@ class Access(Protocol):
 
     way_out: str
 
-    def admit(self, request: Request) -> Person | Response:
+    def admit(self, request: Request) -> Reader | Response:
         """Who it is, or the answer that they get instead: a refusal, or the way to sign in."""
         ...
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dashboard.access import LOCAL
 from dashboard.access.directory import Directory
-from dashboard.access.hosts import Hosts
+from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
 from fallow.errors import ConfigError, MissingExtraError, UsageError
@@ -34,7 +34,7 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool) ->
         raise UsageError(
             "--insecure, dashboard.proxy_header and dashboard.oidc_issuer exclude one another", "leave one of them"
         )
-    hosts = Hosts(settings.texts("dashboard.hosts"))
+    hosts = AllowedHosts(settings.texts("dashboard.hosts"))
     if insecure:
         return Insecure(settings.text("dashboard.insecure_role"), hosts)
     if not proxy and not oidc and local:
@@ -70,7 +70,7 @@ def _asked(settings: Config, *keys: str) -> bool:
     return bool(given)
 
 
-def _sign_in(settings: Config, hosts: Hosts, people: Directory) -> Access:
+def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory) -> Access:
     try:
         from dashboard.access.oidc import SignIn  # an extra of its own
         from dashboard.access.provider import Provider

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.money.csv_tables import read_lines
-from dashboard.access.people import ROLES, Person
+from dashboard.access.people import ROLES, Reader
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from analytics.money.csv_tables import Line
+    from analytics.money.csv_tables import CsvLine
 
 _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team")
@@ -37,12 +37,12 @@ class Directory:
         self._stamp = self._stamp_now()
         self._rows: _Rows = _read(path) if path else {}
 
-    def person(self, name: str, groups: Collection[str] = ()) -> Person | None:
+    def person(self, name: str, groups: Collection[str] = ()) -> Reader | None:
         """The person by their own line, else by the first line about one of their groups, else by the default; None without a role."""
         rows = self._current()
         by_group = (row for (kind, group), row in rows.items() if kind == "group" and group in groups)
         role, team = rows.get(("user", name)) or next(by_group, None) or rows.get(("default", "")) or self._default
-        return None if role == NONE else Person(name, role, team)
+        return None if role == NONE else Reader(name, role, team)
 
     def known(self, groups: Collection[str]) -> list[str]:
         """The groups that have a line in the file."""
@@ -78,7 +78,7 @@ def _read(path: str) -> _Rows:
     return found
 
 
-def _whole_lines(path: str) -> list[Line]:
+def _whole_lines(path: str) -> list[CsvLine]:
     """The lines; a shorter one is an error, since a missing team would mean all teams."""
     found = list(read_lines(path, COLUMNS, ("name", "role")))
     for line in found:
@@ -87,7 +87,7 @@ def _whole_lines(path: str) -> list[Line]:
     return found
 
 
-def _row(line: Line) -> tuple[tuple[str, str], tuple[str, str | None]]:
+def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
     kind = (line.text("kind") or KINDS[0]).lower()
     name, role = line.text("name") or "", (line.text("role") or "").lower()
     if kind not in KINDS:

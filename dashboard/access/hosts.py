@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-class Hosts:
+class AllowedHosts:
     """The configured names. This machine's own name and plain IP addresses, which nobody else can own, are always allowed."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:

@@ -6,23 +6,23 @@ import getpass
 from typing import TYPE_CHECKING
 
 from dashboard.access.hosts import is_loopback
-from dashboard.access.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Reader
 from dashboard.access.refusal import refuse
 
 if TYPE_CHECKING:
     from flask import Request, Response
 
-    from dashboard.access.hosts import Hosts
+    from dashboard.access.hosts import AllowedHosts
 
 
 class Insecure:
     way_out = ""
 
-    def __init__(self, role: str, hosts: Hosts) -> None:
-        self._everybody = Person("everybody", role)
+    def __init__(self, role: str, hosts: AllowedHosts) -> None:
+        self._everybody = Reader("everybody", role)
         self._hosts = hosts
 
-    def admit(self, request: Request) -> Person | Response:
+    def admit(self, request: Request) -> Reader | Response:
         """Everybody, or 403 under a name that is not these pages'."""
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)
@@ -37,11 +37,11 @@ class Local:
 
     way_out = ""
 
-    def admit(self, request: Request) -> Person | Response:
+    def admit(self, request: Request) -> Reader | Response:
         """Who runs the pages, or 403."""
         # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
         if is_loopback(request.host):
-            return Person(_login(), ADMIN)
+            return Reader(_login(), ADMIN)
         return refuse(
             request, "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
         )

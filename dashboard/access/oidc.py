@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from dashboard.access.directory import Directory
-    from dashboard.access.hosts import Hosts
-    from dashboard.access.people import Person
+    from dashboard.access.hosts import AllowedHosts
+    from dashboard.access.people import Reader
     from dashboard.access.provider import Provider
 
 
@@ -88,7 +88,14 @@ class SignIn:
     way_out = OUT
 
     def __init__(
-        self, provider: Provider, hosts: Hosts, people: Directory, *, key: bytes, lasts_s: int, claims: tuple[str, str]
+        self,
+        provider: Provider,
+        hosts: AllowedHosts,
+        people: Directory,
+        *,
+        key: bytes,
+        lasts_s: int,
+        claims: tuple[str, str],
     ) -> None:
         """`key` signs the cookies; `claims` names the claims that hold the user and the groups."""
         context = f"{provider.issuer} {provider.client_id}"
@@ -97,7 +104,7 @@ class SignIn:
         self._session = Cookie("session", key, context, lasts_s)
         self._way = Cookie("sign-in", key, context, _ON_THE_WAY_S)
 
-    def admit(self, request: Request) -> Person | AnyResponse:
+    def admit(self, request: Request) -> Reader | AnyResponse:
         """The person, a redirect to the provider, 401 or 403."""
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)

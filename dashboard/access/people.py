@@ -18,7 +18,7 @@ class NotAllowedError(FallowError):
 
 
 @dataclass(frozen=True)
-class Person:
+class Reader:
     """Somebody who is known: by name, with a role, and with the one team that they may see (None: all)."""
 
     name: str
@@ -40,9 +40,9 @@ class Person:
             raise NotAllowedError(f"{self.name} may not do this: it takes the role {role}", "ask who runs these pages")
 
 
-def person() -> Person:
+def person() -> Reader:
     """Who asks; raises NotAllowedError where nobody has found that out: never a default."""
     found = g.get("person") if has_request_context() else None
-    if not isinstance(found, Person):
+    if not isinstance(found, Reader):
         raise NotAllowedError("nobody knows who you are", "sign in again")
     return found

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from flask import Request, Response
 
     from dashboard.access.directory import Directory
-    from dashboard.access.hosts import Hosts
-    from dashboard.access.people import Person
+    from dashboard.access.hosts import AllowedHosts
+    from dashboard.access.people import Reader
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LONGEST = 300
@@ -30,7 +30,7 @@ class Proxy:
 
     way_out = ""
 
-    def __init__(self, header: str, proxies: Iterable[str], hosts: Hosts, people: Directory) -> None:
+    def __init__(self, header: str, proxies: Iterable[str], hosts: AllowedHosts, people: Directory) -> None:
         """Raises ConfigError for what is no header or no network."""
         # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it
         if not re.fullmatch(r"[A-Za-z0-9-]+", header):
@@ -41,9 +41,9 @@ class Proxy:
         self._proxies = tuple(_network(each) for each in proxies)
         self._hosts = hosts
         self._people = people
-        self._seen: set[Person] = set()
+        self._seen: set[Reader] = set()
 
-    def admit(self, request: Request) -> Person | Response:
+    def admit(self, request: Request) -> Reader | Response:
         """The person whom the proxy names, or 403."""
         if not self._is_proxy(request.environ.get("REMOTE_ADDR", "")):
             return refuse(request, "these pages answer to their reverse proxy only", why="not one of dashboard.proxies")
@@ -75,7 +75,7 @@ class Proxy:
             return None
         return name if 0 < len(name) <= _LONGEST and "," not in name and name.isprintable() else None
 
-    def _note(self, found: Person) -> None:
+    def _note(self, found: Reader) -> None:
         """Logs the first visit since the start, and the first with another role."""
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)

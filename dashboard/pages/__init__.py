@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboard.pages.capacity import Capacity
-from dashboard.pages.detail import Gpu, Host
+from dashboard.pages.detail import GpuPage, HostPage
 from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
-from dashboard.pages.holders import Holders
+from dashboard.pages.holders import HoldersPage
 from dashboard.pages.overview import Overview
 from dashboard.pages.quality import Quality
 from dashboard.pages.report import ReportPage
 from dashboard.pages.right_size import RightSize
-from dashboard.pages.settings import Settings
+from dashboard.pages.settings import SettingsPage
 
 if TYPE_CHECKING:
     from dashboard.pages.page import Page
@@ -23,12 +23,12 @@ PAGES: tuple[Page, ...] = (
     Overview(),
     FilmPage(),
     Findings(),
-    Holders(),
+    HoldersPage(),
     RightSize(),
     Capacity(),
     ReportPage(),
     Quality(),
-    Settings(),
-    Gpu(),
-    Host(),
+    SettingsPage(),
+    GpuPage(),
+    HostPage(),
 )

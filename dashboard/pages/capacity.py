@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.demand import demand_curve, fewer_gpus
 from analytics.sections.gangs import gang_staircase
 from analytics.sections.off_peak import off_peak
 from analytics.sections.surplus import surplus
-from dashboard.pages.page import Page, Placed, of_report
+from dashboard.pages.page import Page, PlacedSection, of_report
 
 if TYPE_CHECKING:
     from analytics.sections.palette import Palette
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 class Capacity(Page):
     path = "/capacity"
-    name: str = say("Capacity")
+    name: str = tr("Capacity")
     sections = (
-        Placed(demand_curve),
-        Placed(fewer_gpus),
+        PlacedSection(demand_curve),
+        PlacedSection(fewer_gpus),
         of_report(surplus, table="below", wide=True),
-        Placed(gang_staircase, table="beside"),
+        PlacedSection(gang_staircase, table="beside"),
         of_report(off_peak, wide=True),
     )
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """A sentence for people, who have no capacity of their own."""
         if view.report.scope.is_personal:
-            said = say("Capacity is that of GPUs, whoever has them: choose all teams, and a pool or a model.")
-            return html.Div(html.P(view.say(said), className="headline"))
+            said = tr("Capacity is that of GPUs, whoever has them: choose all teams, and a pool or a model.")
+            return html.Div(html.P(view.translate(said), className="headline"))
         return super().content(view, colours)

@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.history import (
     Subject,
     events,
@@ -24,7 +24,7 @@ from analytics.sections.money_basis import price_source
 from analytics.sections.palette import ORDER
 from dashboard.film import shoot
 from dashboard.pages.film import connect_strip
-from dashboard.pages.page import ALL_FINDINGS, Page, Placed
+from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection
 from dashboard.render.panel import panel
 from dashboard.render.series import series_chart
 from dashboard.render.states import legend
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from analytics.sections.palette import Palette
     from analytics.sections.section import Section
-    from dashboard.series import Series
-    from dashboard.source import Source
+    from dashboard.series import PageSeries
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 _FIRST = 10
@@ -63,7 +63,7 @@ class Detail(Page):
     def graph(self) -> str:
         return f"{self.column}-graph"
 
-    def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
+    def connect(self, app: Any, source: LakeSource) -> None:  # noqa: ARG002  # every page is given it
         """Tooltip, click and zoom: a zoomed page is an address, whose rows are read for what is in sight only."""
         connect_strip(app, self.graph)
 
@@ -74,15 +74,17 @@ class Detail(Page):
             return _nothing(view, self.unnamed)
         meant = self.meant(view, asked)
         if len(meant) > 1:
-            return _nothing(view, say("The names of several GPUs begin with {gpu}.", gpu=plain(asked)))
+            return _nothing(view, tr("The names of several GPUs begin with {gpu}.", gpu=plain(asked)))
         subject = subject_named(view, self.column, *meant)
         if subject is None:
             return _nothing(view, self.unknown(plain(asked)))
         items = [
-            html.Div([html.Dt(view.say(label)), html.Dd(value)]) for label, value in self.facts(view, subject) if value
+            html.Div([html.Dt(view.translate(label)), html.Dd(value)])
+            for label, value in self.facts(view, subject)
+            if value
         ]
         sections = [
-            Placed(partial(made, subject=subject), first=_FIRST, onward=ALL_FINDINGS * (made is findings_naming))
+            PlacedSection(partial(made, subject=subject), first=_FIRST, onward=ALL_FINDINGS * (made is findings_naming))
             for made in self.history
         ]
         return html.Div(
@@ -104,20 +106,20 @@ class Detail(Page):
     def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
         raise NotImplementedError
 
-    def series(self, view: View, subject: Subject) -> Series:
+    def series(self, view: View, subject: Subject) -> PageSeries:
         raise NotImplementedError
 
     def _states(self, view: View, colours: Palette, subject: Subject) -> html.Section:
         """The states of its GPUs side by side with what was measured meanwhile, of what is in sight."""
-        others = say("Only this team's time is shown: the time of others is left empty.")
+        others = tr("Only this team's time is shown: the time of others is left empty.")
         return panel(
             name="states",
-            title=view.say(self.title),
-            question=view.say(self.question),
-            finding=view.say(where_it_went(subject.spans)),
+            title=view.translate(self.title),
+            question=view.translate(self.question),
+            finding=view.translate(where_it_went(subject.spans)),
             body=[
                 legend(view, colours, ORDER),
-                *([html.P(view.say(others), className="hint")] if view.report.scope.is_personal else []),
+                *([html.P(view.translate(others), className="hint")] if view.report.scope.is_personal else []),
                 zoom_note(view),
                 *series_chart(view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject)),
             ],
@@ -133,8 +135,8 @@ def subject_named(view: View, column: str, name: str) -> Subject | None:
 
 def _nothing(view: View, sentence: str) -> html.Div:
     """Why there is no page, and where to choose."""
-    link = dcc.Link(view.say(say("Choose one in the film strip")), href="/film" + view.query.on_every_page.search)
-    return html.Div([html.P(view.say(sentence)), html.P(link)], className="problem", role="alert")
+    link = dcc.Link(view.translate(tr("Choose one in the film strip")), href="/film" + view.query.on_every_page.search)
+    return html.Div([html.P(view.translate(sentence)), html.P(link)], className="problem", role="alert")
 
 
 def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
@@ -145,18 +147,18 @@ def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
     return html.Span(links) if links else None
 
 
-class Gpu(Detail):
+class GpuPage(Detail):
     """`/gpu?gpu=UUID`, or as much of it as no other GPU begins with."""
 
     path = "/gpu"
-    name: str = say("GPU")
+    name: str = tr("GPU")
     column = "gpu"
-    title = say("States and series")
-    question = say("What did it do, minute by minute, and what did that look like to the GPU itself?")
-    unnamed = say("No GPU is named.")
+    title = tr("States and series")
+    question = tr("What did it do, minute by minute, and what did that look like to the GPU itself?")
+    unnamed = tr("No GPU is named.")
 
     def unknown(self, asked: str) -> str:
-        return say(
+        return tr(
             "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
             "chosen above or yours to see.",
             gpu=asked,
@@ -169,7 +171,7 @@ class Gpu(Detail):
             return [asked]
         return known.filter(known.str.starts_with(asked)).to_list() or [asked]
 
-    def series(self, view: View, subject: Subject) -> Series:
+    def series(self, view: View, subject: Subject) -> PageSeries:
         return gpu_series(view, subject.name)
 
     def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
@@ -178,29 +180,29 @@ class Gpu(Detail):
         index, price = inventory.device(gpu, host).gpu_index, view.whole.money.costs.price_of(gpu)
         beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
         return [
-            (say("GPU"), plain(gpu)),
-            (say("model"), plain(inventory.model(gpu))),
-            (say("host"), name_links(view, "host", host)),
-            (say("index"), "" if index is None else str(index)),
-            (say("pool"), plain(inventory.pool(gpu))),
-            (say("last seen"), view.language.moment(subject.last_seen_ms)),
-            (say("per GPU-hour"), price and view.say(say("{money}, {source}", money=Amount(price.hourly, price.currency), source=price_source(price)))),
-            (say("on the same host"), _gpu_links(view, beside.unique().sort())),
+            (tr("GPU"), plain(gpu)),
+            (tr("model"), plain(inventory.model(gpu))),
+            (tr("host"), name_links(view, "host", host)),
+            (tr("index"), "" if index is None else str(index)),
+            (tr("pool"), plain(inventory.pool(gpu))),
+            (tr("last seen"), view.language.moment(subject.last_seen_ms)),
+            (tr("per GPU-hour"), price and view.translate(tr("{money}, {source}", money=Amount(price.hourly, price.currency), source=price_source(price)))),
+            (tr("on the same host"), _gpu_links(view, beside.unique().sort())),
         ]  # fmt: skip
 
 
-class Host(Detail):
+class HostPage(Detail):
     """`/host?host=NAME`."""
 
     path = "/host"
-    name: str = say("Host")
+    name: str = tr("HostPage")
     column = "host"
-    title = say("The GPUs side by side")
-    question = say("Do its GPUs work together or wait for one another, and does the machine keep up?")
-    unnamed = say("No host is named.")
+    title = tr("The GPUs side by side")
+    question = tr("Do its GPUs work together or wait for one another, and does the machine keep up?")
+    unnamed = tr("No host is named.")
 
     def unknown(self, asked: str) -> str:
-        return say(
+        return tr(
             "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
             "chosen above or yours to see.",
             host=asked,
@@ -208,15 +210,15 @@ class Host(Detail):
 
     history = (*_HISTORY, host_remarks)
 
-    def series(self, view: View, subject: Subject) -> Series:
+    def series(self, view: View, subject: Subject) -> PageSeries:
         return host_series(view, subject.name)
 
     def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
         inventory = view.whole.inventory
         return [
-            (say("host"), plain(subject.name)),
-            (say("GPUs"), _gpu_links(view, subject.gpus)),
-            (say("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))),
-            (say("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))),
-            (say("last seen"), view.language.moment(subject.last_seen_ms)),
+            (tr("host"), plain(subject.name)),
+            (tr("GPUs"), _gpu_links(view, subject.gpus)),
+            (tr("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))),
+            (tr("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))),
+            (tr("last seen"), view.language.moment(subject.last_seen_ms)),
         ]

@@ -11,10 +11,10 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html
 from analytics.capacity.hour_of_week import hours_of_week
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.hour_of_week import hour_of_week
 from analytics.sections.palette import ORDER
-from analytics.sections.section import Column, LinkedCell, Section
+from analytics.sections.section import LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
 from dashboard.exports import links
 from dashboard.film import SORTS, shoot, sort_of
@@ -29,16 +29,16 @@ from dashboard.zoom import visible, zoom_note
 if TYPE_CHECKING:
     from analytics.capacity.hour_of_week import HoursOfWeek
     from analytics.sections.palette import Palette
-    from dashboard.film import Film
-    from dashboard.source import Source
+    from dashboard.film import PageFilm
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 
 class FilmPage(Page):
     path = "/film"
-    name: str = say("Film strip")
+    name: str = tr("Film strip")
 
-    def connect(self, app: Any, source: Source) -> None:  # noqa: ARG002  # every page is given it
+    def connect(self, app: Any, source: LakeSource) -> None:  # noqa: ARG002  # every page is given it
         """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
         connect_strip(app, GRAPH)
 
@@ -95,7 +95,7 @@ _ROW_PX = ((16, 18), (96, 9), (512, 6))
 """Up to so many rows, so many pixels each; of more rows fewer."""
 _FEWEST_PX = 4
 
-_SORT_NAMES = {"host": say("host"), "waste": say("unused time"), "holder": say("holder")}
+_SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("holder")}
 
 
 def film_strip(view: View, colours: Palette) -> html.Section:
@@ -103,8 +103,8 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     film = shoot(view)
     rows = len(film.gpus)
     height_px = max(150, 60 + rows * next((px for most, px in _ROW_PX if rows <= most), _FEWEST_PX))
-    finding = view.say(reclaimable(view.report))
-    label = say_many(
+    finding = view.translate(reclaimable(view.report))
+    label = tr_many(
         "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
         "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
         rows,
@@ -114,9 +114,9 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     )
     return panel(
         name="film",
-        title=view.say(say("Every GPU, all the time")),
-        question=view.say(
-            say(
+        title=view.translate(tr("Every GPU, all the time")),
+        question=view.translate(
+            tr(
                 "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
                 "the state that took most of it. A click opens the GPU.",
                 width=Span(film.bin_ms),
@@ -127,7 +127,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
             html.Div([legend(view, colours, ORDER), _sorting(view)], className="film-head"),
             zoom_note(view),
             html.Div(
-                graph(GRAPH, _figure(view, film, colours, height_px), f"{view.say(label)} {finding}", height_px),
+                graph(GRAPH, _figure(view, film, colours, height_px), f"{view.translate(label)} {finding}", height_px),
                 className="film-rows",
                 tabIndex="0",
             ),
@@ -143,28 +143,28 @@ def _sorting(view: View) -> html.Div:
     chosen = sort_of(view)
     orders = [
         dcc.Link(
-            view.say(_SORT_NAMES[name]),
+            view.translate(_SORT_NAMES[name]),
             href=view.query.but(sort="" if name == SORTS[0] else name).search or "?",
             className="here" if name == chosen else "",
         )
         for name in SORTS
     ]
     items = [html.Span(each, **({"aria-current": "true"} if each.className else {})) for each in orders]
-    return html.Div([html.Span(view.say(say("Sorted by")), className="label"), *items], className="film-sorting")
+    return html.Div([html.Span(view.translate(tr("Sorted by")), className="label"), *items], className="film-sorting")
 
 
-def _cut(view: View, film: Film) -> list[str]:
+def _cut(view: View, film: PageFilm) -> list[str]:
     if len(film.gpus) == film.gpus_in_all:
         return []
     shown, every = Number(len(film.gpus)), Number(film.gpus_in_all)
     return [
-        view.say(
-            say("Shown are {shown} of {all} GPUs, those with the most unused time.", shown=shown, all=every)
+        view.translate(
+            tr("Shown are {shown} of {all} GPUs, those with the most unused time.", shown=shown, all=every)
         )
     ]  # fmt: skip
 
 
-def _figure(view: View, film: Film, colours: Palette, height_px: int) -> go.Figure:
+def _figure(view: View, film: PageFilm, colours: Palette, height_px: int) -> go.Figure:
     positions, names = _labels(view, film)
     figure = go.Figure(heatmap(film, colours))
     since_ms, until_ms = int(film.edges[0]), int(film.edges[-1])
@@ -181,7 +181,7 @@ def _figure(view: View, film: Film, colours: Palette, height_px: int) -> go.Figu
     return figure
 
 
-def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
+def _labels(view: View, film: PageFilm) -> tuple[list[float], list[str]]:
     """What the rows are sorted by, at the middle of its rows: hosts, holders or ranks; of very many, some."""
     sort = sort_of(view)
     if sort == "waste":
@@ -191,7 +191,7 @@ def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
         ]
     blocks: list[tuple[float, str]] = []
     row = 0
-    nobody = view.say(say("(nobody)"))
+    nobody = view.translate(tr("(nobody)"))
     for name, members in groupby(film.hosts if sort == "host" else film.holders):
         size = len(list(members))
         blocks.append((row + (size - 1) / 2, nobody if name is None else plain(name, 22)))
@@ -200,21 +200,21 @@ def _labels(view: View, film: Film) -> tuple[list[float], list[str]]:
     return [position for position, _ in kept], [name for _, name in kept]
 
 
-def _list(view: View, colours: Palette, film: Film) -> html.Details:
+def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
     """The rows with links, for those who do not click into pictures."""
     every = zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
     rows = [
-        (LinkedCell(gpu, "gpu", gpu), host, say("(nobody)") if holder is None else holder, GpuHours(unused_ms))
+        (LinkedCell(gpu, "gpu", gpu), host, tr("(nobody)") if holder is None else holder, GpuHours(unused_ms))
         for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
     ]
     columns = (
-        Column("gpu", say("GPU"), "gpu"),
-        Column("host", say("host"), "host"),
-        Column("holder", say("longest held by"), "holder"),
-        Column("unused", say("unused GPU-hours"), "gpu_hours"),
+        SectionColumn("gpu", tr("GPU"), "gpu"),
+        SectionColumn("host", tr("host"), "host"),
+        SectionColumn("holder", tr("longest held by"), "holder"),
+        SectionColumn("unused", tr("unused GPU-hours"), "gpu_hours"),
     )
     listed = Section("film", "", "", "", columns)
-    first = say("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
-    note = [html.P(view.say(first), className="hint")] if len(film.gpus) > len(rows) else []
-    summary = html.Summary(view.say(say("The GPUs as a list")))
+    first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
+    note = [html.P(view.translate(first), className="hint")] if len(film.gpus) > len(rows) else []
+    summary = html.Summary(view.translate(tr("The GPUs as a list")))
     return html.Details([summary, *note, table(view, colours, listed, rows, "linked")])

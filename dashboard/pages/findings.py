@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
 from analytics.decide.totals import totals
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.error_panels import in_a_line, language_of
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analytics.sections.palette import Palette
-    from dashboard.grid import Column
-    from dashboard.source import Source
+    from dashboard.grid import GridColumn
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 _GRID = "findings-grid"
-_LABELS = {ACK: say("Acknowledge"), SUPPRESS: say("Suppress"), REOPEN: say("Reopen"), NOTE: say("Add a note")}
+_LABELS = {ACK: tr("Acknowledge"), SUPPRESS: tr("Suppress"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}
 
 
 class Findings(Page):
     """`/findings`."""
 
     path = "/findings"
-    name: str = say("Findings")
+    name: str = tr("Findings")
 
-    def connect(self, app: Any, source: Source) -> None:
+    def connect(self, app: Any, source: LakeSource) -> None:
         """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
         # it has nothing to put out; dash calls what has an output when the table comes
         app.clientside_callback(ClientsideFunction("findings", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
@@ -61,20 +61,20 @@ class Findings(Page):
         known = {each.finding_id for each in view.report.review.findings}
         chosen = [view.query.finding] if view.query.finding in known else []
         listed = columns(view)
-        title = view.say(say("All findings"))
+        title = view.translate(tr("All findings"))
         return html.Div(
             panel(
                 name="all-findings",
                 title=title,
-                question=view.say(say("What can be taken back, from whom, what to type, and who is on it?")),
-                finding=html.Span(view.say(_words(view)), id="findings-words"),
+                question=view.translate(tr("What can be taken back, from whom, what to type, and who is on it?")),
+                finding=html.Span(view.translate(_words(view)), id="findings-words"),
                 body=[
                     *_wrong(view, listed),
                     _tools(view),
                     grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
                     *_acts(view, chosen),
                     html.Div(detail(view, chosen), id="finding-detail", role="region",
-                             **{"aria-live": "polite", "aria-label": view.say(say("The chosen finding"))}),
+                             **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen finding"))}),
                 ],
                 wide=True,
             )
@@ -84,35 +84,35 @@ class Findings(Page):
 def _words(view: View) -> str:
     found, report = totals(view.report.findings), view.report
     first = (
-        say(
+        tr(
             "{findings}; {part} of {gpus} can be taken back",
-            findings=say_many("{number} finding", "{number} findings", found.findings),
+            findings=tr_many("{number} finding", "{number} findings", found.findings),
             part=Number(found.gpus_to_take),
-            gpus=say_many("{number} GPU", "{number} GPUs", found.gpus),
+            gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
-        else say("No findings: no GPU was held for long without a kernel, and none went unused")
+        else tr("No findings: no GPU was held for long without a kernel, and none went unused")
     )
     hidden = len(report.review.suppressed)
-    return Listed(
+    return SentenceList(
         [
             first,
-            *([say_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
+            *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
             *([_left_out(report.left_out)] if report.left_out else []),
         ]
     )
 
 
 def _left_out(number: int) -> str:
-    what = say_many(
+    what = tr_many(
         "{number} finding about GPUs that others hold as well",
         "{number} findings about GPUs that others hold as well",
         number,
     )
-    return say("left out: {what}", what=what)
+    return tr("left out: {what}", what=what)
 
 
-def _wrong(view: View, listed: Sequence[Column]) -> list[html.P]:
+def _wrong(view: View, listed: Sequence[GridColumn]) -> list[html.P]:
     """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
     try:
         check(view.query, listed)
@@ -124,7 +124,7 @@ def _wrong(view: View, listed: Sequence[Column]) -> list[html.P]:
 
 def _tools(view: View) -> html.Div:
     """The switch for suppressed findings, which the browser turns and keeps in the address; the table as files."""
-    label = view.say(say("Show suppressed ones"))
+    label = view.translate(tr("Show suppressed ones"))
     # whether it is pressed says the browser, once the table follows its address
     switch = html.Button(label, id="findings-hidden", className="button switch", n_clicks=0)
     return html.Div([switch, links(view, "findings")], className="tools")
@@ -140,11 +140,11 @@ def _acts(view: View, chosen: list[str]) -> list[Any]:
         dcc.Store(id="findings-seen", data=seen),
         html.Fieldset(
             [
-                html.Legend(view.say(say("With the chosen findings"))),
-                _field(view, "text", say("reason or note"), _text()),
-                _field(view, "until", say("suppressed until (empty: until reopened)"), _day(view)),
+                html.Legend(view.translate(tr("With the chosen findings"))),
+                _field(view, "text", tr("reason or note"), _text()),
+                _field(view, "until", tr("suppressed until (empty: until reopened)"), _day(view)),
                 *(
-                    html.Button(view.say(_LABELS[kind]), id=f"act-{kind}", className="button", n_clicks=0)
+                    html.Button(view.translate(_LABELS[kind]), id=f"act-{kind}", className="button", n_clicks=0)
                     for kind in KINDS
                 ),
             ],
@@ -156,7 +156,7 @@ def _acts(view: View, chosen: list[str]) -> list[Any]:
 
 
 def _field(view: View, name: str, label: str, element: Any) -> html.Div:
-    return html.Div([html.Label(view.say(label), htmlFor=f"act-{name}"), element], className=f"field of-{name}")
+    return html.Div([html.Label(view.translate(label), htmlFor=f"act-{name}"), element], className=f"field of-{name}")
 
 
 def _text() -> dcc.Input:
@@ -166,11 +166,11 @@ def _text() -> dcc.Input:
 
 def _day(view: View) -> dcc.Input:
     """A day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it."""
-    day = view.say(say("yyyy-mm-dd"))
+    day = view.translate(tr("yyyy-mm-dd"))
     return dcc.Input(id="act-until", type="text", value="", placeholder=day, maxLength=10, className="day")
 
 
-def _connect_looking(app: Any, source: Source) -> None:
+def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("finding-detail", "children"),
         Input(_GRID, "selectedRows"), State("url", "search"),
@@ -184,7 +184,7 @@ def _connect_looking(app: Any, source: Source) -> None:
         return detail(view, _ids(chosen))
 
 
-def _connect_acting(app: Any, source: Source) -> None:
+def _connect_acting(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]
         Output("acts-said", "children"), Output("findings-seen", "data"), Output("act-text", "value"),
         Output(_GRID, "rowData"), Output("finding-detail", "children", allow_duplicate=True),
@@ -203,7 +203,7 @@ def _connect_acting(app: Any, source: Source) -> None:
         return _acted(source, search, wish)
 
 
-def _acted(source: Source, search: str | None, wish: Wish) -> list[Any]:
+def _acted(source: LakeSource, search: str | None, wish: Wish) -> list[Any]:
     """What the page shows after a button: what was done or why it was not, and the table as it now is."""
     view = view_of(source, search)
     if isinstance(view, Problem):
@@ -214,11 +214,11 @@ def _acted(source: Source, search: str | None, wish: Wish) -> list[Any]:
         return [in_a_line(view.language, error.message, error.hint), *[no_update] * 6]
     source.forget()
     now = view_of(source, search)
-    said = view.say(outcome.said)
+    said = view.translate(outcome.said)
     if isinstance(now, Problem):
         return [said, outcome.seen, *[no_update] * 5]
     text = "" if outcome.done else no_update
-    data, words = rows_of(rows(now)), now.say(_words(now))
+    data, words = rows_of(rows(now)), now.translate(_words(now))
     return [said, outcome.seen, text, data, detail(now, wish.ids), now.version, words]
 
 

@@ -9,18 +9,18 @@ from dash import dcc, html
 from analytics.capacity.quotas import against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.scope import Scope
 from analytics.sections.jobs import findings_about_holder, jobs_of_holder
 from analytics.sections.people import teams, users
 from analytics.sections.quotas import quotas
 from analytics.states import IN_USE
-from dashboard.pages.page import Page, Placed, of_report
+from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address
 
 if TYPE_CHECKING:
-    from analytics.report.figures import Person
+    from analytics.report.figures import UserFigures
     from analytics.sections.palette import Palette
     from analytics.sections.section import Section
     from dashboard.view import View
@@ -34,17 +34,17 @@ def _teams(view: View) -> Section | None:
     return teams(view.report) if view.report.scope.team is None else None
 
 
-class Holders(Page):
+class HoldersPage(Page):
     """`/holders`; with `?holder=NAME` about one of them."""
 
     path = "/holders"
-    name: str = say("Holders")
+    name: str = tr("HoldersPage")
     export = "holders"
-    sections = (Placed(_teams), Placed(quotas), of_report(users, first=_FIRST))
+    sections = (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST))
 
     def content(self, view: View, colours: Palette) -> html.Div:
         if view.query.holder:
-            back = dcc.Link(view.say(say("All holders")), href="/holders" + view.query.on_every_page.search)
+            back = dcc.Link(view.translate(tr("All holders")), href="/holders" + view.query.on_every_page.search)
             own = _one_holder(view, colours, view.query.holder)
             return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
         return html.Div([super().content(view, colours), *_no_quotas(view)])
@@ -55,17 +55,19 @@ def _no_quotas(view: View) -> list[html.P]:
     teams = view.whole.money.owners.teams().values()
     if view.report.scope.of_gpus.is_all or all(each.quota_gpus is None for each in teams):
         return []
-    note = say("Quotas are for all GPUs: they are shown for all pools and models together.")
-    return [html.P(view.say(note), className="note")]
+    note = tr("Quotas are for all GPUs: they are shown for all pools and models together.")
+    return [html.P(view.translate(note), className="note")]
 
 
 def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
     """The panels about one holder, as far as the view's scope has them."""
     person = next((each for each in view.report.holders if each.name == name), None)
     if person is None:
-        said = say("{name} was given nothing in this window, or nothing that you can see here.", name=plain(name))
-        return [html.P(view.say(said), className="headline")]
-    link = dcc.Link(view.say(say("All findings")), href="/findings" + view.query.on_every_page.but(holder=name).search)
+        said = tr("{name} was given nothing in this window, or nothing that you can see here.", name=plain(name))
+        return [html.P(view.translate(said), className="headline")]
+    link = dcc.Link(
+        view.translate(tr("All findings")), href="/findings" + view.query.on_every_page.but(holder=name).search
+    )
     return [
         _facts(view, person),
         section_panel(view, colours, jobs_of_holder(view, name)),
@@ -73,34 +75,34 @@ def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
     ]
 
 
-def _facts(view: View, person: Person) -> html.Dl:
+def _facts(view: View, person: UserFigures) -> html.Dl:
     speaks = view.language
     account = next(each for each in view.report.money.accounts.by("holder") if each.label == person.label)
     amount = None if person.cents is None else person.cents / 100
     team = person.team
     shown = {
-        say("holder"): html.Bdi(plain(person.label)),
-        **({say("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
-        say("GPU-hours given"): speaks.hours(account.allocated_ms),
-        say("used"): speaks.hours(sum(account.state_ms[state] for state in IN_USE)),
-        say("held"): speaks.hours(account.state_ms["held"]),
-        say("reserved"): speaks.hours(account.state_ms["reserved"]),
-        say("efficiency"): _efficiency(view, person),
-        say("cost"): speaks.money(amount, view.report.money.currency),
+        tr("holder"): html.Bdi(plain(person.label)),
+        **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
+        tr("GPU-hours given"): speaks.hours(account.allocated_ms),
+        tr("used"): speaks.hours(sum(account.state_ms[state] for state in IN_USE)),
+        tr("held"): speaks.hours(account.state_ms["held"]),
+        tr("reserved"): speaks.hours(account.state_ms["reserved"]),
+        tr("efficiency"): _efficiency(view, person),
+        tr("cost"): speaks.money(amount, view.report.money.currency),
     }
     quota = view.whole.money.owners.owner("user", person.label)
     if quota is not None and quota.quota_gpus is not None and view.report.scope.of_gpus.is_all:
         own = view.whole.narrowed(view.part.inside, Scope(holder=person.label)).stretches
         use = against_quota(own, quota.quota_gpus, view.report.summary.since_ms, view.report.summary.until_ms)
-        said = say("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
-        shown[say("quota")] = view.say(said)
+        said = tr("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
+        shown[tr("quota")] = view.translate(said)
     return html.Dl(
-        [html.Div([html.Dt(view.say(label)), html.Dd(fact)]) for label, fact in shown.items()], className="facts"
+        [html.Div([html.Dt(view.translate(label)), html.Dd(fact)]) for label, fact in shown.items()], className="facts"
     )
 
 
-def _efficiency(view: View, person: Person) -> str:
+def _efficiency(view: View, person: UserFigures) -> str:
     if person.rank_efficiency is None:
         return view.language.percent(person.efficiency)
-    rank = say("{share}, rank {rank} of {ranked}", share=Share(person.efficiency), rank=Number(person.rank_efficiency), ranked=Number(person.ranked))  # fmt: skip
-    return view.say(rank)
+    rank = tr("{share}, rank {rank} of {ranked}", share=Share(person.efficiency), rank=Number(person.rank_efficiency), ranked=Number(person.ranked))  # fmt: skip
+    return view.translate(rank)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dash import dcc, html
 
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.days import days
 from analytics.sections.idle import idle
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 class Overview(Page):
     path = "/"
-    name: str = say("Overview")
+    name: str = tr("Overview")
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """Headline, tiles, charts and the costliest findings."""
         report, search = view.report, view.query.on_every_page.search
-        findings = say_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
-        onward = {"/findings": findings, "/quality": say("The quality of the data")}
-        links = {path: html.P(dcc.Link(view.say(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
+        findings = tr_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
+        onward = {"/findings": findings, "/quality": tr("The quality of the data")}
+        links = {path: html.P(dcc.Link(view.translate(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
         panels = [
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report)),
@@ -41,7 +41,7 @@ class Overview(Page):
         ]
         return html.Div(
             [
-                html.P(view.say(headline(report)), className="headline"),
+                html.P(view.translate(headline(report)), className="headline"),
                 tiles(view, colours),
                 html.Div(panels, className="panels"),
             ]

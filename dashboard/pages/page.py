@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from dashboard.access.people import VIEWER
 from dashboard.exports import links
 from dashboard.render.panel import section_panel
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from analytics.report.model import Report
     from analytics.sections.palette import Palette
     from analytics.sections.section import Section
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 
-ALL_FINDINGS = say("All findings")
+ALL_FINDINGS = tr("All findings")
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedSection:
     """A section on a page: where its table stands and how many rows are in sight, as `section_panel` takes them.
 
     `onward` are the words of a link to all findings; `wide` gives it the whole width, whatever the section needs.
@@ -45,16 +45,16 @@ class Placed:
             return None
         search = view.query.on_every_page.search
         links = (
-            [html.P(dcc.Link(view.say(self.onward), href="/findings" + search), className="onward")]
+            [html.P(dcc.Link(view.translate(self.onward), href="/findings" + search), className="onward")]
             if self.onward
             else []
         )
         return section_panel(view, colours, section, table=self.table, first=self.first, after=links, wide=self.wide)
 
 
-def of_report(made_by: Callable[[Report], Section | None], **places: Any) -> Placed:
+def of_report(made_by: Callable[[Report], Section | None], **places: Any) -> PlacedSection:
     """A section that the report has as well, or could have; `places` as in Placed."""
-    return Placed(lambda view: made_by(view.report), **places)
+    return PlacedSection(lambda view: made_by(view.report), **places)
 
 
 class Page:
@@ -68,9 +68,9 @@ class Page:
     role: str = VIEWER
     listed: bool = True
     export: str = ""
-    sections: tuple[Placed, ...] = ()
+    sections: tuple[PlacedSection, ...] = ()
 
-    def connect(self, app: Any, source: Source) -> None:
+    def connect(self, app: Any, source: LakeSource) -> None:
         """Adds the page's own callbacks; each comes to its view by `dashboard.source.view_of`, which knows who asks."""
 
     def content(self, view: View, colours: Palette) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dash import html
 
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.coverage import (
     coverage_by_day,
     coverage_by_host,
@@ -16,27 +16,32 @@ from analytics.sections.coverage import (
     silent_hosts,
 )
 from analytics.sections.method import data_quality
-from dashboard.pages.page import Page, Placed, of_report
+from dashboard.pages.page import Page, PlacedSection, of_report
 
 if TYPE_CHECKING:
     from analytics.sections.palette import Palette
     from dashboard.view import View
 
-_SHARES = (Placed(coverage_by_day), Placed(coverage_by_pool), Placed(coverage_by_model), Placed(coverage_by_host))
+_SHARES = (
+    PlacedSection(coverage_by_day),
+    PlacedSection(coverage_by_pool),
+    PlacedSection(coverage_by_model),
+    PlacedSection(coverage_by_host),
+)
 
 
 class Quality(Page):
     path = "/quality"
-    name: str = say("Data quality")
+    name: str = tr("Data quality")
     sections = (of_report(data_quality), of_report(silent_hosts))
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """For a team or a holder why there is none of it."""
         if view.report.scope.is_personal:
-            said = say("The quality of the data is not shown for a single team: it names hosts and people of others.")
-            return html.Div(html.P(view.say(said), className="headline"))
+            said = tr("The quality of the data is not shown for a single team: it names hosts and people of others.")
+            return html.Div(html.P(view.translate(said), className="headline"))
         seen = view.report.seen
-        headline = say(
+        headline = tr(
             "{share} of the GPU time of this window was observed, over {gpus} GPUs; the rest counts in no share.",
             share=Share(seen.share), gpus=Number(seen.gpus),
         )  # fmt: skip
@@ -44,5 +49,5 @@ class Quality(Page):
         shares = html.Div([each.panel(view, colours) for each in _SHARES], className="balanced")
         panels = [each.panel(view, colours) for each in self.sections]
         return html.Div(
-            [html.P(view.say(headline), className="headline"), html.Div([*panels, shares], className="panels")]
+            [html.P(view.translate(headline), className="headline"), html.Div([*panels, shares], className="panels")]
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.wording import scope_parts
 from dashboard.access.people import PLANNER
 from dashboard.documents import chosen_week, serve_documents, weeks
@@ -20,12 +20,12 @@ from fallow.errors import UsageError
 if TYPE_CHECKING:
     from analytics.report.weeks import Week
     from analytics.sections.palette import Palette
-    from dashboard.source import Source
+    from dashboard.source import LakeSource
     from dashboard.view import View
 
 _FORMATS = {
-    "html": say("HTML page"), "pdf": say("PDF"), "md": say("Markdown"), "text": say("plain text"),
-    "json": say("JSON with every number"), "csv": say("CSV, one line per figure"),
+    "html": tr("HTML page"), "pdf": tr("PDF"), "md": tr("Markdown"), "text": tr("plain text"),
+    "json": tr("JSON with every number"), "csv": tr("CSV, one line per figure"),
 }  # fmt: skip
 
 
@@ -33,9 +33,9 @@ class ReportPage(Page):
     """`/report`; the week stands in the address as `start`."""
 
     path = "/report"
-    name: str = say("Report")
+    name: str = tr("Report")
 
-    def connect(self, app: Any, source: Source) -> None:
+    def connect(self, app: Any, source: LakeSource) -> None:
         """The documents' own addresses, and the form that sends."""
         serve_documents(app.server, source)
         connect_sending(app, source)
@@ -70,17 +70,17 @@ def chosen_week_of_default(view: View) -> Week:
 def _choice(view: View, chosen: Week) -> html.Section:
     """Which week, and its documents."""
     documents = [
-        html.Li(html.A(capital(view.say(name)), href=f"/report/download/{form}{_search(view, chosen)}"))
+        html.Li(html.A(capital(view.translate(name)), href=f"/report/download/{form}{_search(view, chosen)}"))
         for form, name in _FORMATS.items()
     ]
     return panel(
         name="weeks",
-        title=view.say(say("Which week")),
-        question=view.say(say("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too.")),
-        finding=view.say(say("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view))),
+        title=view.translate(tr("Which week")),
+        question=view.translate(tr("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too.")),
+        finding=view.translate(tr("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view))),
         body=[
             html.Ul([_week(view, week, chosen) for week in _listed(view, chosen)], className="weeks"),
-            html.H3(view.say(say("Download"))),
+            html.H3(view.translate(tr("Download"))),
             html.Ul(documents, className="downloads"),
         ],
     )  # fmt: skip
@@ -101,13 +101,13 @@ def _week(view: View, week: Week, chosen: Week) -> html.Li:
 def _name(view: View, week: Week) -> str:
     """With a word where the lake does not have it to its end."""
     if week.until_ms > view.as_of_ms:
-        return view.say(say("{week} (not over)", week=week.label))
+        return view.translate(tr("{week} (not over)", week=week.label))
     return week.label
 
 
 def _scope(view: View) -> str:
-    parts = [view.say(part) for part in scope_parts(view.report.scope)]
-    return plain(", ".join(parts), 200) or view.say(say("whole fleet"))
+    parts = [view.translate(part) for part in scope_parts(view.report.scope)]
+    return plain(", ".join(parts), 200) or view.translate(tr("whole fleet"))
 
 
 def _search(view: View, week: Week) -> str:
@@ -115,15 +115,17 @@ def _search(view: View, week: Week) -> str:
 
 
 def _preview(view: View, week: Week) -> html.Section:
-    title = view.say(say("The report of {week}", week=week.label))
+    title = view.translate(tr("The report of {week}", week=week.label))
     address = "/report/preview" + _search(view, week)
     return panel(
         name="preview",
         title=title,
-        question=view.say(say("What will its readers see?")),
-        finding=view.say(say("The same document that is downloaded as HTML and sent by mail.")),
+        question=view.translate(tr("What will its readers see?")),
+        finding=view.translate(tr("The same document that is downloaded as HTML and sent by mail.")),
         body=[
-            html.P(html.A(view.say(say("Open it in a tab of its own")), href=address, target="_blank", rel="noopener")),
+            html.P(
+                html.A(view.translate(tr("Open it in a tab of its own")), href=address, target="_blank", rel="noopener")
+            ),
             html.Iframe(src=address, title=title, className="preview", sandbox=""),
         ],
         wide=True,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.card_fit import card_fit, workload_sizes
 from analytics.sections.moves import moves
 from dashboard.exports import EXPORTS
-from dashboard.pages.page import ALL_FINDINGS, Page, Placed, of_report
+from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection, of_report
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 class RightSize(Page):
     path = "/right-size"
-    name: str = say("Right-size")
+    name: str = tr("Right-size")
     export = "works"
-    sections = (Placed(card_fit), of_report(moves, onward=ALL_FINDINGS))
+    sections = (PlacedSection(card_fit), of_report(moves, onward=ALL_FINDINGS))
 
 
 def workloads_table(view: View) -> pl.DataFrame:

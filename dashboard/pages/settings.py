@@ -12,7 +12,7 @@ from dash import html
 from analytics.delivery.targets import parse_targets
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.sections.site_tables import owners, prices_in_force
 from dashboard.access.people import ADMIN
 from dashboard.pages.page import Page
@@ -36,7 +36,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSetting:
     """One setting: `value` as text, `origin` where it was set, `is_set` whether anybody set it."""
 
     name: str
@@ -46,10 +46,10 @@ class Shown:
     is_set: bool
 
 
-def shown_settings(config: Config, language: Language) -> tuple[Shown, ...]:
+def shown_settings(config: Config, language: Language) -> tuple[ShownSetting, ...]:
     """Every setting, in the order of the documentation."""
     return tuple(
-        Shown(
+        ShownSetting(
             name=setting.name,
             value=_value(setting, config, language),
             origin=_origin(config.origins[setting.name], setting),
@@ -69,21 +69,21 @@ def _section(setting: Setting) -> int:
 
 def _origin(origin: str, setting: Setting) -> str:
     if origin == "default":
-        return say("default")
+        return tr("default")
     if origin == "flag":
-        return say("command line")
+        return tr("command line")
     if origin == setting.variable:
-        return say("variable {name}", name=origin)
-    return say("file {name}", name=plain(origin, 200))
+        return tr("variable {name}", name=origin)
+    return tr("file {name}", name=plain(origin, 200))
 
 
 def _value(setting: Setting, config: Config, language: Language) -> str:
     """As somebody would write it; durations and sizes in the reader's language."""
     value = config.values[setting.name]
     if setting.name == "report.to":
-        return language.say(_targets(config))
+        return language.translate(_targets(config))
     if isinstance(value, str):
-        return plain(_ADDRESS.sub(_bare, value), _LONGEST) or language.say(say("not set"))
+        return plain(_ADDRESS.sub(_bare, value), _LONGEST) or language.translate(tr("not set"))
     if setting.parse in (parse_duration_ms, parse_bytes):
         return (language.duration if setting.parse is parse_duration_ms else language.size)(int(value))
     words = {"on": "on" if value else "off", "off": "on" if value else "off", "auto": "" if value else "auto"}
@@ -96,8 +96,8 @@ def _targets(config: Config) -> str:
     try:
         found = parse_targets(config.texts("report.to"), config.text("webhook.kind"))
     except UsageError:
-        return say("a target that cannot be read")
-    return plain(", ".join(target.shown for target in found), _LONGEST) or say("not set")
+        return tr("a target that cannot be read")
+    return plain(", ".join(target.shown for target in found), _LONGEST) or tr("not set")
 
 
 def _bare(found: re.Match[str]) -> str:
@@ -112,11 +112,11 @@ def _bare(found: re.Match[str]) -> str:
 _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
 
 
-class Settings(Page):
+class SettingsPage(Page):
     """`/settings`."""
 
     path = "/settings"
-    name: str = say("Settings")
+    name: str = tr("SettingsPage")
     role = ADMIN
 
     def content(self, view: View, colours: Palette) -> html.Div:
@@ -135,19 +135,19 @@ def _settings(view: View) -> html.Section:
     found = shown_settings(view.whole.inputs.settings, view.language)
     own = [each for each in found if each.is_set]
     agents = [each for each in found if each.name.partition(".")[0] in _OF_AGENTS]
-    summary = html.Summary(view.say(say("Settings of agents, as this machine has them: each agent has its own")))
-    question = say(
+    summary = html.Summary(view.translate(tr("Settings of agents, as this machine has them: each agent has its own")))
+    question = tr(
         "Which thresholds are the figures made with, and where was each set? They are changed in the config file."
     )
-    finding = say_many(
+    finding = tr_many(
         "{number} of {all} settings is not its default.", "{number} of {all} settings are not their defaults.",
         len(own), all=Number(len(found)),
     )  # fmt: skip
     return panel(
         name="settings",
-        title=view.say(say("Settings in force")),
-        question=view.say(question),
-        finding=view.say(finding),
+        title=view.translate(tr("Settings in force")),
+        question=view.translate(question),
+        finding=view.translate(finding),
         body=[
             _setting_table(view, [each for each in found if each not in agents]),
             html.Details([summary, _setting_table(view, agents)], className="more"),
@@ -156,26 +156,26 @@ def _settings(view: View) -> html.Section:
     )
 
 
-def _setting_table(view: View, found: Sequence[Shown]) -> html.Div:
-    heads = [say("setting"), say("value"), say("set by"), say("meaning")]
+def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
+    heads = [tr("setting"), tr("value"), tr("set by"), tr("meaning")]
     rows = [
         html.Tr(
             [
                 html.Th(each.name, scope="row"),
                 html.Td(each.value, className="of-value set" if each.is_set else "of-value"),
-                html.Td(view.say(each.origin)),
+                html.Td(view.translate(each.origin)),
                 _meaning(view, each),
             ]
         )
         for each in found
     ]
-    header = html.Tr([html.Th(view.say(head), scope="col") for head in heads])
+    header = html.Tr([html.Th(view.translate(head), scope="col") for head in heads])
     return scrolling(html.Table([html.Thead(header), html.Tbody(rows)], className="settings"), "settings-title")
 
 
-def _meaning(view: View, each: Shown) -> html.Td:
+def _meaning(view: View, each: ShownSetting) -> html.Td:
     """In the reader's language, as far as its catalogue knows it."""
-    said = view.say(each.meaning)
+    said = view.translate(each.meaning)
     shown = _with_code(said)
     return html.Td(shown) if said != each.meaning else html.Td(shown, lang="en")
 

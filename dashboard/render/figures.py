@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.palette import FAINT, ORDER
 from dashboard.render.layout import escaped, layout, line_across, separators
 from dashboard.render.states import capital, pattern
@@ -15,7 +15,7 @@ from dashboard.render.states import capital, pattern
 if TYPE_CHECKING:
     from analytics.sections.palette import Palette
     from analytics.sections.section import (
-        Interval,
+        EstimateInterval,
         Intervals,
         RankedBars,
         StackedBars,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def waterfall_figure(view: View, colours: Palette, chart: Waterfall) -> tuple[go.Figure, int]:
-    names = [capital(view.say(step.label)) for step in chart.steps]
+    names = [capital(view.translate(step.label)) for step in chart.steps]
     figure = go.Figure(
         go.Bar(
             x=[step.length for step in chart.steps],
@@ -52,7 +52,7 @@ def waterfall_figure(view: View, colours: Palette, chart: Waterfall) -> tuple[go
     figure.update_layout(
         layout(
             colours, height_px, bargap=0.3, separators=separators(view),
-            xaxis={"tickformat": ",~f", "rangemode": "tozero", "nticks": 5, "title": {"text": view.say(chart.unit)}},
+            xaxis={"tickformat": ",~f", "rangemode": "tozero", "nticks": 5, "title": {"text": view.translate(chart.unit)}},
             yaxis={"autorange": "reversed", "showgrid": False, "ticksuffix": "  "},
         )
     )  # fmt: skip
@@ -60,8 +60,13 @@ def waterfall_figure(view: View, colours: Palette, chart: Waterfall) -> tuple[go
 
 
 def _step_words(view: View, chart: Waterfall, step: WaterfallStep, between: str) -> str:
-    hours = f"{view.language.number(step.length, 1)} {view.say(chart.unit)}"
-    parts = [f"<b>{capital(view.say(step.label))}</b>", hours, escaped(view, step.figure), escaped(view, step.detail)]
+    hours = f"{view.language.number(step.length, 1)} {view.translate(chart.unit)}"
+    parts = [
+        f"<b>{capital(view.translate(step.label))}</b>",
+        hours,
+        escaped(view, step.figure),
+        escaped(view, step.detail),
+    ]
     return between.join(part for part in parts if part)
 
 
@@ -71,8 +76,8 @@ _STACKED_PX, _MOST_TICKS, _APART = 340, 7, 35
 def stacked_figure(view: View, colours: Palette, chart: StackedBars) -> tuple[go.Figure, int]:
     names = [escaped(view, name) for name in chart.names]
     short = [escaped(view, name).replace(" ", "<br>", 1) for name in chart.short]
-    value = "%{y:,.1f} " + view.say(chart.unit)
-    labels = {state: capital(view.say(say(state))) for state in ORDER}
+    value = "%{y:,.1f} " + view.translate(chart.unit)
+    labels = {state: capital(view.translate(tr(state))) for state in ORDER}
     is_apart = len(names) <= _APART
     figure = go.Figure(
         [
@@ -86,7 +91,8 @@ def stacked_figure(view: View, colours: Palette, chart: StackedBars) -> tuple[go
                     "line": {"width": int(state in FAINT and is_apart), "color": colours.edge},
                     "pattern": pattern(colours, [state] * len(names)),
                 },
-                hovertemplate=view.say(say("{label}: {value}", label=labels[state], value=value)) + "<extra></extra>",
+                hovertemplate=view.translate(tr("{label}: {value}", label=labels[state], value=value))
+                + "<extra></extra>",
                 meta=state,
             )
             for state in ORDER
@@ -112,7 +118,7 @@ def stacked_figure(view: View, colours: Palette, chart: StackedBars) -> tuple[go
                 "spikethickness": 1,
                 "spikecolor": colours.muted,
             },
-            yaxis={"title": {"text": view.say(chart.unit), "standoff": 8}, "tickformat": ",~f"},
+            yaxis={"title": {"text": view.translate(chart.unit), "standoff": 8}, "tickformat": ",~f"},
             hovermode="x unified",
         )
     )
@@ -190,7 +196,7 @@ def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go
         hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
     axes = {
-        "xaxis": {"title": {"text": view.say(chart.unit)}, "rangemode": "tozero", "nticks": 8},
+        "xaxis": {"title": {"text": view.translate(chart.unit)}, "rangemode": "tozero", "nticks": 8},
         "yaxis": {"range": [len(drawn) - 0.5, -0.75], "showgrid": False, "showticklabels": False, "ticks": ""},
     }
     notes = [_interval_note(view, each, row) for row, each in zip(rows, drawn, strict=True)]
@@ -198,7 +204,7 @@ def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go
     return figure, height_px
 
 
-def _interval_note(view: View, each: Interval, row: int) -> dict[str, Any]:
+def _interval_note(view: View, each: EstimateInterval, row: int) -> dict[str, Any]:
     return {
         "xref": "paper", "x": 0, "xanchor": "left", "y": row - 0.2, "yanchor": "bottom", "showarrow": False, "align": "left",
         "text": f"{escaped(view, each.name, 40)}  <b>{escaped(view, each.figure)}</b>",
@@ -234,7 +240,7 @@ def week_grid_figure(view: View, colours: Palette, chart: WeekGrid) -> tuple[go.
             colours,
             height_px,
             shapes=[line_across(colours, y=edge) for edge in edges],
-            xaxis={"title": {"text": capital(view.say(say("hour of the day")))}, "dtick": 3, "range": [-0.5, 23.5], "showgrid": False},
+            xaxis={"title": {"text": capital(view.translate(tr("hour of the day")))}, "dtick": 3, "range": [-0.5, 23.5], "showgrid": False},
             yaxis={"tickvals": list(range(len(rows))), "ticktext": names, "range": [len(rows) - 0.5, -0.5], "showgrid": False, "ticksuffix": "  "},
         )
     )  # fmt: skip

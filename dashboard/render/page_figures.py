@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.section import CardFit, DurationCurves, GroupedShares
 from dashboard.render.layout import escaped, layout, line_across, separators
 from dashboard.render.states import capital, sign_legend
@@ -28,15 +28,15 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
         case DurationCurves():
             signs = [("╍╍" if each.dashed else "━━", colours.state[each.state], each.name) for each in chart.curves]
             if any(each.most for each in chart.curves):
-                signs.append(("▨", colours.state["unknown"], say("not known")))
-            return [sign_legend(view, signs, say("Lines"))]
+                signs.append(("▨", colours.state["unknown"], tr("not known")))
+            return [sign_legend(view, signs, tr("Lines"))]
         case GroupedShares():
             signs = [(_SIGNS[each.state], _bar_colour(colours, each.state), each.label) for each in chart.series]
-            return [sign_legend(view, signs, say("Bars"))]
+            return [sign_legend(view, signs, tr("Bars"))]
         case CardFit():
             there = {mark.kind for mark in chart.marks}
             signs = [(sign, colours.state[state], chart.kinds[kind]) for kind, (_, state, sign) in _MARKS.items() if kind in there]  # fmt: skip
-            return [sign_legend(view, signs, say("Marks"))]
+            return [sign_legend(view, signs, tr("Marks"))]
     return []
 
 
@@ -55,10 +55,10 @@ def duration_figure(view: View, colours: Palette, chart: DurationCurves) -> tupl
             _DURATION_PX,
             separators=separators(view),
             margin={"r": 28},  # for the half of `100 %` that lies beyond the axis
-            xaxis={"title": {"text": capital(view.say(chart.across))}, "range": [0, 100], "ticksuffix": " %"},
-            yaxis={"title": {"text": view.say(chart.unit), "standoff": 10}, "range": [0, chart.whole * 1.12]},
+            xaxis={"title": {"text": capital(view.translate(chart.across))}, "range": [0, 100], "ticksuffix": " %"},
+            yaxis={"title": {"text": view.translate(chart.unit), "standoff": 10}, "range": [0, chart.whole * 1.12]},
             shapes=[line_across(colours, y=chart.whole, width=1.5, dash="dot")],
-            annotations=[{**whole, "text": view.say(chart.whole_label), "font": {"color": colours.muted}}],
+            annotations=[{**whole, "text": view.translate(chart.whole_label), "font": {"color": colours.muted}}],
         )
     )
     return figure, _DURATION_PX
@@ -73,10 +73,10 @@ def _curve(view: View, colours: Palette, curve: Curve) -> Iterator[go.Scatter]:
         look = {"fill": "tonexty", "fillpattern": hatching}
     x, y = zip(*curve.points, strict=True)
     # the axis adds its own sign for percent
-    told = view.say(say("{label}: {value}", label="%{x}", value="%{y} GPU"))
+    told = view.translate(tr("{label}: {value}", label="%{x}", value="%{y} GPU"))
     line = {"shape": "vh", "width": 2.5, "color": colours.state[curve.state], "dash": "dash" if curve.dashed else "solid"}  # fmt: skip
     yield go.Scatter(
-        x=x, y=y, mode="lines", line=line, hovertemplate=f"{told}<extra>{view.say(curve.name)}</extra>", **look
+        x=x, y=y, mode="lines", line=line, hovertemplate=f"{told}<extra>{view.translate(curve.name)}</extra>", **look
     )
 
 
@@ -96,16 +96,16 @@ def grouped_figure(view: View, colours: Palette, chart: GroupedShares) -> tuple[
     figure.update_layout(
         layout(
             colours, _GROUPED_PX, barmode="group",
-            xaxis={"type": "category", "title": {"text": capital(view.say(chart.across))}, "showgrid": False},
+            xaxis={"type": "category", "title": {"text": capital(view.translate(chart.across))}, "showgrid": False},
             yaxis={"tickvals": _SHARE_TICKS, "ticktext": ticks, "range": [0, 1.05],
-                   "title": {"text": capital(view.say(chart.unit)), "standoff": 10}},
+                   "title": {"text": capital(view.translate(chart.unit)), "standoff": 10}},
         )
     )  # fmt: skip
     return figure, _GROUPED_PX
 
 
 def _share_bars(view: View, colours: Palette, names: Sequence[str], bars: ShareBars) -> go.Bar:
-    told = view.say(say("{label}: {value}", label="%{x} GPU", value="%{customdata}"))
+    told = view.translate(tr("{label}: {value}", label="%{x} GPU", value="%{customdata}"))
     marker: dict[str, Any] = {"color": colours.state[bars.state]}
     if bars.state == "free":
         marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.2, "fgcolor": colours.muted}
@@ -119,7 +119,7 @@ def _share_bars(view: View, colours: Palette, names: Sequence[str], bars: ShareB
         marker=marker,
         error_y={"type": "data", "array": beyond, "color": colours.state["unknown"], "visible": any(beyond)},
         customdata=[view.language.percent(each) for each in bars.shares],
-        hovertemplate=f"{told}<extra>{view.say(bars.name)}</extra>",
+        hovertemplate=f"{told}<extra>{view.translate(bars.name)}</extra>",
     )
 
 
@@ -174,8 +174,8 @@ def card_fit_figure(view: View, colours: Palette, chart: CardFit) -> tuple[go.Fi
     highest = max((each for each, _ in chart.cards), default=1.0)
     highest = max([highest, *(mark.memory_gib for mark in chart.marks)])
     axes: dict[str, Any] = {
-        "xaxis": {"title": {"text": capital(view.say(say("activity, 95th percentile")))}, "range": [-2, 104], "ticksuffix": " %"},
-        "yaxis": {"title": {"text": capital(view.say(say("peak memory (GiB)")))}, "range": [0, highest * 1.08]},
+        "xaxis": {"title": {"text": capital(view.translate(tr("activity, 95th percentile")))}, "range": [-2, 104], "ticksuffix": " %"},
+        "yaxis": {"title": {"text": capital(view.translate(tr("peak memory (GiB)")))}, "range": [0, highest * 1.08]},
     }  # fmt: skip
     # without a ground of their own: on a narrow screen it would lie over marks
     labels = [
@@ -204,8 +204,8 @@ def _card_regions(colours: Palette, chart: CardFit) -> list[dict[str, Any]]:
 def _card_marks(view: View, colours: Palette, chart: CardFit, marks: Sequence[CardMark], largest: float) -> go.Scatter:
     first = marks[0]
     symbol, state, _ = _MARKS[first.kind]
-    figures = ((say("peak memory"), "%{y} GiB"), (say("activity, 95th percentile"), "%{x}"))  # its axis adds the sign
-    told = [view.say(say("{label}: {value}", label=label, value=value)) for label, value in figures]
+    figures = ((tr("peak memory"), "%{y} GiB"), (tr("activity, 95th percentile"), "%{x}"))  # its axis adds the sign
+    told = [view.translate(tr("{label}: {value}", label=label, value=value)) for label, value in figures]
     return go.Scatter(
         x=[mark.activity_pct for mark in marks],
         y=[round(mark.memory_gib, 1) for mark in marks],
@@ -218,5 +218,5 @@ def _card_marks(view: View, colours: Palette, chart: CardFit, marks: Sequence[Ca
             "line": {"width": 2, "color": colours.state[state]} if first.is_hollow else {"width": 1, "color": colours.card},
         },
         text=["<br>".join(escaped(view, line, 80) for line in mark.lines) for mark in marks],
-        hovertemplate="<br>".join(["%{text}", *told, view.say(chart.kinds[first.kind])]) + "<extra></extra>",
+        hovertemplate="<br>".join(["%{text}", *told, view.translate(chart.kinds[first.kind])]) + "<extra></extra>",
     )  # fmt: skip

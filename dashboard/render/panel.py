@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.language import Listed
-from analytics.language.sentences import say
+from analytics.language.language import SentenceList
+from analytics.language.sentences import tr
 from analytics.sections.section import (
     CardFit,
     DurationCurves,
@@ -58,20 +58,20 @@ def section_panel(
 
     Rows behind the `first` are folded away.
     """
-    notes = [html.P(view.say(Listed(section.notes, " ")), className="note")] if section.notes else []
-    lines = [html.Ul([html.Li(view.say(line)) for line in section.lines])] if section.lines else []
+    notes = [html.P(view.translate(SentenceList(section.notes, " ")), className="note")] if section.notes else []
+    lines = [html.Ul([html.Li(view.translate(line)) for line in section.lines])] if section.lines else []
     if section.chart is None:
         tables = section_tables(view, colours, section, first=first)
         body = [*_legend(view, colours, section), *tables, *lines, *notes]
     else:
-        headline, title = view.say(section.headline), view.say(section.title)
+        headline, title = view.translate(section.headline), view.translate(section.title)
         figure, height_px = _FIGURES[type(section.chart)](view, colours, section.chart)
         chart: Any = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
         drawn = [*_legend(view, colours, section), *chart_legend(view, colours, section.chart)]
         if table == "folded":
             folded = html.Details(
                 [
-                    html.Summary(view.say(say("The figures as a table"))),
+                    html.Summary(view.translate(tr("The figures as a table"))),
                     *section_tables(view, colours, section, "numbers"),
                 ]
             )
@@ -82,9 +82,9 @@ def section_panel(
             body = [*drawn, chart, *section_tables(view, colours, section, first=first), *lines, *notes]
     return panel(
         name=section.name,
-        title=view.say(section.title),
-        question=view.say(section.question),
-        finding=view.say(section.headline),
+        title=view.translate(section.title),
+        question=view.translate(section.question),
+        finding=view.translate(section.headline),
         body=[*body, *after],
         wide=wide or section.wide,
     )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from dash import html
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
-from analytics.language.sentences import say
-from analytics.sections.section import Column, Section
+from analytics.language.sentences import tr
+from analytics.sections.section import Section, SectionColumn
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
 from dashboard.render.states import capital
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from analytics.sections.palette import Palette
     from analytics.sections.section import Cell
-    from dashboard.film import Film
-    from dashboard.series import Line, Series
+    from dashboard.film import PageFilm
+    from dashboard.series import PageSeries, SeriesLine
     from dashboard.view import View
 
 _ROW_PX = 22
@@ -42,49 +42,49 @@ _LEFT_PX = 96
 """Room for the names of several GPUs."""
 
 
-def series_chart(view: View, colours: Palette, name: str, film: Film, series: Series) -> list[Any]:
+def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series: PageSeries) -> list[Any]:
     """The graph, its tooltip, what was not measured, and the numbers as a table."""
     height_px = _TOP_PX + _strip_px(film) + len(series.lines) * (_LINE_PX + _GAP_PX) + _BOTTOM_PX
     since_ms, until_ms = visible(view)
-    label = say(
+    label = tr(
         "States and {names} from {since} to {until}, a point every {width}.",
-        names=Listed([line.name for line in series.lines], ", ") if series.lines else say("no series"),
+        names=SentenceList([line.name for line in series.lines], ", ") if series.lines else tr("no series"),
         since=Moment(since_ms), until=Moment(until_ms), width=Span(series.bin_ms),
     )  # fmt: skip
     figure = _figure(view, colours, film, series, height_px)
     words: list[dict[str, Any] | None] = [None]
     for line in series.lines:
-        shown = {"name": view.say(line.name), "unit": line.unit, "digits": line.digits}
+        shown = {"name": view.translate(line.name), "unit": line.unit, "digits": line.digits}
         words += [shown] if series.is_raw else [None, shown]
     return [
-        graph(name, figure, view.say(label), height_px),
+        graph(name, figure, view.translate(label), height_px),
         *hover(view, colours, film, words),
-        html.P(view.say(_note(series)), className="hint"),
+        html.P(view.translate(_note(series)), className="hint"),
         _numbers(view, colours, series),
     ]
 
 
-def _note(series: Series) -> str:
+def _note(series: PageSeries) -> str:
     parts = []
     if series.lines:
         width = Span(series.bin_ms)
         parts.append(
-            say("Every point is one row of the lake.")
+            tr("Every point is one row of the lake.")
             if series.is_raw
-            else say("Lines are the mean of every {width}, bars reach from its least to its most.", width=width)
+            else tr("Lines are the mean of every {width}, bars reach from its least to its most.", width=width)
         )
-        parts.append(say("Where nothing is drawn, nothing is known."))
+        parts.append(tr("Where nothing is drawn, nothing is known."))
     if series.missing:
-        names = Listed([line.name for line in series.missing], ", ")
-        parts.append(say("Not measured here: {names}.", names=names))
-    return Listed(parts, " ")
+        names = SentenceList([line.name for line in series.missing], ", ")
+        parts.append(tr("Not measured here: {names}.", names=names))
+    return SentenceList(parts, " ")
 
 
-def _strip_px(film: Film) -> int:
+def _strip_px(film: PageFilm) -> int:
     return max(2 * _ROW_PX, _ROW_PX * len(film.gpus))
 
 
-def _figure(view: View, colours: Palette, film: Film, series: Series, height_px: int) -> go.Figure:
+def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, height_px: int) -> go.Figure:
     strip_px = _strip_px(film)
     inner_px = height_px - _TOP_PX - _BOTTOM_PX
     figure = go.Figure(heatmap(film, colours))
@@ -95,7 +95,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
         at_px += _GAP_PX
         domain = [1 - (at_px + _LINE_PX) / inner_px, 1 - at_px / inner_px]
         axes[f"yaxis{number}"] = _axis(colours, series, line, [max(0.0, domain[0]), domain[1]])
-        text = capital(f"{view.say(line.name)}, {line.unit}")
+        text = capital(f"{view.translate(line.name)}, {line.unit}")
         notes.append(
             {"text": text, "xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left",
              "yanchor": "bottom", "showarrow": False, "font": {"color": colours.muted, "size": 12}}
@@ -127,7 +127,7 @@ def _figure(view: View, colours: Palette, film: Film, series: Series, height_px:
     return figure
 
 
-def _axis(colours: Palette, series: Series, line: Line, domain: list[float]) -> dict[str, Any]:
+def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[float]) -> dict[str, Any]:
     most = line.top or max((value for value in _values(series, line, "max") if value is not None), default=0.0)
     step = round_step(most)
     top = step * max(1, math.ceil(most / step - 1e-9))
@@ -145,7 +145,7 @@ def round_step(most: float) -> float:
     return next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * _STEPS >= most * (1 - 1e-9))
 
 
-def _traces(colours: Palette, series: Series, line: Line, axis: str) -> Iterator[go.Bar | go.Scatter]:
+def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -> Iterator[go.Bar | go.Scatter]:
     """Bars from the least to the most of each bin, which break where nothing is known, and the mean over them."""
     at = {"x0": int(series.frame["time"][0]) + series.bin_ms / 2, "dx": series.bin_ms, "yaxis": axis}
     least, mean, most = (_values(series, line, part) for part in ("min", "mean", "max"))
@@ -163,24 +163,24 @@ def _traces(colours: Palette, series: Series, line: Line, axis: str) -> Iterator
     )  # fmt: skip
 
 
-def _values(series: Series, line: Line, part: str) -> list[float | None]:
+def _values(series: PageSeries, line: SeriesLine, part: str) -> list[float | None]:
     values = series.frame[f"{line.column}_{part}"].to_list()
     return [None if value is None else round(value / line.scale, line.digits + 1) for value in values]
 
 
-def _numbers(view: View, colours: Palette, series: Series) -> html.Details:
-    def cell(row: dict[str, Any], line: Line) -> str:
+def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
+    def cell(row: dict[str, Any], line: SeriesLine) -> str:
         least, mean, most = (row[f"{line.column}_{part}"] for part in ("min", "mean", "max"))
         if mean is None:
-            return say("unknown")
+            return tr("unknown")
         low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
-        return say("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
+        return tr("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    heads = (Column(line.column, Listed([line.name, line.unit], ", "), "number") for line in series.lines)
-    listed = Section("states", "", "", "", (Column("from", say("from"), "moment"), *heads))
+    heads = (SectionColumn(line.column, SentenceList([line.name, line.unit], ", "), "number") for line in series.lines)
+    listed = Section("states", "", "", "", (SectionColumn("from", tr("from"), "moment"), *heads))
     rows: list[tuple[Cell, ...]] = [
         (Moment(row["time"]), *(cell(row, line) for line in series.lines))
         for row in series.coarse.iter_rows(named=True)
     ]
-    summary = html.Summary(view.say(say("The figures as a table: mean, least and most")))
+    summary = html.Summary(view.translate(tr("The figures as a table: mean, least and most")))
     return html.Details([summary, table(view, colours, listed, rows, "linked")])

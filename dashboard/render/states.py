@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from analytics.glossary import STATES
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.palette import HATCHED
 
 if TYPE_CHECKING:
@@ -44,21 +44,26 @@ def legend(view: View, colours: Palette, states: Iterable[str]) -> html.Ul:
     """The states' colours with their names; each says on a tooltip what it means."""
     items = [
         html.Li(
-            [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), view.say(say(state))],
-            title=view.say(STATES[state].meaning),
+            [
+                html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}),
+                view.translate(tr(state)),
+            ],
+            title=view.translate(STATES[state].meaning),
         )
         for state in states
     ]
-    return html.Ul(items, className="legend", **{"aria-label": view.say(say("Colours"))})
+    return html.Ul(items, className="legend", **{"aria-label": view.translate(tr("Colours"))})
 
 
 def sign_legend(view: View, signs: Iterable[tuple[str, str, str]], label: str) -> html.Ul:
     """Signs with their colours and words, for what is no state."""
     items = [
-        html.Li([html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", capital(view.say(words))])
+        html.Li(
+            [html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", capital(view.translate(words))]
+        )
         for sign, colour, words in signs
     ]
-    return html.Ul(items, className="legend", **{"aria-label": view.say(label)})
+    return html.Ul(items, className="legend", **{"aria-label": view.translate(label)})
 
 
 def capital(text: str) -> str:

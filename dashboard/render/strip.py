@@ -11,7 +11,7 @@ from dash import dcc
 
 from analytics.glossary import STATES
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from analytics.language.language import Language
-    from dashboard.film import Film
+    from dashboard.film import PageFilm
     from dashboard.view import View
 
 TOOLTIP = "film-tip"
@@ -34,7 +34,7 @@ _SHORTEST = 12
 """Letters of `GPU-1ae8e3d9`."""
 
 
-def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
+def heatmap(film: PageFilm, colours: Palette, **more: Any) -> go.Heatmap:
     """The frames in the states' colours; x is milliseconds since the epoch, y the row."""
     start_ms = int(film.edges[0])
     columns: dict[str, Any] = (
@@ -55,7 +55,7 @@ def heatmap(film: Film, colours: Palette, **more: Any) -> go.Heatmap:
     )
 
 
-def hover(view: View, colours: Palette, film: Film, lines: Sequence[Mapping[str, Any] | None] = ()) -> list[Any]:
+def hover(view: View, colours: Palette, film: PageFilm, lines: Sequence[Mapping[str, Any] | None] = ()) -> list[Any]:
     """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture.
 
     `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
@@ -76,11 +76,11 @@ def hover(view: View, colours: Palette, film: Film, lines: Sequence[Mapping[str,
 def not_seen(view: View) -> str:
     """What a frame without a state means."""
     if view.report.scope.is_personal:
-        return view.say(say("not of this team: nothing is shown"))
-    return view.say(say("not seen: outside its first and last row"))
+        return view.translate(tr("not of this team: nothing is shown"))
+    return view.translate(tr("not seen: outside its first and last row"))
 
 
-def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+def _words(view: View, film: PageFilm, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     runs, names = _runs(film)
     hosts = sorted(set(film.hosts))
     return {
@@ -88,7 +88,7 @@ def _words(view: View, film: Film, lines: Sequence[Mapping[str, Any] | None]) ->
         "hosts": [plain(host) for host in hosts],
         "at": [hosts.index(host) for host in film.hosts],
         "states": [
-            *(view.say(say("{label}: {value}", label=say(state), value=STATES[state].meaning)) for state in ORDER),
+            *(view.translate(tr("{label}: {value}", label=tr(state), value=STATES[state].meaning)) for state in ORDER),
             not_seen(view),
         ],
         "start": int(film.edges[0]),
@@ -113,7 +113,7 @@ def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
     return [name[:length] for name in names]
 
 
-def _runs(film: Film) -> tuple[list[list[int]], list[str]]:
+def _runs(film: PageFilm) -> tuple[list[list[int]], list[str]]:
     """Per row who had it and for how many columns, by turns; nothing where that were too much."""
     if not film.had.size:
         return [], []

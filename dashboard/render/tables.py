@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.sections.section import LinkedCell, StateBar
 from dashboard.render.states import fill
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from analytics.language.quantities import Share
     from analytics.sections.palette import Palette
-    from analytics.sections.section import Cell, Column, Section
+    from analytics.sections.section import Cell, Section, SectionColumn
     from dashboard.view import View
 
 _PATHS = {"gpu": "/gpu", "host": "/host", "holder": "/holders", "team": "/holders", "finding": "/findings"}
@@ -36,8 +36,8 @@ def section_tables(
         return []
     shown: list[Any] = [table(view, colours, section, rows[:first], look)]
     if first is not None and len(rows) > first:
-        rest = section.rest if section.shown == first else say("and {number} more", number=Number(len(rows) - first))
-        summary = html.Summary(view.say(rest))
+        rest = section.rest if section.shown == first else tr("and {number} more", number=Number(len(rows) - first))
+        summary = html.Summary(view.translate(rest))
         shown.append(html.Details([summary, table(view, colours, section, rows[first:], look)], className="more"))
     return shown
 
@@ -46,7 +46,7 @@ def table(
     view: View, colours: Palette, section: Section, rows: Iterable[Sequence[Cell]], look: str = "listed"
 ) -> html.Div:
     """Rows of a section, the first column naming the row. On narrow screens findings stand as blocks, with the heads beside."""
-    heads = [view.say(column.title) for column in section.columns]
+    heads = [view.translate(column.title) for column in section.columns]
     body = [_row(view, colours, section.columns, heads, row) for row in rows]
     header = [
         html.Th(head, scope="col", className="right" if number and column.is_figure else "")
@@ -62,7 +62,9 @@ def table(
     return scrolling(made, f"{section.name}-title")
 
 
-def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequence[str], row: Sequence[Cell]) -> html.Tr:
+def _row(
+    view: View, colours: Palette, columns: Sequence[SectionColumn], heads: Sequence[str], row: Sequence[Cell]
+) -> html.Tr:
     cells = []
     for number, (column, head, cell) in enumerate(zip(columns, heads, row, strict=True)):
         look = f"of-{column.key} is-{column.kind}{' right' if number and column.is_figure else ''}"
@@ -80,7 +82,7 @@ def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
     return html.Div(table, className="scroll", tabIndex="0", **named)
 
 
-def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
+def cell_component(view: View, colours: Palette, column: SectionColumn, cell: Cell) -> Any:
     """A cell as it stands in a table."""
     if isinstance(cell, StateBar):
         return state_bar(colours, cell)
@@ -91,13 +93,13 @@ def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> 
         return _share_bar(view, colours, cell)  # type: ignore[arg-type]  # the kind says so
     if isinstance(cell, str):
         return _text(view, column, cell)
-    return view.say("unknown") if cell is None else cell.shown(view.language)
+    return view.translate("unknown") if cell is None else cell.shown(view.language)
 
 
-def _text(view: View, column: Column, text: str) -> Any:
+def _text(view: View, column: SectionColumn, text: str) -> Any:
     if column.kind == "grade":
-        return html.Span(view.say(say(text)), className=f"grade {text}")
-    if isinstance(text, Sentence | Listed) or column.kind in _WORDS or not text:
+        return html.Span(view.translate(tr(text)), className=f"grade {text}")
+    if isinstance(text, Sentence | SentenceList) or column.kind in _WORDS or not text:
         return view.language.shown(text)
     if column.kind in _PATHS:
         return name_links(view, column.kind, text)
@@ -109,7 +111,7 @@ NAME_MOST = 80
 
 def name_component(view: View, text: Any) -> Any:
     """A name keeps its own direction: it is somebody else's text."""
-    if isinstance(text, str) and not isinstance(text, Sentence | Listed):
+    if isinstance(text, str) and not isinstance(text, Sentence | SentenceList):
         return html.Bdi(plain(text, NAME_MOST))
     return view.language.shown(text)
 

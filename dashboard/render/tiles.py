@@ -9,7 +9,7 @@ from dash import html
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Moment, Number, Share
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.report.changes import changes
 from analytics.report.coverage import WHOLE_FROM
 from fallow.clock import HOUR_MS
@@ -34,14 +34,14 @@ class _Tile:
 
 
 _TILES = (
-    _Tile("active", say("useful"), say("active; low use is not counted"), "active_share", "active", "active_money", 1),
-    _Tile("unused", say("unused"), say("free, reserved or held"), "unused_share", "unused", "unused_money"),
-    _Tile("held", say("held"), STATES["held"].meaning, "held_share", "held", "held_money"),
-    _Tile("reserved", say("reserved"), STATES["reserved"].meaning, "reserved_share", "reserved", "reserved_money"),
-    _Tile("free", say("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
-    _Tile("unavailable", say("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
-    _Tile("paid", say("paid"), say("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
-    _Tile("observed", say("observed"), say("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
+    _Tile("active", tr("useful"), tr("active; low use is not counted"), "active_share", "active", "active_money", 1),
+    _Tile("unused", tr("unused"), tr("free, reserved or held"), "unused_share", "unused", "unused_money"),
+    _Tile("held", tr("held"), STATES["held"].meaning, "held_share", "held", "held_money"),
+    _Tile("reserved", tr("reserved"), STATES["reserved"].meaning, "reserved_share", "reserved", "reserved_money"),
+    _Tile("free", tr("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
+    _Tile("unavailable", tr("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
+    _Tile("paid", tr("paid"), tr("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
+    _Tile("observed", tr("observed"), tr("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
 )  # fmt: skip
 _OF_NOBODY = ("free", "unavailable")
 """What an edition for people does not have: nobody is charged for it."""
@@ -54,31 +54,31 @@ def tiles(view: View, colours: Palette) -> html.Section:
     cards = [_card(view, colours, tile, found) for tile in _TILES if not (personal and tile.name in _OF_NOBODY)]
     return html.Section(
         [
-            html.H2(view.say(say("The window in figures")), className="for-readers"),
+            html.H2(view.translate(tr("The window in figures")), className="for-readers"),
             html.Dl(cards, className="tiles"),
-            html.P(view.say(compared_with(found)), className="note"),
+            html.P(view.translate(compared_with(found)), className="note"),
         ]
     )
 
 
 def compared_with(found: Changes) -> str:
     """What the figures are over, and against what they are held or why against nothing."""
-    over = say(
+    over = tr(
         "Each figure is over the whole window, {since} to {until}, not of an instant; shares are of the observed time.",
         since=Moment(found.seen.since_ms), until=Moment(found.seen.until_ms),
     )  # fmt: skip
     if found.is_comparable:
-        against = say("Changes are against the same length of time just before, from {since} on.",
+        against = tr("Changes are against the same length of time just before, from {since} on.",
                       since=Moment(found.seen_before.since_ms))  # fmt: skip
-        return say("{over} {against}", over=over, against=against)
+        return tr("{over} {against}", over=over, against=against)
     if not found.seen_before.observed_ms:
-        why = say("No change is given: nothing was observed in the same length of time just before.")
+        why = tr("No change is given: nothing was observed in the same length of time just before.")
     else:
-        why = say(
+        why = tr(
             "No change is given: that takes {least} of both windows observed, and it was {now} of this one and {before} of the one before.",
             least=Share(WHOLE_FROM, 0), now=Share(found.seen.share), before=Share(found.seen_before.share),
         )  # fmt: skip
-    return say("{over} {against}", over=over, against=why)
+    return tr("{over} {against}", over=over, against=why)
 
 
 def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div:
@@ -87,10 +87,10 @@ def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div
     swatch = [html.Span(className=f"swatch {tile.name}", style={"background": colour})] if colour else []
     return html.Div(
         [
-            html.Dt([*swatch, view.say(tile.label)]),
+            html.Dt([*swatch, view.translate(tile.label)]),
             html.Dd([html.Span(_figure(view, change), className="figure"), *_change(view, change, tile.good)]),
             html.Dd(_below(view, tile, found), className="unit"),
-            html.Dd(view.say(tile.meaning), className="meaning"),
+            html.Dd(view.translate(tile.meaning), className="meaning"),
         ],
         className="tile",
     )
@@ -107,7 +107,7 @@ def _figure(view: View, change: Change) -> list[Any]:
 
 def _change(view: View, change: Change, good: int) -> list[html.Span]:
     """An arrow says the direction, a colour beside it whether that is the better one."""
-    said = view.say(change.sentence) if change.sentence else ""
+    said = view.translate(change.sentence) if change.sentence else ""
     if not said or change.difference is None:
         return []
     direction = (said[0] == "+") - (said[0] == "\N{MINUS SIGN}")
@@ -121,9 +121,9 @@ def _below(view: View, tile: _Tile, found: Changes) -> list[html.Span]:
     milliseconds = found.seen.observed_ms if tile.name == "observed" else None
     amount = found.figures[tile.money].now if tile.money else None
     hours = found.figures[tile.hours].now if milliseconds is None else milliseconds / HOUR_MS
-    lines = [view.say(say("{hours} GPU-hours", hours=Number(hours, 1)))]
+    lines = [view.translate(tr("{hours} GPU-hours", hours=Number(hours, 1)))]
     if amount is not None:
         lines.insert(0, language.money(amount, currency))
     elif tile.name == "paid":
-        lines.append(view.say(say("no price is known")))
+        lines.append(view.translate(tr("no price is known")))
     return [html.Span(line) for line in lines]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from agent.attribution import Owners
+    from agent.attribution import ProcessOwners
 
 _STRING, _INT64, _MESSAGE = 9, 3, 11
 _ONE, _MANY = 1, 3
@@ -185,7 +185,7 @@ def entry(pid: int, gpu: str = GPU) -> dict[str, Any]:
     return {"gpu": gpu, "pid": pid, "kind": "compute", "mem_used_bytes": 5, "time": NOW}
 
 
-def described(owners: Owners, pid: int, now_ms: int = NOW) -> dict[str, Any]:
+def described(owners: ProcessOwners, pid: int, now_ms: int = NOW) -> dict[str, Any]:
     """The row of one process, after everything asked in the background has come."""
     owners.describe([entry(pid)], now_ms)
     owners.wait(20)

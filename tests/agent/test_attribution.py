@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.lookups import Failures
 from agent.attribution.pods import PodsError, fetch_pods
 from fallow import config
@@ -42,7 +42,7 @@ def proc(tmp_path: Path) -> FakeProc:
 
 
 def test_a_pid_that_is_used_again_is_another_process(proc: FakeProc) -> None:
-    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder)))
     proc.add(7, command=b"old", start_ticks=1000, cpu_ticks=500, user_id=0)
     first = described(owners, 7)
     proc.add(7, command=b"old", start_ticks=2000, cpu_ticks=3, user_id=4_000_000_001)
@@ -56,7 +56,7 @@ def test_a_pid_that_is_used_again_is_another_process(proc: FakeProc) -> None:
 
 def test_a_program_that_was_met_while_it_started_is_read_again(proc: FakeProc) -> None:
     """The kernel names a new program before its arguments and environment are in place."""
-    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
     before, after = b"SLURM_JOB_ID=1\0", b"SLURM_JOB_ID=2\0"
     proc.add(7, command=b"bash", cmdline=b"bash\0job.sh\0", environ=before, texts="100 112 112 127")
     assert described(owners, 7)["arguments"] == "bash job.sh"
@@ -71,7 +71,7 @@ def test_a_program_that_was_met_while_it_started_is_read_again(proc: FakeProc) -
 
 
 def test_what_a_process_was_stays_known_when_it_has_ended_and_waits_for_its_parent(proc: FakeProc) -> None:
-    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), command_arguments=True, scontrol=""))
     proc.add(7, cmdline=b"python\0train.py\0", environ=b"SLURM_JOB_ID=2\0", texts="500 516 516 531")
     described(owners, 7)
     proc.add(7)
@@ -80,7 +80,7 @@ def test_what_a_process_was_stays_known_when_it_has_ended_and_waits_for_its_pare
 
 
 def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -> None:
-    owners = Owners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=""))
     proc.add(7)
     assert "slurm_job_id" not in described(owners, 7)
     proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_extern/user/task_4294967293\n")
@@ -90,7 +90,7 @@ def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -
 
 
 def test_not_all_processes_are_read_anew_at_once(proc: FakeProc) -> None:
-    owners = Owners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=""))
     rows = [entry(pid) for pid in range(100, 120)]
     for row in rows:
         proc.add(row["pid"])
@@ -111,7 +111,7 @@ def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
         pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("train-0", GPU))),
     ):
         settings = AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"), scontrol="")
-        row = described(Owners(settings), 7)
+        row = described(ProcessOwners(settings), 7)
         assert (row["pod"], row["namespace"], row["container"]) == ("train-0", "ml", "main")
         assert (row["container_runtime"], row["container_id"]) == ("containerd", ID)
         assert row["attribution"] == "proc+cgroup+environ+pod_resources"
@@ -121,7 +121,7 @@ def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
             proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"), kubelet_url=endpoint.url,
             kubelet_token_file=str(endpoint.token_file), kubelet_ca_file=str(endpoint.ca_file), scontrol="",
         )  # fmt: skip
-        owners = Owners(settings)
+        owners = ProcessOwners(settings)
         row = described(owners, 7)
         assert (row["pod"], row["container"], row["pod_labels"]) == ("train-0", "worker", '{"team":"vision"}')
         assert row["attribution"] == "proc+cgroup+environ+kubelet"
@@ -136,12 +136,12 @@ def test_an_account_that_the_process_does_not_tell_comes_from_scontrol(proc: Fak
     script.write_text('#!/bin/sh\necho "JobId=$4 JobName=x Nice=0 Account=ml QOS=normal"\n', encoding="ascii")
     script.chmod(0o755)
     proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
-    row = described(Owners(AttributionSettings(proc=str(proc.folder), scontrol=str(script))), 7)
+    row = described(ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=str(script))), 7)
     assert (row["slurm_job_id"], row["slurm_account"], row["attribution"]) == ("42", "ml", "proc+cgroup+scontrol")
 
 
 def test_a_title_that_a_program_has_written_over_its_arguments_is_read_without_its_padding(proc: FakeProc) -> None:
-    owners = Owners(AttributionSettings(proc=str(proc.folder), command_arguments=True))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), command_arguments=True))
     proc.add(7, cmdline=b"ray::A" + b" " * 700)
     proc.add(8, cmdline=b"nginx: worker process\0" + b"\0" * 40)
     proc.add(9, cmdline=b"x " * 4000 + b"hf_" + b"A" * 400)
@@ -153,7 +153,9 @@ def test_a_title_that_a_program_has_written_over_its_arguments_is_read_without_i
 def test_a_host_process_on_a_pods_gpu_is_not_the_pods(proc: FakeProc, tmp_path: Path) -> None:
     proc.add(7, cgroup="0::/system.slice/nvidia-dcgm.service\n")
     with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("train-0", GPU))):
-        row = described(Owners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"))), 7)
+        row = described(
+            ProcessOwners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"))), 7
+        )
     assert "pod" not in row
     assert row["attribution"] == "proc"
 
@@ -163,7 +165,7 @@ def test_a_kubelet_that_hangs_holds_up_no_tick(proc: FakeProc, tmp_path: Path) -
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "k.sock"))
         silent.listen()
-        owners = Owners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock")))
+        owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock")))
         (row,) = owners.describe([entry(7)], NOW)  # comes back although the kubelet never answers
         assert row["container_id"] == ID
         assert "pod" not in row
@@ -173,7 +175,7 @@ def test_a_kubelet_that_hangs_holds_up_no_tick(proc: FakeProc, tmp_path: Path) -
 
 def test_rows_keep_their_order_and_no_rows_are_no_trouble(proc: FakeProc) -> None:
     proc.add(7)
-    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder)))
     assert owners.describe([], NOW) == []
     rows = [entry(7, "b"), entry(NOBODY, "a"), entry(7, "a")]
     assert [(row["pid"], row["gpu"]) for row in owners.describe(rows, NOW)] == [(7, "b"), (NOBODY, "a"), (7, "a")]

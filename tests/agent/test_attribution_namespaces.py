@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution import lookups as names
 from agent.attribution.proc import INITIAL_PID_NAMESPACE, own_proc, sees_all_processes, shares_root
 from tests.agent.attribution_peers import NOW, FakeProc, described, entry
@@ -25,7 +25,7 @@ def proc(tmp_path: Path) -> FakeProc:
 
 def test_the_initial_namespace_has_its_well_known_number(proc: FakeProc) -> None:
     shown = str(Path("/proc/self/ns/pid").readlink())
-    assert Owners(AttributionSettings()).sees_all_processes == (shown == INITIAL_PID_NAMESPACE)
+    assert ProcessOwners(AttributionSettings()).sees_all_processes == (shown == INITIAL_PID_NAMESPACE)
     assert sees_all_processes("auto", str(proc.folder))
     (proc.folder / "self/ns/pid").unlink()
     assert not sees_all_processes("auto", str(proc.folder))
@@ -74,7 +74,7 @@ def test_a_proc_of_an_outer_namespace_is_not_used(proc: FakeProc) -> None:
 
 def test_users_without_a_name_are_numbers(proc: FakeProc) -> None:
     proc.add(7, user_id=4_000_000_123)
-    assert described(Owners(AttributionSettings(proc=str(proc.folder))), 7)["user"] == "4000000123"
+    assert described(ProcessOwners(AttributionSettings(proc=str(proc.folder))), 7)["user"] == "4000000123"
 
 
 def test_a_container_with_the_hosts_processes_takes_the_hosts_names_or_numbers(proc: FakeProc) -> None:
@@ -87,12 +87,12 @@ def test_a_container_with_the_hosts_processes_takes_the_hosts_names_or_numbers(p
     assert shares_root(str(proc.folder))
     (proc.folder / "self/mountinfo").write_text(root + "99 36 0:77 / / rw - overlay overlay rw\n", encoding="ascii")
     assert not shares_root(str(proc.folder))
-    assert described(Owners(AttributionSettings(proc=str(proc.folder))), 7)["user"] == "4000000001"
+    assert described(ProcessOwners(AttributionSettings(proc=str(proc.folder))), 7)["user"] == "4000000001"
     (proc.folder / "1/root/etc").mkdir(parents=True)
     (proc.folder / "1/root/etc/passwd").write_text(
         "root:x:0:0::/:\n+\nada:x:4000000001:1::/home/ada:/bin/sh\n", encoding="ascii"
     )
-    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder)))
     assert (described(owners, 7)["user"], described(owners, 8)["user"]) == ("ada", "4000000002")
 
 
@@ -101,7 +101,7 @@ def test_a_directory_that_hangs_holds_up_no_tick_and_is_told(proc: FakeProc, mon
     monkeypatch.setattr(names, "_from_directory", lambda _: "ada" if released.wait(60) else None)
     monkeypatch.setattr(names, "_LATE_S", 0.0)
     proc.add(7, user_id=1234)
-    owners = Owners(AttributionSettings(proc=str(proc.folder)))
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder)))
     (row,) = owners.describe([entry(7)], NOW)
     assert "user" not in row  # not known yet
     (row,) = owners.describe([entry(7)], NOW + 30_000)

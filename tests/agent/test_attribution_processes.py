@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.proc import read_stat
 from tests.agent.attribution_peers import NOW, described, entry
 from tests.agent.conftest import login_name, wait_until
@@ -43,7 +43,7 @@ def started() -> Iterator[Any]:
 
 
 def test_a_real_process(sleeper: subprocess.Popen[bytes]) -> None:
-    owners = Owners(AttributionSettings())
+    owners = ProcessOwners(AttributionSettings())
     row = described(owners, sleeper.pid)
     real = psutil.Process(sleeper.pid)
     assert row | entry(sleeper.pid) == row
@@ -53,12 +53,12 @@ def test_a_real_process(sleeper: subprocess.Popen[bytes]) -> None:
     assert 0 < row["host_mem_bytes"] < 100 * 2**20
     assert "arguments" not in row
     assert owners.take_incidents() == []
-    assert described(Owners(AttributionSettings()), sleeper.pid)["started"] == row["started"]
+    assert described(ProcessOwners(AttributionSettings()), sleeper.pid)["started"] == row["started"]
 
 
 def test_cpu_is_unknown_at_first_and_a_mean_from_then_on(sleeper: subprocess.Popen[bytes], started: Any) -> None:
     busy = started(sys.executable, "-c", "while True: pass")
-    owners = Owners(AttributionSettings())
+    owners = ProcessOwners(AttributionSettings())
     rows = [entry(sleeper.pid), entry(busy.pid), entry(busy.pid, "GPU-other")]
     assert [row.get("cpu_util_pct") for row in owners.describe(rows, NOW)] == [None, None, None]
     before = psutil.Process(busy.pid).cpu_times().user
@@ -77,7 +77,7 @@ def test_names_may_hold_anything(tmp_path: Path, started: Any) -> None:
         process = started(str(program), "600")
         while psutil.Process(process.pid).cmdline()[1:] != ["600"]:
             time.sleep(0.01)  # not yet the new program
-        row = described(Owners(AttributionSettings()), process.pid)
+        row = described(ProcessOwners(AttributionSettings()), process.pid)
         assert row["parent_pid"] == os.getpid()
         row["command"].encode()
         if b"\xff" in name:
@@ -90,9 +90,9 @@ def test_the_environment_says_the_job_and_nothing_else_of_it_is_kept(started: An
         MY_PRIVATE="planted-value", SLURM_JOB_NAME="planted-name",
     )  # fmt: skip
     await_arguments(process.pid, "sleep", "600")
-    owners = Owners(AttributionSettings(scontrol=""))
+    owners = ProcessOwners(AttributionSettings(scontrol=""))
     row = described(owners, process.pid)
-    if "slurm_job_id" in described(Owners(AttributionSettings(scontrol="")), os.getpid()):
+    if "slurm_job_id" in described(ProcessOwners(AttributionSettings(scontrol="")), os.getpid()):
         pytest.skip("this test runs inside a Slurm job itself")
     assert (row["slurm_job_id"], row["slurm_step_id"], row["slurm_account"]) == ("42", "0", "ml")
     assert row["ray_job_id"] == "02000000"
@@ -103,14 +103,16 @@ def test_the_environment_says_the_job_and_nothing_else_of_it_is_kept(started: An
 def test_arguments_are_recorded_only_where_they_are_on_and_never_with_secrets(started: Any) -> None:
     process = started("sleep", "600")
     await_arguments(process.pid, "sleep", "600")
-    assert "arguments" not in described(Owners(AttributionSettings()), process.pid)
-    assert described(Owners(AttributionSettings(command_arguments=True)), process.pid)["arguments"] == "sleep 600"
+    assert "arguments" not in described(ProcessOwners(AttributionSettings()), process.pid)
+    assert (
+        described(ProcessOwners(AttributionSettings(command_arguments=True)), process.pid)["arguments"] == "sleep 600"
+    )
     secret = started(
         sys.executable, "-c", "import time; time.sleep(600)", "--token=planted", "https://me:planted@host/"
     )
     while "--token=planted" not in psutil.Process(secret.pid).cmdline():
         time.sleep(0.01)
-    arguments = described(Owners(AttributionSettings(command_arguments=True)), secret.pid)["arguments"]
+    arguments = described(ProcessOwners(AttributionSettings(command_arguments=True)), secret.pid)["arguments"]
     assert "planted" not in arguments
     assert arguments.endswith("--token=*** https://***@host/")
 
@@ -118,7 +120,7 @@ def test_arguments_are_recorded_only_where_they_are_on_and_never_with_secrets(st
 def test_a_new_program_in_the_same_process_is_read_anew(started: Any) -> None:
     process = started("sh", "-c", "read line; exec sleep 600")
     await_arguments(process.pid, "sh", "-c", "read line; exec sleep 600")
-    owners = Owners(AttributionSettings(command_arguments=True))
+    owners = ProcessOwners(AttributionSettings(command_arguments=True))
     before = described(owners, process.pid)
     process.stdin.write(b"go\n")
     process.stdin.flush()
@@ -131,7 +133,7 @@ def test_a_new_program_in_the_same_process_is_read_anew(started: Any) -> None:
 def test_a_program_that_starts_itself_again_is_read_anew(started: Any) -> None:
     process = started("sh", "-c", "read line; export SLURM_JOB_ID=43; exec sh -c 'read another'", SLURM_JOB_ID="42")
     await_arguments(process.pid, "sh", "-c", "read line; export SLURM_JOB_ID=43; exec sh -c 'read another'")
-    owners = Owners(AttributionSettings(command_arguments=True, scontrol=""))
+    owners = ProcessOwners(AttributionSettings(command_arguments=True, scontrol=""))
     stat = read_stat(f"/proc/{process.pid}")
     if stat is None or stat.texts == ():
         pytest.skip("this kernel does not show where a program's arguments lie")
@@ -149,7 +151,7 @@ def await_arguments(pid: int, *arguments: str) -> None:
 
 
 def test_processes_that_are_not_shown_are_hidden() -> None:
-    owners = Owners(AttributionSettings())
+    owners = ProcessOwners(AttributionSettings())
     for pid in (NOBODY, 0):
         assert owners.describe([entry(pid)], NOW) == [entry(pid) | {"attribution": "hidden"}]
 
@@ -158,13 +160,13 @@ def test_a_process_that_has_ended_and_waits_for_its_parent_is_no_trouble(started
     process = started("true")
     while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
-    row = described(Owners(AttributionSettings(command_arguments=True)), process.pid)
+    row = described(ProcessOwners(AttributionSettings(command_arguments=True)), process.pid)
     assert (row["command"], row["host_mem_bytes"]) == ("true", 0)
 
 
 def test_a_kernel_thread_is_no_trouble() -> None:
     if read_stat("/proc/2") is None or psutil.Process(2).cmdline():
         pytest.skip("no kernel threads are shown here")
-    row = described(Owners(AttributionSettings(command_arguments=True)), 2)
+    row = described(ProcessOwners(AttributionSettings(command_arguments=True)), 2)
     assert row["command"] == "kthreadd"
     assert "arguments" not in row

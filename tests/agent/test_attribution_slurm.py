@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.attribution.lookups import Failures, SlurmAccounts, SlurmJob, parse_account, slurm_job
-from agent.attribution.placement import Job, Placement, parse_environ
+from agent.attribution.placement import JobIds, Placement, parse_environ
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,24 +47,24 @@ def test_accounts_in_what_scontrol_prints(printed: bytes, job_id: str, account: 
 
 def test_the_cgroup_comes_before_the_environment() -> None:
     cgroup = Placement(slurm_job_id="42", slurm_step_id="0")
-    assert slurm_job(cgroup, Job("42", "0", "ml")) == SlurmJob("42", "0", "ml", from_environ=True)
-    assert slurm_job(cgroup, Job("41", "3", "other")) == SlurmJob("42", "0")
-    assert slurm_job(cgroup, Job()) == SlurmJob("42", "0")
-    assert slurm_job(Placement(), Job("41", "3", "other")) == SlurmJob("41", "3", "other", from_environ=True)
-    assert slurm_job(Placement(), Job(slurm_account="other")) == SlurmJob()
+    assert slurm_job(cgroup, JobIds("42", "0", "ml")) == SlurmJob("42", "0", "ml", from_environ=True)
+    assert slurm_job(cgroup, JobIds("41", "3", "other")) == SlurmJob("42", "0")
+    assert slurm_job(cgroup, JobIds()) == SlurmJob("42", "0")
+    assert slurm_job(Placement(), JobIds("41", "3", "other")) == SlurmJob("41", "3", "other", from_environ=True)
+    assert slurm_job(Placement(), JobIds(slurm_account="other")) == SlurmJob()
 
 
 @pytest.mark.parametrize(("environ", "job"), [
-    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", Job("42", "3", "ml", "01000000")),
-    (b"SLURM_JOB_ID=42\0SLURM_STEP_ID=4294967291\0", Job("42")),
-    (b"SLURM_JOB_ID=x\0SLURM_STEP_ID=\0", Job()),
-    (b"XSLURM_JOB_ID=42\0PATH=SLURM_JOB_ID=42\0", Job()),
-    (b"SLURM_JOB_ID=42\0SLURM_JOB_ID=43\0", Job("42")),
-    (b"RAY_JOB_ID=ffffffff\0", Job()),
-    (b"\0" * 4096, Job()),
-    (b"", Job()),
+    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", JobIds("42", "3", "ml", "01000000")),
+    (b"SLURM_JOB_ID=42\0SLURM_STEP_ID=4294967291\0", JobIds("42")),
+    (b"SLURM_JOB_ID=x\0SLURM_STEP_ID=\0", JobIds()),
+    (b"XSLURM_JOB_ID=42\0PATH=SLURM_JOB_ID=42\0", JobIds()),
+    (b"SLURM_JOB_ID=42\0SLURM_JOB_ID=43\0", JobIds("42")),
+    (b"RAY_JOB_ID=ffffffff\0", JobIds()),
+    (b"\0" * 4096, JobIds()),
+    (b"", JobIds()),
 ])  # fmt: skip
-def test_jobs_in_an_environment(environ: bytes, job: Job) -> None:
+def test_jobs_in_an_environment(environ: bytes, job: JobIds) -> None:
     assert parse_environ(environ) == job
 
 

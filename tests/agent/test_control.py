@@ -218,7 +218,7 @@ class Agent:
         return self.now.as_json()
 
 
-def say(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def tr(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import argparse, sys\n"
         "from agent import command\n"
@@ -239,7 +239,7 @@ def say(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) -> None:
     agent = Agent()
     listen(agent.handle)
-    done = say(tmp_path, "release", "--for", "2h")
+    done = tr(tmp_path, "release", "--for", "2h")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "The driver is free: the agent on gn001 no longer holds any /dev/nvidia*; `fallow agent resume` uses it again, "
@@ -251,20 +251,20 @@ def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) 
 def test_release_names_who_blocks(listen: Listen, tmp_path: Path) -> None:
     agent = Agent((Blocked(4242, "GPU-1", 3, "nvmlDeviceGetSamples"), Blocked(4243, None, None, "nvmlInit")))
     listen(agent.handle)
-    done = say(tmp_path, "release")
+    done = tr(tmp_path, "release")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
         "fallow: the driver is still held on gn001: worker 4242 is stuck in nvmlDeviceGetSamples on GPU 3 (GPU-1); "
         "worker 4243 is stuck in nvmlInit on a GPU that it has not named; "
     )
-    machine = say(tmp_path, "release", "--json")
+    machine = tr(tmp_path, "release", "--json")
     assert machine.returncode == 1
     assert AgentStatus.from_json(json.loads(machine.stdout)).blocked == agent.now.blocked
 
 
 def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
     listen(Agent(after=1_000_000).handle)
-    done = say(tmp_path, "release", "--wait", "300ms")
+    done = tr(tmp_path, "release", "--wait", "300ms")
     assert done.returncode == 1
     assert "has not released the driver within 300ms" in done.stderr
 
@@ -272,8 +272,8 @@ def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
 def test_resume(listen: Listen, tmp_path: Path) -> None:
     agent = Agent(after=1)
     listen(agent.handle)
-    assert say(tmp_path, "release").returncode == 0
-    done = say(tmp_path, "resume")
+    assert tr(tmp_path, "release").returncode == 0
+    done = tr(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "The agent on gn001 uses the driver again; its next row is due within 20s.\n"
     assert [verb for verb, _ in agent.heard][-2:] == ["status", "resume"]
@@ -281,13 +281,13 @@ def test_resume(listen: Listen, tmp_path: Path) -> None:
 
 def test_resume_of_what_was_not_released(listen: Listen, tmp_path: Path) -> None:
     listen(Agent().handle)
-    done = say(tmp_path, "resume")
+    done = tr(tmp_path, "resume")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "The agent on gn001 had not released the driver; nothing has changed.\n"
 
 
 def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:
-    done = say(tmp_path, "status")
+    done = tr(tmp_path, "status")
     assert done.returncode == 1
     assert (
         done.stderr
@@ -297,8 +297,8 @@ def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:
 
 def test_status_for_people_and_machines(listen: Listen, tmp_path: Path) -> None:
     listen(lambda *_: NOW.as_json())
-    assert say(tmp_path, "status").stdout.startswith("fallow 0.2.0 on gn001, process 77, running\n")
-    assert AgentStatus.from_json(json.loads(say(tmp_path, "status", "--json").stdout)) == NOW
+    assert tr(tmp_path, "status").stdout.startswith("fallow 0.2.0 on gn001, process 77, running\n")
+    assert AgentStatus.from_json(json.loads(tr(tmp_path, "status", "--json").stdout)) == NOW
 
 
 def test_the_whole_status() -> None:

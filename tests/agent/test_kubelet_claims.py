@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.attribution import AttributionSettings, Owners
+from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.allocations import SILENT_MS, PodClaims
 from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
@@ -34,7 +34,7 @@ class Node:
     def __init__(self, socket: Path) -> None:
         self.pods: list[dict[str, Any]] = []
         self.socket = socket
-        self.owners = Owners(AttributionSettings(pod_resources=str(socket), scontrol=""))
+        self.owners = ProcessOwners(AttributionSettings(pod_resources=str(socket), scontrol=""))
         self.claims = PodClaims()
 
     def rows(self, now_ms: int) -> list[dict[str, Any]]:

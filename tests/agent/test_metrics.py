@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.metrics import catalogue
 from agent.metrics.collector import collect, judge
 from agent.metrics.exposition import OPEN_METRICS, TEXT, Samples, label_text, negotiate
-from agent.snapshot import Board, IdleClock, PublishingStatus, Snapshot
+from agent.snapshot import IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
 from tests.agent.snapshots import (
     BUSY,
@@ -273,7 +273,7 @@ def test_a_snapshot_survives_json() -> None:
 
 
 def test_the_board_knows_how_old_its_snapshot_is() -> None:
-    board = Board()
+    board = SnapshotBoard()
     assert board.latest() is None
     assert board.latest_with_age() is None
     old = replace(snapshot(), time_ms=snapshot().time_ms - 60_000)

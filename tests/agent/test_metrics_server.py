@@ -19,7 +19,7 @@ from agent.metrics import MetricsServer, MetricsSettings
 from agent.metrics.exposition import OPEN_METRICS, TEXT
 from agent.metrics.server import CONNECTIONS
 from agent.metrics.settings import parse_listen
-from agent.snapshot import Board
+from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from tests.agent.conftest import wait_until
@@ -35,14 +35,14 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 @pytest.fixture
-def board() -> Board:
-    board = Board()
+def board() -> SnapshotBoard:
+    board = SnapshotBoard()
     board.publish(snapshot())
     return board
 
 
 @pytest.fixture
-def serve(board: Board) -> Iterator[Serve]:
+def serve(board: SnapshotBoard) -> Iterator[Serve]:
     with contextlib.ExitStack() as running:
 
         def start(**settings: str) -> MetricsServer:
@@ -61,7 +61,7 @@ def ask(server: MetricsServer, path: str = "/metrics", method: str = "GET", **he
         return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
 
 
-def say(server: MetricsServer, sent: bytes) -> bytes:
+def tr(server: MetricsServer, sent: bytes) -> bytes:
     """Everything that the server answers to these bytes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(sent)
@@ -82,7 +82,7 @@ def test_a_scrape(serve: Serve) -> None:
     assert body.endswith(b"\n# EOF\n")
 
 
-def test_health_and_the_rest(serve: Serve, board: Board) -> None:
+def test_health_and_the_rest(serve: Serve, board: SnapshotBoard) -> None:
     server = serve()
     status, headers, body = ask(server, "/healthz?verbose")
     assert (status, headers["content-type"], json.loads(body)["status"]) == (200, "application/json", "ok")
@@ -114,7 +114,7 @@ def test_health_and_the_rest(serve: Serve, board: Board) -> None:
     ],
 )
 def test_what_is_no_good_request_is_told_so(serve: Serve, sent: bytes, status: bytes) -> None:
-    assert say(serve(), sent).startswith(b"HTTP/1.1 " + status)
+    assert tr(serve(), sent).startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_large_body_is_not_waited_for(serve: Serve) -> None:
@@ -176,7 +176,9 @@ def drip_until_let_go(connection: socket.socket) -> None:
 
 
 @pytest.mark.long
-def test_a_client_that_reads_nothing_is_let_go(serve: Serve, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_is_let_go(
+    serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 15)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
@@ -245,7 +247,7 @@ def test_a_file_without_a_token_is_refused_at_the_start(tmp_path: Path, content:
     if content is not None:
         file.write_text(content)
     with pytest.raises(ConfigError) as error:
-        MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), Board())
+        MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard())
     assert str(file) in str(error.value)
     assert error.value.hint
 
@@ -254,7 +256,7 @@ def test_a_token_that_everybody_can_read_is_told_of(tmp_path: Path, caplog: pyte
     file = tmp_path / "token"
     file.write_text("secret")
     file.chmod(0o644)
-    MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), Board()).close()
+    MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard()).close()
     assert "can be read by every user" in caplog.text
     assert "secret" not in caplog.text
 
@@ -296,7 +298,7 @@ def test_tls_and_a_renewed_certificate(serve: Serve, tmp_path: Path) -> None:
     cert.write_text("half of a certif")
     fetch_serial(server, authority)  # the former one stays
     with contextlib.suppress(OSError):  # it may hang up at once
-        assert b"fallow_up" not in say(server, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b"fallow_up" not in tr(server, b"GET /metrics HTTP/1.1\r\n\r\n")
 
 
 def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
@@ -306,7 +308,9 @@ def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None
     _, key = certificate(trustme.CA(), other)
     for pair in ((cert, key), (key, cert), (cert, tmp_path / "none")):
         with pytest.raises(ConfigError):
-            MetricsServer(MetricsSettings("127.0.0.1", 0, tls_certificate=str(pair[0]), tls_key=str(pair[1])), Board())
+            MetricsServer(
+                MetricsSettings("127.0.0.1", 0, tls_certificate=str(pair[0]), tls_key=str(pair[1])), SnapshotBoard()
+            )
 
 
 @pytest.mark.parametrize(
@@ -342,13 +346,13 @@ def test_settings_come_from_the_config() -> None:
             MetricsSettings.from_config(settings(listen="0", **{half: "/some/where"}))
 
 
-def test_a_taken_port_is_one_sentence(serve: Serve, board: Board) -> None:
+def test_a_taken_port_is_one_sentence(serve: Serve, board: SnapshotBoard) -> None:
     taken = serve().port
     with pytest.raises(FallowError, match=f"cannot listen on 127.0.0.1:{taken}"):
         MetricsServer(MetricsSettings("127.0.0.1", taken), board).start()
 
 
-def test_an_open_door_is_told_of(board: Board, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
     token.chmod(0o600)
@@ -365,7 +369,7 @@ def test_an_open_door_is_told_of(board: Board, tmp_path: Path, caplog: pytest.Lo
         assert [told in each for each in warnings] == ([True] if told else [])
 
 
-def test_closing_leaves_nothing_open(board: Board) -> None:
+def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         server = MetricsServer(MetricsSettings("127.0.0.1", 0), board)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from agent.settings import AgentSettings
-from agent.supervise.schedule import Bell, Plan, Thinning
+from agent.supervise.schedule import Bell, LanePlan, Thinning
 from fallow.clock import DAY_MS, HOUR_MS
 
 STEP_MS = 10_000
@@ -17,7 +17,7 @@ NOON_MS = 1_795_132_800_000 + DAY_MS // 2
 SETTINGS = AgentSettings("lake", "spool", "host", "", STEP_MS, 30_000, 300_000, 60_000, 5.0)
 
 
-def lanes(plan: Plan, first_ms: int, hours: int) -> dict[str, int]:
+def lanes(plan: LanePlan, first_ms: int, hours: int) -> dict[str, int]:
     """How often each lane was due over some hours."""
     dues = [plan.due(start_ms, start_ms + STEP_MS) for start_ms in range(first_ms, first_ms + hours * HOUR_MS, STEP_MS)]
     return {
@@ -30,14 +30,14 @@ def lanes(plan: Plan, first_ms: int, hours: int) -> dict[str, int]:
 
 
 def test_a_day_has_one_full_inventory_and_looks_for_changes_in_between() -> None:
-    assert lanes(Plan(SETTINGS, NOON_MS), NOON_MS, 24) == {
+    assert lanes(LanePlan(SETTINGS, NOON_MS), NOON_MS, 24) == {
         "processes": 24 * 120, "all devices": 1, "changed devices": 22, "all errors": 1, "changed errors": 286,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])
 def test_a_clock_that_is_put_right_delays_no_lane(ahead_ms: int) -> None:
-    plan = Plan(SETTINGS, NOON_MS + ahead_ms)
+    plan = LanePlan(SETTINGS, NOON_MS + ahead_ms)
     plan.due(NOON_MS + ahead_ms, NOON_MS + ahead_ms + STEP_MS)
     due = plan.due(NOON_MS, NOON_MS + STEP_MS)
     assert (due.devices, due.errors) == ("all", "all")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import MetricsServer, MetricsSettings
-from agent.snapshot import Board
+from agent.snapshot import SnapshotBoard
 from agent.supervise.surfaces import Surfaces
 from fallow import config
 from fallow.errors import ConfigError, FallowError
@@ -50,7 +50,7 @@ def status(port: int) -> int:
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    board = Board()
+    board = SnapshotBoard()
     board.publish(snapshot())
     with contextlib.ExitStack() as running:
 
@@ -134,7 +134,7 @@ def test_switched_on_and_off_by_reloads(make: Make) -> None:
 
 def test_a_failed_start_closes_nobody_elses_files() -> None:
     with taken() as other:
-        server = MetricsServer(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), Board())
+        server = MetricsServer(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), SnapshotBoard())
         with pytest.raises(FallowError):
             server.start()
         read_end, write_end = os.pipe()  # gets the numbers that the server's own pipe may have had

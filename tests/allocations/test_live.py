@@ -36,7 +36,7 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def say(self, name: str, text: str, *, code: int = 0, stderr: str = "") -> None:
+    def translate(self, name: str, text: str, *, code: int = 0, stderr: str = "") -> None:
         (self.folder / f"{name}.out").write_text(text, encoding="utf-8")
         (self.folder / f"{name}.err").write_text(stderr, encoding="utf-8")
         script = (
@@ -56,8 +56,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     folder = tmp_path / "bin"
     folder.mkdir()
     found = Commands(folder)
-    found.say("sacct", f"{HEAD}\n{RUNS}\n")
-    found.say("scontrol", SHOWN)
+    found.translate("sacct", f"{HEAD}\n{RUNS}\n")
+    found.translate("scontrol", SHOWN)
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(folder / "scontrol"))
     return found
 
@@ -89,7 +89,7 @@ def test_when_it_ends_its_gpus_stay_known(claims: Callable[..., Outcome], comman
     inventory(lake)
     assert claims("import", "slurm", "--live").counts == (2, 0, 0)
     assert claims("import", "slurm", "--live").counts == (0, 2, 0)
-    commands.say("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
+    commands.translate("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
     assert claims("import", "slurm", "--live").counts == (0, 0, 2)
     assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [
         ("GPU-0", 3_600_000),
@@ -122,7 +122,7 @@ def test_what_scontrol_does_not_settle_stays_a_count(
     claims: Callable[..., Outcome], commands: Commands, lake: Lake, numbers: tuple[int, ...], shown: str
 ) -> None:
     inventory(lake, numbers=numbers)
-    commands.say("scontrol", shown)
+    commands.translate("scontrol", shown)
     done = claims("import", "slurm", "--live")
     assert [(row.get("gpu"), row["host_gpu_count"]) for row in stored(lake)] == [(None, 2)]
     told = "the inventory of 1 hosts is not in the lake, so which GPUs jobs have there is not known: gn1"
@@ -132,7 +132,7 @@ def test_what_scontrol_does_not_settle_stays_a_count(
 def test_a_scontrol_that_fails_costs_the_positions_alone(
     claims: Callable[..., Outcome], commands: Commands, lake: Lake
 ) -> None:
-    commands.say("scontrol", "", code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller\n")
+    commands.translate("scontrol", "", code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller\n")
     done = claims("import", "slurm", "--live")
     assert "Unable to contact slurm controller" in done.json["notes"][0]
     assert [row["host_gpu_count"] for row in stored(lake)] == [2]
@@ -151,7 +151,7 @@ def test_a_scontrol_that_fails_costs_the_positions_alone(
 def test_no_slurm_is_told_with_the_remedy(
     claims: Callable[..., Outcome], commands: Commands, lake: Lake, arguments: list[str], said: str
 ) -> None:
-    commands.say("sacct", "", code=1, stderr="sacct: error: Unable to connect to slurmdbd\n")
+    commands.translate("sacct", "", code=1, stderr="sacct: error: Unable to connect to slurmdbd\n")
     done = claims("import", "slurm", "--live", *arguments)
     assert (done.code, done.out) == (1, "")
     assert said in done.err

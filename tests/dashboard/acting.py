@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analytics.window import Inputs, open_inputs
-from dashboard.access.people import PLANNER, VIEWER, Person
+from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from tests.dashboard.sites import As
 from tests.ledger.rows import device, fill, processes, samples
@@ -26,9 +26,9 @@ HOUR = 3600
 MARKUP = "<img src=x onerror=alert(1)>"
 FORMULA = "=HYPERLINK(1)"
 HOLDERS = {"a": "ann", "b": "bob", "c": MARKUP, "d": FORMULA}
-PLAN = Person("pia", PLANNER)
-PLAN_ALPHA = Person("paul", PLANNER, "alpha")
-VIEW_ALPHA = Person("vic", VIEWER, "alpha")
+PLAN = Reader("pia", PLANNER)
+PLAN_ALPHA = Reader("paul", PLANNER, "alpha")
+VIEW_ALPHA = Reader("vic", VIEWER, "alpha")
 _HELD: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
 
 
@@ -38,12 +38,12 @@ class Pages:
 
     lake: Lake
     config: Path
-    who: Person
+    who: Reader
     app: Any = field(init=False)
-    source: Source = field(init=False)
+    source: LakeSource = field(init=False)
 
     def __post_init__(self) -> None:
-        self.source = Source(self.inputs)
+        self.source = LakeSource(self.inputs)
         self.app = build_app(self.source, As(self.who))
         self.client = self.app.server.test_client()
 
@@ -106,7 +106,7 @@ class Held:
     lake: Lake
     config: Path
 
-    def pages(self, who: Person = PLAN) -> Pages:
+    def pages(self, who: Reader = PLAN) -> Pages:
         return Pages(self.lake, self.config, who)
 
     def finding(self, gpu: str) -> Finding:

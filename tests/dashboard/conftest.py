@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
 from dashboard.frame import OUTPUTS
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow.lake import Lake
 from tests.dashboard.acting import Held, held_lake
 from tests.shared_results import share_results
@@ -35,13 +35,13 @@ def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, co
 def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Ten GPUs over two days; tests read it and never write to it."""
     lake = Lake.at(str(tmp_path_factory.mktemp("fleet") / "lake"))
-    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3))
+    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3))
     return lake
 
 
 @pytest.fixture(scope="session")
 def client(fleet_lake: Lake) -> FlaskClient:
-    return build_app(Source(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
+    return build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
 
 
 def page(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> Any:

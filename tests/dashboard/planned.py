@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from analytics.window import Inputs, load_whole, open_inputs
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from flask.testing import FlaskClient
 
-READER = Person("reader", VIEWER)
-LANGUAGE = Person("lena", VIEWER, "language")
+READER = Reader("reader", VIEWER)
+LANGUAGE = Reader("lena", VIEWER, "language")
 """A reader who may see one of the teams."""
 
 WEEK = "?since=2025-11-13&until=2025-11-19"
@@ -38,15 +38,15 @@ class Planned:
     """The site's config file, and one source for all views of its lake."""
 
     config: str
-    source: Source
+    source: LakeSource
 
-    def view(self, search: str = WEEK, reader: Person = READER) -> View:
+    def view(self, search: str = WEEK, reader: Reader = READER) -> View:
         """What a reader sees of an address."""
         found = self.source.look(Query.parse(search), reader)
         assert isinstance(found, View), found
         return found
 
-    def client(self, reader: Person = READER) -> FlaskClient:
+    def client(self, reader: Reader = READER) -> FlaskClient:
         """The pages as a reader is served them."""
         client: FlaskClient = build_app(self.source, As(reader)).server.test_client()
         return client
@@ -56,11 +56,11 @@ class Planned:
 def planned_site(base: Path) -> Planned:
     """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
     config = made_once(base, "planned", _fill) / "fallow.toml"
-    return Planned(str(config), Source(partial(_opened, config)))
+    return Planned(str(config), LakeSource(partial(_opened, config)))
 
 
 def _fill(folder: Path) -> None:
-    fleet = Fleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
     lake = Lake.at(str(folder / "lake"))
     write_fleet(lake, fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")

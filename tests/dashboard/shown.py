@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS, components, page, words
 from tests.dashboard.sites import ADMINISTRATOR, As
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flask.testing import FlaskClient
 
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
 
 PATIENCE_S = 600.0
 """How long a page may take on a machine that has other work to do: numbers are compared here, no times."""
@@ -38,18 +38,18 @@ class Anybody(As):
 class Pages:
     """The pages of a source, asked by the callback that a browser asks by."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LakeSource) -> None:
         self.source = source
-        self._clients: dict[Person, FlaskClient] = {}
-        self._kept: dict[tuple[str, str, Person], Any] = {}
+        self._clients: dict[Reader, FlaskClient] = {}
+        self._kept: dict[tuple[str, str, Reader], Any] = {}
 
-    def client(self, reader: Person = ADMINISTRATOR) -> FlaskClient:
+    def client(self, reader: Reader = ADMINISTRATOR) -> FlaskClient:
         """The whole app as a reader is served it."""
         if reader not in self._clients:
             self._clients[reader] = build_app(self.source, Anybody(reader)).server.test_client()
         return self._clients[reader]
 
-    def page(self, path: str, search: str, reader: Person = ADMINISTRATOR) -> Shown:
+    def page(self, path: str, search: str, reader: Reader = ADMINISTRATOR) -> Shown:
         """A page as the browser gets it."""
         key = (path, search, reader)
         if key not in self._kept:
@@ -131,7 +131,7 @@ class Site:
     told: Told
     pages: Pages
 
-    def shown(self, path: str, asked: Question, reader: Person = ADMINISTRATOR, **more: str) -> Shown:
+    def shown(self, path: str, asked: Question, reader: Reader = ADMINISTRATOR, **more: str) -> Shown:
         """A page about a question."""
         return self.pages.page(path, asked.search(**more), reader)
 
@@ -161,7 +161,7 @@ def partly_priced_site(base: Path) -> Site:
 @cache
 def long_site(base: Path) -> Site:
     """Eight GPUs over four weeks: long enough for what takes weeks to say."""
-    fleet = Fleet(until_ms=UNTIL_MS, gpus=8, days=29, seed=5, interval_ms=900_000)
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=8, days=29, seed=5, interval_ms=900_000)
     return _site(made_once(base, "long", lambda folder: _fill(folder, fleet)) / "fallow.toml", "USD")
 
 
@@ -169,7 +169,7 @@ def _numbers(base: Path) -> Path:
     """The folder of the sites whose lake has a hole."""
 
     def fill(folder: Path) -> None:
-        _fill(folder, Fleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
+        _fill(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
         host, day = HOLE
         for table in ("gpu", "process", "host", "agent"):
             shutil.rmtree(folder / "lake" / table / f"date={day}" / f"host={host}")
@@ -180,7 +180,7 @@ def _numbers(base: Path) -> Path:
     return made_once(base, "numbers", fill)
 
 
-def _fill(folder: Path, fleet: Fleet) -> None:
+def _fill(folder: Path, fleet: SimulatedFleet) -> None:
     write_fleet(Lake.at(str(folder / "lake")), fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
     (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
@@ -196,4 +196,4 @@ def _site(config: Path, currency: str) -> Site:
     def opened() -> Inputs:
         return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
 
-    return Site(Told(config, currency), Pages(Source(opened, patience_s=PATIENCE_S)))
+    return Site(Told(config, currency), Pages(LakeSource(opened, patience_s=PATIENCE_S)))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.sections.palette import palette
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import Inputs, open_inputs
-from dashboard.access.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.lake import Lake
 
@@ -33,7 +33,7 @@ OWNERS = (
     "user,farid,vision,research,4\nuser,quinn,vision,research,\nuser,hiro,language,products,2\naccount,acme,language,products,\n"
 )
 PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,train,2.5,USD,2025-01-02,order 7\n"
-ADMINISTRATOR = Person("root", ADMIN)
+ADMINISTRATOR = Reader("root", ADMIN)
 
 
 class As:
@@ -41,10 +41,10 @@ class As:
 
     way_out = ""
 
-    def __init__(self, who: Person) -> None:
+    def __init__(self, who: Reader) -> None:
         self.who = who
 
-    def admit(self, request: Request) -> Person:  # noqa: ARG002  # a way in asks for it
+    def admit(self, request: Request) -> Reader:  # noqa: ARG002  # a way in asks for it
         return self.who
 
 
@@ -58,21 +58,21 @@ class Site:
     def inputs(self) -> Inputs:
         return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
 
-    def view(self, search: str = "", reader: Person = ADMINISTRATOR) -> View:
-        found = Source(self.inputs).look(Query.parse(search), reader)
+    def view(self, search: str = "", reader: Reader = ADMINISTRATOR) -> View:
+        found = LakeSource(self.inputs).look(Query.parse(search), reader)
         assert isinstance(found, View), found
         return found
 
-    def client(self, reader: Person = ADMINISTRATOR) -> FlaskClient:
+    def client(self, reader: Reader = ADMINISTRATOR) -> FlaskClient:
         """The whole app, with this person as whoever asks."""
-        client: FlaskClient = build_app(Source(self.inputs), As(reader)).server.test_client()
+        client: FlaskClient = build_app(LakeSource(self.inputs), As(reader)).server.test_client()
         return client
 
 
 def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
     """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML."""
     lake = Lake.at(str(folder / "lake"))
-    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
+    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
     (folder / "owners.csv").write_text(OWNERS)
     (folder / "prices.csv").write_text(PRICES)
     config = folder / "fallow.toml"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dash.development.base_component import Component
 
-from analytics.simulation import Fleet, owners_csv
-from dashboard.access.people import ADMIN, VIEWER, Person
+from analytics.simulation import SimulatedFleet, owners_csv
+from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
 
-ADA = Person("ada", ADMIN)
-HIRO = Person("hiro", VIEWER, "vision")
+ADA = Reader("ada", ADMIN)
+HIRO = Reader("hiro", VIEWER, "vision")
 
 
 @dataclass(frozen=True)
 class Teams:
     """A source, and what readers see by it."""
 
-    source: Source
+    source: LakeSource
 
-    def view(self, search: str = "", reader: Person = ADA) -> View:
+    def view(self, search: str = "", reader: Reader = ADA) -> View:
         """What an address shows to a reader."""
         found = self.source.look(Query.parse(search), reader)
         assert isinstance(found, View), found
         return found
 
-    def spans(self, reader: Person = ADA) -> pl.DataFrame:
+    def spans(self, reader: Reader = ADA) -> pl.DataFrame:
         """The ledger as far as it is a reader's."""
         return self.view("", reader).part.inside.stretches
 
@@ -48,10 +48,12 @@ class Teams:
 def teams(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Teams:
     """The ten GPUs of the small lake, with the simulation's own owners file."""
     folder = tmp_path_factory.mktemp("teams")
-    (folder / "owners.csv").write_text(owners_csv(Fleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8")
+    (folder / "owners.csv").write_text(
+        owners_csv(SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8"
+    )
     settings = folder / "fallow.toml"
     settings.write_text(f"[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n", encoding="utf-8")
-    return Teams(Source(lambda: inputs_of(fleet_lake, config=str(settings))))
+    return Teams(LakeSource(lambda: inputs_of(fleet_lake, config=str(settings))))
 
 
 def parts(tree: Any) -> Iterator[Component]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.access.directory import Directory
-from dashboard.access.people import ADMIN, PLANNER, VIEWER, Person
+from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,32 +34,32 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "groups", "found"), [
-    ("ann", [], Person("ann", PLANNER)),
-    ("bob", [], Person("bob", VIEWER, "nlp")),
-    ("bob", ["gpu-admins"], Person("bob", VIEWER, "nlp")),  # the own line says more
-    ("cleo", [], Person("cleo", ADMIN)),
-    ("dan", ["vision", "gpu-admins"], Person("dan", ADMIN)),  # the file's order, not the provider's
-    ("dan", ["vision"], Person("dan", VIEWER, "vision")),
+    ("ann", [], Reader("ann", PLANNER)),
+    ("bob", [], Reader("bob", VIEWER, "nlp")),
+    ("bob", ["gpu-admins"], Reader("bob", VIEWER, "nlp")),  # the own line says more
+    ("cleo", [], Reader("cleo", ADMIN)),
+    ("dan", ["vision", "gpu-admins"], Reader("dan", ADMIN)),  # the file's order, not the provider's
+    ("dan", ["vision"], Reader("dan", VIEWER, "vision")),
     ("Ann", [], None),
     ("vision", [], None),
     ("mallory", ["gpu-admins"], None),
     ("", [], None),
 ])  # fmt: skip
-def test_who_is_who(file: Path, name: str, groups: list[str], found: Person | None) -> None:
+def test_who_is_who(file: Path, name: str, groups: list[str], found: Reader | None) -> None:
     assert Directory(str(file), "none").person(name, groups) == found
 
 
 def test_the_default_is_for_all_others(file: Path) -> None:
-    assert Directory(str(file), VIEWER).person("dan") == Person("dan", VIEWER)
-    assert Directory("", VIEWER).person("dan") == Person("dan", VIEWER)
+    assert Directory(str(file), VIEWER).person("dan") == Reader("dan", VIEWER)
+    assert Directory("", VIEWER).person("dan") == Reader("dan", VIEWER)
     file.write_text(f"{ROWS}default,,viewer,nlp\n", encoding="utf-8")
-    assert Directory(str(file), "none").person("dan") == Person("dan", VIEWER, "nlp")
+    assert Directory(str(file), "none").person("dan") == Reader("dan", VIEWER, "nlp")
     assert Directory(str(file), "none").person("mallory") is None
 
 
 def test_without_a_kind_column_all_are_users(file: Path) -> None:
     file.write_text("name;role;team\nann;Viewer;nlp\n", encoding="utf-8")
-    assert Directory(str(file), "none").person("ann") == Person("ann", VIEWER, "nlp")
+    assert Directory(str(file), "none").person("ann") == Reader("ann", VIEWER, "nlp")
 
 
 def test_only_groups_of_the_file_matter(file: Path) -> None:
@@ -86,20 +86,20 @@ def test_a_mistake_names_file_and_line(file: Path, line: str, words: str) -> Non
 def test_changes_count_at_once_and_mistakes_do_not(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     people = Directory(str(file), "none")
     file.write_text(ROWS.replace("ann,planner", "ann,admin"), encoding="utf-8")
-    assert people.person("ann") == Person("ann", ADMIN)
+    assert people.person("ann") == Reader("ann", ADMIN)
     file.write_text("name,role\nann,emperor\n", encoding="utf-8")
     for _ in range(3):
-        assert people.person("ann") == Person("ann", ADMIN)
+        assert people.person("ann") == Reader("ann", ADMIN)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert f"{file}, line 2: role 'emperor'" in caplog.text
     file.write_text("name,role\nann,viewer\n", encoding="utf-8")
-    assert people.person("ann") == Person("ann", VIEWER)
+    assert people.person("ann") == Reader("ann", VIEWER)
 
 
 def test_a_file_that_goes_away_stays_in_force(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     people = Directory(str(file), "none")
     file.unlink()
-    assert people.person("ann") == Person("ann", PLANNER)
+    assert people.person("ann") == Reader("ann", PLANNER)
     assert "there is no file" in caplog.text
 
 
@@ -111,4 +111,4 @@ def test_a_link_that_is_set_to_another_file_counts(file: Path, tmp_path: Path) -
     os.utime(other, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns))
     (tmp_path / "new").symlink_to(other)
     (tmp_path / "new").rename(link)
-    assert people.person("ann") == Person("ann", VIEWER)
+    assert people.person("ann") == Reader("ann", VIEWER)

@@ -17,7 +17,7 @@ from joserfc.jwk import RSAKey
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import OUT, RETURN
 from dashboard.app import build_app
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow import config
 from fallow.errors import ConfigError
 from tests.dashboard.conftest import inputs_of
@@ -62,7 +62,7 @@ def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., Flask
     def make(**changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
         access = access_of(loaded, address="0.0.0.0", local=False, insecure=False)  # noqa: S104  # nothing is bound
-        client: FlaskClient = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
+        client: FlaskClient = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
         return client
 
     return make

@@ -13,7 +13,7 @@ import requests
 
 from dashboard.access.choose import access_of
 from dashboard.app import build_app
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow import config
 from fallow.errors import ConfigError, UsageError
 from tests.dashboard.conftest import inputs_of
@@ -45,7 +45,7 @@ def proxied(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Flask
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text("name,role\nann,admin\nzoë,planner\nmallory,none\n", encoding="utf-8")
     access = chosen(PROXIED | {"dashboard.people": str(people)})
-    client: FlaskClient = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
+    client: FlaskClient = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
     return client
 
 
@@ -134,7 +134,7 @@ def test_settings_count_on_loopback_too() -> None:
 
 def test_insecure_shows_everybody_the_same_and_still_no_foreign_name(fleet_lake: Lake) -> None:
     access = chosen({}, insecure=True)
-    client = build_app(Source(lambda: inputs_of(fleet_lake)), access).server.test_client()
+    client = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
     assert ask(client, "192.0.2.1", {"Host": "10.0.0.7:8050"}).status_code == 200
     assert ask(client, "192.0.2.1", {"Host": "evil.example"}).status_code == 403
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.simulation import Fleet, owners_csv
+from analytics.simulation import SimulatedFleet, owners_csv
 from dashboard.access.choose import access_of
-from dashboard.access.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Reader
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
 from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of, page, words
@@ -34,16 +34,18 @@ PATHS = tuple(each.path for each in PAGES)
 
 
 @pytest.fixture(scope="module")
-def source(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Source:
+def source(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LakeSource:
     folder = tmp_path_factory.mktemp("site")
-    (folder / "owners.csv").write_text(owners_csv(Fleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8")
+    (folder / "owners.csv").write_text(
+        owners_csv(SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8"
+    )
     settings = folder / "fallow.toml"
     settings.write_text(f"[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n", encoding="utf-8")
-    return Source(lambda: inputs_of(fleet_lake, config=str(settings)))
+    return LakeSource(lambda: inputs_of(fleet_lake, config=str(settings)))
 
 
 @pytest.fixture(scope="module")
-def server(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def server(source: LakeSource, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The pages behind a proxy: `ines` is a viewer of one team, `boss` an admin of all."""
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text(f"name,role,team\nines,viewer,{OWN}\nboss,admin,\n", encoding="utf-8")
@@ -78,8 +80,8 @@ def named(text: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def everything(source: Source) -> View:
-    look = source.look(Query(), Person("boss", ADMIN))
+def everything(source: LakeSource) -> View:
+    look = source.look(Query(), Reader("boss", ADMIN))
     assert isinstance(look, View)
     return look
 

@@ -12,7 +12,7 @@ import pytest
 
 from analytics.decide.actions import load_actions, record
 from dashboard.access.audit import AUDIT
-from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Person
+from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act, last_of
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
@@ -175,7 +175,7 @@ def test_nothing_is_reopened_that_stands_open(held: Held) -> None:
 
 def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> None:
     finding_id = held.finding("a").finding_id
-    people = [Person(f"p{number}", ADMIN) for number in range(6)]
+    people = [Reader(f"p{number}", ADMIN) for number in range(6)]
     views = [held.pages(who).view() for who in people]
     kinds = ["ack", "suppress"] * 3
 
@@ -214,7 +214,7 @@ def test_what_is_recorded_is_told_though_the_lake_does_not_answer_any_more(
 
 def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
     ids = [held.finding(gpu).finding_id for gpu in ("a", "b")]
-    eve = Person("eve\nroot (admin)", ADMIN)
+    eve = Reader("eve\nroot (admin)", ADMIN)
     held.pages(eve).press("ack", *ids)
     actions = load_actions(held.lake)
     assert audited == [
@@ -224,10 +224,10 @@ def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
 
 def test_whoever_may_not_act_has_no_buttons(held: Held) -> None:
     assert '"act-ack"' in json.dumps(_page(held, PLAN))
-    assert '"act-ack"' not in json.dumps(_page(held, Person("val", VIEWER)))
+    assert '"act-ack"' not in json.dumps(_page(held, Reader("val", VIEWER)))
 
 
-def _page(held: Held, who: Person) -> object:
+def _page(held: Held, who: Reader) -> object:
     return page(held.pages(who).client, "/findings", "?span=all")
 
 

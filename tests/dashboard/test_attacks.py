@@ -15,7 +15,7 @@ import pytest
 from dashboard.app import build_app
 from dashboard.demo import look_at_own_gpus, own_gpus_text
 from dashboard.exports import as_csv
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from tests.dashboard.conftest import inputs_of, page, words
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ TOO_MANY = "&".join(f"name{number}=1" for number in range(200))
 
 @pytest.fixture(scope="module")
 def client(fleet_lake: Lake) -> FlaskClient:
-    return build_app(Source(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
+    return build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("path", [CALLBACK, "/export/findings.csv", "/nowhere"])

@@ -23,13 +23,13 @@ from dash._utils import split_callback_id
 from analytics.decide.actions import load_actions
 from analytics.render.report import FORMATS
 from dashboard.access.choose import access_of
-from dashboard.access.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Reader
 from dashboard.actions import KINDS
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
 from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_HOST, TEAM, make_world
@@ -119,8 +119,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
 
     def make(others: Any) -> World:
         site = make_world(folder / f"quota-{others.quota}", others)
-        source = Source(site.inputs)
-        look = source.look(Query(), Person(BOSS, ADMIN))
+        source = LakeSource(site.inputs)
+        look = source.look(Query(), Reader(BOSS, ADMIN))
         assert isinstance(look, View)
         theirs = [each for each in look.report.review.findings if each.team == OTHERS]
         ours = [each for each in look.report.review.findings if each.team == TEAM]
@@ -302,7 +302,7 @@ def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World])
         }
         return (replace(world, app=app) if app else world).call(who, name, sent, "scheme.data")
 
-    fresh = build_app(Source(world.site.inputs), world.access)  # nothing is kept yet
+    fresh = build_app(LakeSource(world.site.inputs), world.access)  # nothing is kept yet
     with ThreadPoolExecutor(8) as threads:
         at_once = list(threads.map(lambda each: page(each, fresh), asked))
     assert at_once == [page(each) for each in asked]

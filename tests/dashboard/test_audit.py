@@ -18,7 +18,7 @@ from tests.dashboard.conftest import page, words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
 
 SAYS = """
 import logging
@@ -68,7 +68,7 @@ def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog:
                         "pia: sending as planner: the report of 2025-W46 to {folder}: sent"]),
 ])  # fmt: skip
 def test_a_line_says_who_sent_a_report_and_what_became_of_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Person, target: str, lines: list[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Reader, target: str, lines: list[str]
 ) -> None:
     held = held_lake(Lake.at(str(tmp_path / "lake")), tmp_path)
     out = tmp_path / "out"

@@ -18,7 +18,7 @@ from analytics.sections.palette import LIGHT
 from analytics.sections.surplus import surplus
 from dashboard.app import build_app
 from dashboard.render.panel import section_panel
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
@@ -147,7 +147,7 @@ def test_free_gpus_that_lie_apart_start_no_gang(lake: Lake) -> None:
     for host, busy, free in (("h1", "a", "b"), ("h2", "c", "d")):
         rows = [*samples(busy, 0, 7200, gpu_util_pct=90.0, process_count=1), *samples(free, 0, 7200)]
         fill(lake, rows, processes(busy, *range(0, 7200, 30)), host=host, devices=[device(busy), device(free)])
-    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/capacity")
+    shown = page(build_app(LakeSource(lambda: inputs_of(lake))).server.test_client(), "/capacity")
     free_bars, start_bars = figure(shown, "gangs-chart")["data"]
     assert (free_bars["y"][:3], start_bars["y"][:3]) == ([1, 1, 0], [1, 0, 0])
     assert [row[:4] for row in table(shown, "gangs-title")[1:3]] == [
@@ -161,7 +161,7 @@ def test_unknown_time_is_a_band(lake: Lake) -> None:
     busy = {"gpu_util_pct": 90.0, "process_count": 1}
     rows = [*samples("a", 0, 10800, **busy), *samples("b", 0, 3600), *samples("b", 7200, 10800)]
     fill(lake, rows, processes("a", *range(0, 10800, 30)), devices=[device("a"), device("b")])
-    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/capacity")
+    shown = page(build_app(LakeSource(lambda: inputs_of(lake))).server.test_client(), "/capacity")
     assert "In 1 of them some GPU" in words(shown)
     traces = figure(shown, "demand-chart")["data"]
     assert [max(trace["y"]) for trace in traces] == [2, 1, 2, 1]

@@ -20,7 +20,7 @@ from fallow.schema import STATES
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
 
 if TYPE_CHECKING:
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
 
 ALL = "?span=all"
 
@@ -34,7 +34,7 @@ def plainly(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{name: value.removeprefix("'") for name, value in row.items()} for row in rows]
 
 
-def frame(held: Held, name: str, who: Person = PLAN, search: str = ALL) -> pl.DataFrame:
+def frame(held: Held, name: str, who: Reader = PLAN, search: str = ALL) -> pl.DataFrame:
     answer = held.pages(who).client.get(f"/export/{name}.parquet{search}")
     assert answer.status_code == 200, answer.text
     assert answer.content_type == "application/vnd.apache.parquet"
@@ -149,5 +149,5 @@ def test_what_comes_later_is_said_in_the_readers_language(
     monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
     answer = pages.client.get(f"{path}?span=all&lang=fr")
     assert answer.status_code == 409
-    assert answer.text == f"fallow: {language('fr').say(LATE.message)} {language('fr').say(LATE.hint)}\n"
+    assert answer.text == f"fallow: {language('fr').translate(LATE.message)} {language('fr').translate(LATE.hint)}\n"
     assert LATE.message not in answer.text

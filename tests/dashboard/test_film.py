@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 
 from analytics.sections.palette import LIGHT, ORDER
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
 from dashboard.pages.film import GRAPH, FilmPage
 from dashboard.query import Query
 from dashboard.render import strip as strips
 from dashboard.render.strip import WORDS
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from dashboard.zoom import is_zoomed, visible
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -28,12 +28,12 @@ from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
 
 __all__ = ["teams"]
 
 
-def slow_frames(view: View, strip: film.Film) -> np.ndarray:
+def slow_frames(view: View, strip: film.PageFilm) -> np.ndarray:
     spent = np.zeros((*strip.frames.shape, len(ORDER)), dtype=np.int64)
     since_ms, until_ms = visible(view)
     for row in view.part.inside.stretches.iter_rows(named=True):
@@ -56,7 +56,7 @@ def slow_frames(view: View, strip: film.Film) -> np.ndarray:
         "?span=all&zone=Asia/Kolkata",
     ],
 )
-def test_each_frame_is_the_state_that_took_most_of_it(teams: Teams, search: str, reader: Person) -> None:
+def test_each_frame_is_the_state_that_took_most_of_it(teams: Teams, search: str, reader: Reader) -> None:
     view = teams.view(search, reader)
     strip = shoot(view)
     spent = slow_frames(view, strip)
@@ -197,8 +197,8 @@ def test_a_team_is_shown_its_own_people_and_time_only(teams: Teams) -> None:
 
 def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
     lake = Lake.at(str(tmp_path / "lake"))
-    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=2, days=29, seed=3, interval_ms=HOUR_MS))
-    source = Source(lambda: inputs_of(lake), patience_s=120)
+    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=2, days=29, seed=3, interval_ms=HOUR_MS))
+    source = LakeSource(lambda: inputs_of(lake), patience_s=120)
     found = source.look(Query.parse("?span=24h&zone=Asia/Kolkata"), ADA)
     assert isinstance(found, View)
     page = FilmPage().content(found, LIGHT)

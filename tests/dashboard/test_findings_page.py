@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from dashboard.access.people import VIEWER, Person
-from dashboard.grid import _WORDS, Column, Row, grid, grid_words
+from dashboard.access.people import VIEWER, Reader
+from dashboard.grid import _WORDS, GridColumn, Row, grid, grid_words
 from fallow.cli import main
 from fallow.clock import format_ms
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
@@ -23,7 +23,7 @@ ALL = "?span=all"
 NOW_MS = 1_900_000_000_000
 
 
-def shown(held: Held, who: Person = PLAN, search: str = ALL) -> Any:
+def shown(held: Held, who: Reader = PLAN, search: str = ALL) -> Any:
     return page(held.pages(who).client, "/findings", search)
 
 
@@ -181,7 +181,7 @@ def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
 def test_the_grid_opens_at_the_page_of_the_chosen_row() -> None:
     rows: list[Row] = [(f"r{number}", {"name": f"n{number}"}) for number in range(25)]
     for chosen, place in (("r0", None), ("r9", None), ("r10", 1), ("r24", 2), ("other", None)):
-        made = grid(language("en"), "g", "rows", [Column("name", "name")], rows, chosen=[chosen]).children
+        made = grid(language("en"), "g", "rows", [GridColumn("name", "name")], rows, chosen=[chosen]).children
         assert made.paginationGoTo == place
         assert [row["id"] for row in made.selectedRows] == [chosen] * (chosen != "other")
 
@@ -193,7 +193,7 @@ def test_the_links_to_the_files_have_the_scope_of_the_page(held: Held) -> None:
 
 
 def test_in_french(held: Held) -> None:
-    grid = table(shown(held, Person("val", VIEWER), f"{ALL}&lang=fr"))
+    grid = table(shown(held, Reader("val", VIEWER), f"{ALL}&lang=fr"))
     assert [each["headerName"] for each in grid["columnDefs"]][:4] == ["constat", "confiance", "détenteur", "équipe"]
     assert grid["dashGridOptions"]["localeText"]["page"] == "Page"
     assert grid["dashGridOptions"]["localeText"]["noRowsToShow"] == "Rien à énumérer."

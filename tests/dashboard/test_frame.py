@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import plotly.offline
 import pytest
 
-from dashboard.access.people import ADMIN, VIEWER, Person
+from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
 from tests.dashboard.sites import As
 
@@ -61,7 +61,7 @@ def test_a_choice_of_one_is_none(client: FlaskClient) -> None:
 
 def test_a_window_that_the_pages_were_started_with_is_a_choice_and_shown_first(fleet_lake: Lake) -> None:
     own = build_app(
-        Source(lambda: inputs_of(fleet_lake, "2025-11-19T00:00Z", "2025-11-19T12:00Z"))
+        LakeSource(lambda: inputs_of(fleet_lake, "2025-11-19T00:00Z", "2025-11-19T12:00Z"))
     ).server.test_client()
     found = filled(own)
     assert found["ask-span"]["value"] == ""
@@ -75,17 +75,17 @@ def test_a_window_that_the_pages_were_started_with_is_a_choice_and_shown_first(f
 @pytest.mark.parametrize(
     ("person", "way_out", "said", "leads"),
     [
-        (Person("ada", ADMIN), "", None, []),
-        (Person("ada", ADMIN), "/sign-out", "ada, admin Sign out", ["/sign-out"]),
-        (Person("vic", VIEWER), "", "vic, viewer", []),
+        (Reader("ada", ADMIN), "", None, []),
+        (Reader("ada", ADMIN), "/sign-out", "ada, admin Sign out", ["/sign-out"]),
+        (Reader("vic", VIEWER), "", "vic, viewer", []),
     ],
 )
 def test_who_reads_stands_beside_the_pages_and_the_way_out_where_there_is_one(
-    fleet_lake: Lake, person: Person, way_out: str, said: str | None, leads: list[str]
+    fleet_lake: Lake, person: Reader, way_out: str, said: str | None, leads: list[str]
 ) -> None:
     who = As(person)
     who.way_out = way_out
-    own = build_app(Source(lambda: inputs_of(fleet_lake)), who).server.test_client()
+    own = build_app(LakeSource(lambda: inputs_of(fleet_lake)), who).server.test_client()
     found = [each for each in components(filled(own)["nav"]["children"]) if each["props"].get("className") == "who"]
     assert [words(each) for each in found] == ([said] if said else [])
     assert [each["props"]["href"] for each in components(found) if "href" in each["props"]] == leads
@@ -112,7 +112,7 @@ def test_what_cannot_be_shown_is_one_sentence(client: FlaskClient, path: str, se
 
 def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
     empty = empty_folder(tmp_path / "lake")
-    client: Any = build_app(Source(lambda: inputs_of(empty))).server.test_client()
+    client: Any = build_app(LakeSource(lambda: inputs_of(empty))).server.test_client()
     text = words(page(client))
     assert "Nothing to show" in text
     assert "fallow agent run" in text

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.sections.history import Subject, events_of, processes_of
 from analytics.sections.palette import LIGHT
-from dashboard.pages.detail import Gpu
+from dashboard.pages.detail import GpuPage
 from dashboard.render.series import round_step
 from dashboard.render.strip import WORDS
 from dashboard.series import MOST_POINTS, gpu_series
@@ -17,7 +17,7 @@ from fallow.clock import HOUR_MS, to_ms
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
     from dashboard.view import View
     from fallow.lake import Lake
 
@@ -36,8 +36,8 @@ def shared_gpu(teams: Teams) -> str:
     return min(mine.intersection(others["gpu"]))
 
 
-def content(teams: Teams, gpu: str, search: str = "?span=all", reader: Person = ADA) -> Any:
-    return Gpu().content(teams.view(f"{search}&gpu={gpu}", reader), LIGHT)
+def content(teams: Teams, gpu: str, search: str = "?span=all", reader: Reader = ADA) -> Any:
+    return GpuPage().content(teams.view(f"{search}&gpu={gpu}", reader), LIGHT)
 
 
 def rows_of(lake: Lake, gpu: str) -> pl.DataFrame:
@@ -74,7 +74,7 @@ def test_a_short_time_is_shown_row_by_row(teams: Teams, fleet_lake: Lake) -> Non
     assert found.frame["time"].to_list() == rows["time"].to_list()
     for line in found.lines:
         assert found.frame[f"{line.column}_mean"].to_list() == pytest.approx(rows[line.column].to_list())
-    drawn = [each for each in one(Gpu().content(view, LIGHT), "gpu-graph").figure.data if each.type == "scatter"]
+    drawn = [each for each in one(GpuPage().content(view, LIGHT), "gpu-graph").figure.data if each.type == "scatter"]
     assert [round(value) for value in drawn[0].y] == [round(value) for value in rows["gpu_util_pct"].to_list()]
 
 
@@ -229,7 +229,7 @@ def test_the_processes_are_those_of_the_lists(teams: Teams, fleet_lake: Lake) ->
     assert set(found.select("pid", "user", "mem_used_max_bytes", "time").iter_rows()) == set(
         wanted.select("pid", "user", "mem_used_bytes", "time").iter_rows()
     )
-    text = text_of(Gpu().content(view, LIGHT))
+    text = text_of(GpuPage().content(view, LIGHT))
     assert f"{found.height} processes in this window" in text
     assert f"({found['pid'][0]})" in text
 

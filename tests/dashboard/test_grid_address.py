@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.grid import MOMENT, NUMBER, RANK, Column
+from dashboard.grid import MOMENT, NUMBER, RANK, GridColumn
 from dashboard.grid_address import check
 from dashboard.query import Query
 from fallow.errors import UsageError
 
 COLUMNS = [
-    Column("holder", "holder"),
-    Column("status", "status", RANK),
-    Column("cost", "cost", NUMBER),
-    Column("since", "since", MOMENT),
+    GridColumn("holder", "holder"),
+    GridColumn("status", "status", RANK),
+    GridColumn("cost", "cost", NUMBER),
+    GridColumn("since", "since", MOMENT),
 ]
 
 

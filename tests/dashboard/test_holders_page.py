@@ -10,7 +10,7 @@ import pytest
 
 from analytics.sections.quotas import quota_headline, quota_uses
 from dashboard.app import build_app
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
@@ -146,7 +146,7 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
     ]
     lists = [*processes("a", *range(0, 3600, 30), user=None), *processes("b", *range(0, 3600, 30), user=name)]
     fill(lake, rows, lists, devices=[device("a"), device("b")])
-    client = build_app(Source(lambda: inputs_of(lake))).server.test_client()
+    client = build_app(LakeSource(lambda: inputs_of(lake))).server.test_client()
     rows_shown = table(page(client, "/holders"), "holders-title")
     assert {row[0] for row in rows_shown} == {"name", "(holder not known)", "<b>eve</b>?=1"}
     french = words(page(client, "/holders", "?lang=fr"))

@@ -11,7 +11,7 @@ from analytics.ledger.occupancy import stays
 from analytics.report.model import Report
 from analytics.sections.history import findings_naming
 from analytics.sections.palette import LIGHT
-from dashboard.pages.detail import Host, subject_named
+from dashboard.pages.detail import HostPage, subject_named
 from dashboard.render.panel import section_panel
 from dashboard.render.strip import WORDS
 from dashboard.series import host_series
@@ -19,7 +19,7 @@ from fallow.clock import HOUR_MS
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
 
 if TYPE_CHECKING:
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
     from fallow.lake import Lake
 
 __all__ = ["teams"]
@@ -27,8 +27,8 @@ __all__ = ["teams"]
 HOST = "sim-h100-01"
 
 
-def content(teams: Teams, host: str = HOST, search: str = "?span=all", reader: Person = ADA) -> Any:
-    return Host().content(teams.view(f"{search}&host={host}", reader), LIGHT)
+def content(teams: Teams, host: str = HOST, search: str = "?span=all", reader: Reader = ADA) -> Any:
+    return HostPage().content(teams.view(f"{search}&host={host}", reader), LIGHT)
 
 
 def test_a_host_that_nobody_knows_and_none_at_all_are_said_so(teams: Teams) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.sections.demand import gpus_by_hour
-from dashboard.access.people import ADMIN, Person
+from dashboard.access.people import ADMIN, Reader
 from dashboard.query import Query
 from dashboard.view import View
 from tests.dashboard.planned import planned_site
@@ -50,7 +50,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 def at_once(site: Site, asked: Question) -> pl.DataFrame:
     """The most GPUs at once in each hour, of the same ledger that the page has."""
-    found = site.pages.source.look(Query.parse(asked.search()), Person("root", ADMIN))
+    found = site.pages.source.look(Query.parse(asked.search()), Reader("root", ADMIN))
     assert isinstance(found, View)
     return gpus_by_hour(found)
 

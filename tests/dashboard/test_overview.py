@@ -10,7 +10,7 @@ import pytest
 
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.palette import DARK, LIGHT
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.overview import Overview
 from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
@@ -157,7 +157,7 @@ def test_the_schemes_differ_in_colours_only(site: Site, shown: Any) -> None:
 
 
 def test_a_reader_of_one_team_sees_that_team(site: Site) -> None:
-    reader = Person("ann", VIEWER, "vision")
+    reader = Reader("ann", VIEWER, "vision")
     own = content(Overview(), site.view(SEARCH + "&team=language", reader))
     asked_for = content(Overview(), site.view(SEARCH + "&team=vision"))
     text = words(own)

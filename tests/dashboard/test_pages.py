@@ -10,7 +10,7 @@ import pytest
 from analytics.sections.palette import DARK, LIGHT, ORDER
 from dashboard.app import build_app
 from dashboard.pages import PAGES
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from fallow.schema import STATES
 from tests.dashboard.conftest import components, page, words
 
@@ -63,7 +63,7 @@ def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFix
     def broken() -> Any:
         raise RuntimeError("the very inside")
 
-    text = words(page(build_app(Source(broken)).server.test_client()))
+    text = words(page(build_app(LakeSource(broken)).server.test_client()))
     assert "could not be made" in text
     assert "inside" not in text
     assert "the very inside" in caplog.text

@@ -11,7 +11,7 @@ from flask import Response
 
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from tests.dashboard.conftest import inputs_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_health_is_answered_under_any_name_and_says_nothing(client: FlaskClient)
 
 
 def test_a_document_keeps_its_own_policy_and_is_framed_here_only(fleet_lake: Lake) -> None:
-    server = build_app(Source(lambda: inputs_of(fleet_lake))).server
+    server = build_app(LakeSource(lambda: inputs_of(fleet_lake))).server
     own = "default-src 'none'; style-src 'unsafe-inline'"
 
     @server.route("/framed")  # type: ignore[untyped-decorator]

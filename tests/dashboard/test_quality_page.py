@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.quality import Quality
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
@@ -73,7 +73,7 @@ def test_every_remark_of_the_report_is_there(site: Site) -> None:
     view = site.view("?span=all")
     text = words(content(Quality(), view))
     assert len(view.report.quality) >= 2
-    assert all(view.say(remark.sentence) in text for remark in view.report.quality)
+    assert all(view.translate(remark.sentence) in text for remark in view.report.quality)
     assert "All hosts were seen to the end of the window." in text
 
 
@@ -100,7 +100,7 @@ def test_a_host_that_fell_silent_is_named(lake: Lake, tmp_path: Path) -> None:
 def test_nothing_of_it_is_for_one_team(site: Site, search: str) -> None:
     for view in (
         site.view(search),
-        site.view(search.replace("team=vision", "team=language"), Person("ann", VIEWER, "vision")),
+        site.view(search.replace("team=vision", "team=language"), Reader("ann", VIEWER, "vision")),
     ):
         shown = content(Quality(), view)
         assert "sim-" not in json.dumps(shown)

@@ -11,10 +11,10 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
-from dashboard.access.people import PLANNER, VIEWER, Person
+from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.pages.report import ReportPage
-from dashboard.sending import Answer, send_tried, try_target
-from dashboard.source import Source
+from dashboard.sending import SendingAnswer, send_tried, try_target
+from dashboard.source import LakeSource
 from fallow import schema
 from fallow.cli import main
 from fallow.lake import Lake
@@ -82,7 +82,7 @@ def test_the_preview_may_stand_in_a_frame_of_these_pages_only(site: Site, tmp_pa
 
 
 def test_a_reader_of_one_team_gets_that_teams_edition(site: Site, tmp_path: Path) -> None:
-    client = site.client(Person("ann", VIEWER, "vision"))
+    client = site.client(Reader("ann", VIEWER, "vision"))
     for search in (f"?start={WEEK}", f"?start={WEEK}&team=language"):
         answer = client.get(f"/report/download/json{search}")
         assert answer.data == command(site, tmp_path, "json", "--team", "vision")
@@ -121,27 +121,27 @@ def test_the_page_begins_with_the_last_whole_week_and_offers_the_others(site: Si
 def test_who_may_only_read_has_no_form(sender: Site) -> None:
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
     assert len(targets) == 2
-    assert targets[0] in json.dumps(content(ReportPage(), sender.view("", Person("bob", PLANNER))))
-    assert targets[0] not in json.dumps(content(ReportPage(), sender.view("", Person("bob", VIEWER))))
+    assert targets[0] in json.dumps(content(ReportPage(), sender.view("", Reader("bob", PLANNER))))
+    assert targets[0] not in json.dumps(content(ReportPage(), sender.view("", Reader("bob", VIEWER))))
 
 
-def answered(site: Site, person: Person, ask: Callable[[Source], Answer]) -> Answer:
+def answered(site: Site, person: Reader, ask: Callable[[LakeSource], SendingAnswer]) -> SendingAnswer:
     """What the form answers to this person, whom the app has let in."""
     client: FlaskClient = site.client(person)
     with client.application.test_request_context("/"):
         client.application.preprocess_request()
-        return ask(Source(site.inputs))
+        return ask(LakeSource(site.inputs))
 
 
-def text(answer: Answer) -> str:
+def text(answer: SendingAnswer) -> str:
     return words(json.loads(json.dumps(answer.shown, cls=PlotlyJSONEncoder)))
 
 
-def trying(site: Site, person: Person, number: int = -1, search: str = SEARCH) -> Answer:
+def trying(site: Site, person: Reader, number: int = -1, search: str = SEARCH) -> SendingAnswer:
     return answered(site, person, lambda source: try_target(source, search, number))
 
 
-def sending(site: Site, person: Person, tried: Mapping[str, Any], search: str = SEARCH) -> Answer:
+def sending(site: Site, person: Reader, tried: Mapping[str, Any], search: str = SEARCH) -> SendingAnswer:
     return answered(site, person, lambda source: send_tried(source, search, tried))
 
 
@@ -154,7 +154,7 @@ def sent(site: Site) -> list[tuple[str, str]]:
 
 
 def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Path) -> None:
-    planner = Person("bob", PLANNER)
+    planner = Reader("bob", PLANNER)
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
     tried = trying(sender, planner)
     assert tried.tried == {"search": SEARCH, "targets": targets}
@@ -176,7 +176,7 @@ def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Pa
 
 
 def test_one_target_can_be_chosen(sender: Site, tmp_path: Path) -> None:
-    planner = Person("bob", PLANNER)
+    planner = Reader("bob", PLANNER)
     sending(sender, planner, trying(sender, planner, 1).tried)
     assert not (tmp_path / "one").exists()
     assert list((tmp_path / "two").rglob("*.html"))
@@ -185,7 +185,7 @@ def test_one_target_can_be_chosen(sender: Site, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [7, -1])
 def test_who_may_only_read_sends_nothing(sender: Site, number: int) -> None:
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
-    viewer = Person("ann", VIEWER)
+    viewer = Reader("ann", VIEWER)
     for answer in (trying(sender, viewer, number), sending(sender, viewer, {"search": SEARCH, "targets": targets})):
         assert "it takes the role planner" in text(answer)
         assert not answer.tried
@@ -200,13 +200,13 @@ def test_who_may_only_read_sends_nothing(sender: Site, number: int) -> None:
     ],
 )  # fmt: skip
 def test_no_other_target_is_sent_to(sender: Site, targets: list[str], said: str) -> None:
-    told = sending(sender, Person("bob", PLANNER), {"search": SEARCH, "targets": targets})
+    told = sending(sender, Reader("bob", PLANNER), {"search": SEARCH, "targets": targets})
     assert said in text(told)
     assert sent(sender) == []
 
 
 def test_a_week_that_is_not_over_for_now_is_refused(sender: Site) -> None:
-    told = trying(sender, Person("bob", PLANNER), search="?start=2999-W01")
+    told = trying(sender, Reader("bob", PLANNER), search="?start=2999-W01")
     assert "2999-W01 is not over" in text(told)
     assert not told.tried
 
@@ -215,7 +215,7 @@ def test_a_planner_of_one_team_sends_that_teams_edition(sender: Site, tmp_path: 
     owners = tmp_path / "owners.csv"
     owners.write_text("kind,name,team\nuser,farid,vision\nuser,hiro,language\n")
     sender.config.write_text(sender.config.read_text() + f'[money]\nowners = "{owners}"\n')
-    planner, search = Person("bob", PLANNER, "vision"), f"{SEARCH}&team=language"
+    planner, search = Reader("bob", PLANNER, "vision"), f"{SEARCH}&team=language"
     sending(sender, planner, trying(sender, planner, 0, search).tried, search)
     [html] = list((tmp_path / "one").rglob("*.html"))
     assert html.name.startswith(f"fallow-{WEEK}-team=vision-en")

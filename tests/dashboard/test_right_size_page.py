@@ -14,11 +14,11 @@ from plotly.utils import PlotlyJSONEncoder
 from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, PREALLOCATED, card_fit, card_sizes, workload_sizes
 from analytics.sections.moves import moves
 from analytics.sections.palette import LIGHT
-from dashboard.access.people import VIEWER, Person
+from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
 from dashboard.render.panel import section_panel
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import View
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
@@ -157,7 +157,7 @@ def test_unknown_memory_is_no_point_at_zero(lake: Lake, *, known: bool) -> None:
     memory = {"mem_used_bytes": 20 * GIB} if known else {}
     rows = samples("a", 0, 4 * 3600, gpu_util_pct=90.0, process_count=1, **memory)
     fill(lake, rows, processes("a", *range(0, 4 * 3600, 30)), devices=[device("a")])
-    shown = page(build_app(Source(lambda: inputs_of(lake))).server.test_client(), "/right-size")
+    shown = page(build_app(LakeSource(lambda: inputs_of(lake))).server.test_client(), "/right-size")
     assert points(shown) == int(known)
     assert ("1 workload without a known memory is not drawn." in words(shown)) is not known
 
@@ -171,8 +171,8 @@ def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
         for each in processes("b", *range(0, 4 * 3600, 30), user=user, pid=pid)
     ]
     fill(lake, rows, [*processes("a", *range(0, 4 * 3600, 30)), *both], devices=[device("a"), device("b")])
-    source = Source(lambda: inputs_of(lake))
-    view = source.look(Query(), Person("reader", VIEWER))
+    source = LakeSource(lambda: inputs_of(lake))
+    view = source.look(Query(), Reader("reader", VIEWER))
     assert isinstance(view, View)
     works = workload_sizes(view)
     assert works.select("holder", "gpus").rows() == [("ann", ["a"])]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.language.languages import language
-from dashboard.access.people import ADMIN, PLANNER, VIEWER, Person
-from dashboard.pages.settings import Settings, shown_settings
+from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
+from dashboard.pages.settings import SettingsPage, shown_settings
 from fallow import config
 from fallow.config import SETTINGS
 from tests.dashboard.conftest import components, page, words
@@ -44,7 +44,7 @@ def table(tree: Any, name: str) -> dict[str, list[str]]:
 
 
 def test_every_setting_is_there_with_its_origin(site: Site) -> None:
-    shown = table(content(Settings(), site.view()), "settings")
+    shown = table(content(SettingsPage(), site.view()), "settings")
     assert shown.keys() == {each.name for each in SETTINGS}
     assert shown["ledger.idle_after"][:2] == ["7\N{NO-BREAK SPACE}min", f"file {site.config}"]
     assert shown["findings.held_min"][:2] == ["1\N{NO-BREAK SPACE}h", "default"]
@@ -61,7 +61,7 @@ def plainly(text: str) -> str:
 
 
 def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
-    shown = content(Settings(), site.view())
+    shown = content(SettingsPage(), site.view())
     assert "`" not in words(shown)
     typed = [each["props"]["children"] for each in components(shown) if each["type"] == "Code"]
     assert typed == [part for each in SETTINGS for part in each.meaning.split("`")[1::2]]
@@ -69,11 +69,11 @@ def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
 
 
 def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: Site) -> None:
-    shown = content(Settings(), site.view("?lang=fr"))
+    shown = content(SettingsPage(), site.view("?lang=fr"))
     french = language("fr")
     cells = [each["props"] for each in components(shown) if each["type"] == "Td"]
     for setting in SETTINGS:
-        said = french.say(setting.meaning)
+        said = french.translate(setting.meaning)
         (found,) = {each.get("lang", "fr") for each in cells if plainly(words(each["children"])) == plainly(said)}
         assert found == ("en" if said == setting.meaning else "fr"), setting.name
 
@@ -86,7 +86,7 @@ def test_variables_and_flags_are_named_as_origins() -> None:
 
 
 def test_no_secret_is_shown(site: Site) -> None:
-    shown = json.dumps(content(Settings(), site.view()))
+    shown = json.dumps(content(SettingsPage(), site.view()))
     assert "verysecret" not in shown
     assert "hooks.slack.com" in shown
     assert "mailto:lead@example.org" in shown
@@ -95,7 +95,7 @@ def test_no_secret_is_shown(site: Site) -> None:
 
 def test_the_prices_are_those_of_the_command(site: Site, run_fallow: RunFallow) -> None:
     told = json.loads(run_fallow("prices", "--config", str(site.config), "--json").stdout)
-    shown = table(content(Settings(), site.view()), "prices")
+    shown = table(content(SettingsPage(), site.view()), "prices")
     assert len(told["prices"]) > 5
     for each in told["prices"]:
         cells = shown[each["model"]]
@@ -106,12 +106,12 @@ def test_the_prices_are_those_of_the_command(site: Site, run_fallow: RunFallow) 
 
 
 def test_the_owners_are_counted_and_not_named(site: Site) -> None:
-    shown = table(content(Settings(), site.view()), "owners")
+    shown = table(content(SettingsPage(), site.view()), "owners")
     assert shown == {
         "language": ["products", "1", "0", "1", "2"],
         "vision": ["research", "0", "0", "2", "4"],
     }
-    own = content(Settings(), site.view("", Person("ann", ADMIN, "vision")))
+    own = content(SettingsPage(), site.view("", Reader("ann", ADMIN, "vision")))
     assert table(own, "owners").keys() == {"vision"}
     assert "language" not in words(
         next(each for each in components(own) if each["props"].get("aria-labelledby") == "owners-title")
@@ -121,7 +121,7 @@ def test_the_owners_are_counted_and_not_named(site: Site) -> None:
 
 @pytest.mark.parametrize("role", [VIEWER, PLANNER])
 def test_it_is_for_admins(site: Site, role: str) -> None:
-    text = words(page(site.client(Person("ann", role)), "/settings"))
+    text = words(page(site.client(Reader("ann", role)), "/settings"))
     assert "hooks.slack.com" not in text
     assert ADMIN in text
     assert "Settings in force" in words(page(site.client(), "/settings"))

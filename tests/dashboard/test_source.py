@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import record
-from dashboard.access.people import ADMIN, VIEWER, Person
+from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.query import Query
-from dashboard.source import Source
+from dashboard.source import LakeSource
 from dashboard.view import Problem, View
 from fallow.clock import HOUR_MS
 from fallow.errors import FallowError
@@ -24,7 +24,7 @@ from tests.dashboard.conftest import UNTIL_MS, inputs_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ADA = Person("ada", ADMIN)
+ADA = Reader("ada", ADMIN)
 
 
 class Hands:
@@ -46,27 +46,27 @@ def own_lake(fleet_lake: Lake, tmp_path: Path) -> Lake:
     return Lake.at(str(tmp_path / "lake"))
 
 
-def look(source: Source, query: Query | None = None, reader: Person = ADA) -> View | Problem:
+def look(source: LakeSource, query: Query | None = None, reader: Reader = ADA) -> View | Problem:
     return source.look(query or Query(), reader)
 
 
 def test_the_same_question_is_answered_once(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first, again, other = (
         viewed(source),
-        viewed(source, reader=Person("eve", ADMIN)),
+        viewed(source, reader=Reader("eve", ADMIN)),
         viewed(source, Query(pool="legacy")),
     )
     assert first.report is again.report
     assert first.report is not other.report
     assert (first.reader.name, again.reader.name) == ("ada", "eve")
-    viewer = viewed(source, reader=Person("ada", VIEWER))
+    viewer = viewed(source, reader=Reader("ada", VIEWER))
     assert first.key == again.key != viewer.key  # what a page offers is a matter of the role, the figures are not
     assert first.report is viewer.report
 
 
 def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first, version = viewed(source), source.version()
     own_lake.delete(own_lake.files("gpu")[-1])
     assert viewed(source).report is first.report  # nobody waits for the lake
@@ -77,7 +77,7 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
 
 
 def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     end = source.follow(rest_s=0.01)
     try:
         before = source.version()
@@ -91,7 +91,7 @@ def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(o
 def test_whatever_waits_for_the_clock_is_made_again_every_hour(own_lake: Lake) -> None:
     """Who is silent and what is suppressed changes though no file does."""
     clock = Hands()
-    source = Source(lambda: inputs_of(own_lake), clock)
+    source = LakeSource(lambda: inputs_of(own_lake), clock)
     first, version = viewed(source), source.version()
     clock.time_ms += HOUR_MS - 1
     source.refresh()
@@ -111,29 +111,29 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_lake_that_has_not_changed_is_not_read_again(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first = viewed(source)
     source.refresh()
     assert viewed(source).report is first.report
 
 
 def test_two_processes_agree_on_the_version(own_lake: Lake) -> None:
-    one, other = (Source(lambda: inputs_of(own_lake), Hands()) for _ in range(2))
+    one, other = (LakeSource(lambda: inputs_of(own_lake), Hands()) for _ in range(2))
     assert one.version() == other.version()
 
 
 def test_what_was_asked_for_is_there_in_the_new_version_before_anybody_waits_for_it(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands(), patience_s=60)
+    source = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=60)
     viewed(source, Query(pool="legacy"))
     own_lake.delete(own_lake.files("gpu")[-1])
     source.refresh()
-    impatient = Source(lambda: inputs_of(own_lake), Hands(), patience_s=0)
+    impatient = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=0)
     impatient.__dict__["_generation"] = source.__dict__["_generation"]
     assert isinstance(look(impatient, Query(pool="legacy")), View)
 
 
 def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands(), patience_s=0)
+    source = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=0)
     source.refresh()
     late = look(source)
     assert isinstance(late, Problem)
@@ -143,7 +143,7 @@ def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
 
 def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake: Lake) -> None:
     clock = Hands()
-    mine, theirs = Source(lambda: inputs_of(own_lake), clock), Source(lambda: inputs_of(own_lake), clock)
+    mine, theirs = LakeSource(lambda: inputs_of(own_lake), clock), LakeSource(lambda: inputs_of(own_lake), clock)
     finding, version = viewed(mine).report.findings[0], viewed(theirs).version
     record(own_lake, "ack", [finding.finding_id], "ada", now_ms=UNTIL_MS)
     mine.forget()
@@ -154,12 +154,12 @@ def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake:
     assert mine.version() == theirs.version() != version
 
 
-def status(source: Source, finding_id: str) -> str:
+def status(source: LakeSource, finding_id: str) -> str:
     return next(each.status for each in viewed(source).report.review.findings if each.finding_id == finding_id)
 
 
 def test_a_broken_file_is_a_problem_and_no_exception(own_lake: Lake) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     Path(own_lake.files("gpu")[0].url).write_bytes(b"PAR1")
     found = look(source)
     assert isinstance(found, Problem)
@@ -170,7 +170,7 @@ def test_a_broken_file_is_a_problem_and_no_exception(own_lake: Lake) -> None:
 
 
 def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: Lake, tmp_path: Path) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first = viewed(source)
     Path(own_lake.root).rename(tmp_path / "elsewhere")
     source.refresh()
@@ -185,7 +185,7 @@ def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: 
 
 def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake: Lake) -> None:
     clock = Hands()
-    source = Source(lambda: inputs_of(own_lake), clock)
+    source = LakeSource(lambda: inputs_of(own_lake), clock)
     first = viewed(source)
     record(own_lake, "ack", [first.report.findings[0].finding_id], "ada", now_ms=UNTIL_MS)
     (file,) = own_lake.files("action")
@@ -217,7 +217,7 @@ def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it
         owners.write_text(f"kind,name,team\nuser,{holder},{team}\n")
 
     write("first")
-    source = Source(lambda: inputs_of(own_lake, config=str(config)), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake, config=str(config)), Hands())
     assert viewed(source).names["team"] == ("first",)
     write("second")
     source.refresh()
@@ -234,7 +234,7 @@ def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it
 
 
 def test_of_a_lake_that_is_gone_nothing_new_is_promised(own_lake: Lake, tmp_path: Path) -> None:
-    source = Source(lambda: inputs_of(own_lake), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
     viewed(source)
     Path(own_lake.root).rename(tmp_path / "elsewhere")
     source.refresh()
@@ -246,13 +246,13 @@ def test_of_a_lake_that_is_gone_nothing_new_is_promised(own_lake: Lake, tmp_path
 
 def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:
     later = Lake.at(str(tmp_path / "later"))
-    source = Source(lambda: inputs_of(later), Hands())
+    source = LakeSource(lambda: inputs_of(later), Hands())
     assert isinstance(look(source), Problem)
     shutil.copytree(own_lake.root, later.root)
     assert isinstance(look(source), View)
 
 
-def viewed(source: Source, query: Query | None = None, reader: Person = ADA) -> View:
+def viewed(source: LakeSource, query: Query | None = None, reader: Reader = ADA) -> View:
     found = look(source, query, reader)
     assert isinstance(found, View), found
     return found
@@ -267,21 +267,21 @@ def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) 
     )
     config = tmp_path / "fallow.toml"
     config.write_text(f'[money]\nowners = "{owners}"\n')
-    source = Source(lambda: inputs_of(own_lake, config=str(config)), Hands())
+    source = LakeSource(lambda: inputs_of(own_lake, config=str(config)), Hands())
     mine = {name for place, name in enumerate(holders) if place % 2}
-    reader = Person("bob", VIEWER, "team1")
+    reader = Reader("bob", VIEWER, "team1")
     for asked in (Query(span="all"), Query(span="all", team="team0")):
         found = look(source, asked, reader)
         assert isinstance(found, View)
         assert {each.name for each in found.report.holders} == mine
         assert found.names["team"] == ("team1",)
         assert found.query.team == "team1"
-    nobody = look(source, Query(span="all"), Person("eve", VIEWER, "no such team"))
+    nobody = look(source, Query(span="all"), Reader("eve", VIEWER, "no such team"))
     assert isinstance(nobody, Problem)
 
 
 def whole_view(lake: Lake) -> View:
-    found = look(Source(lambda: inputs_of(lake), Hands()), Query(span="all"))
+    found = look(LakeSource(lambda: inputs_of(lake), Hands()), Query(span="all"))
     assert isinstance(found, View)
     return found
 
@@ -299,7 +299,7 @@ def test_a_lake_that_does_not_answer_holds_nobody_up(own_lake: Lake) -> None:
             return super().all_files(table, **only)
 
     lake = Silent(own_lake.store)
-    source = Source(lambda: replace(inputs_of(own_lake), lake=lake), Hands())
+    source = LakeSource(lambda: replace(inputs_of(own_lake), lake=lake), Hands())
     first = viewed(source)
     lake.is_silent = True
     source.forget()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from analytics.delivery.journal import Journal
-from analytics.delivery.model import Brief, Delivery, Line, Message, Part
+from analytics.delivery.model import Brief, BriefLine, Delivery, Message, MessagePart
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from tests.ledger.rows import T0
@@ -36,7 +36,7 @@ class Hands:
 
 def example_message(**changes: Any) -> Message:
     """A small edition of everything."""
-    lines = (Line("F-0000000001", "24.0 GPU-hours: 1 GPU on gn001 held without a kernel", "ann, since Monday"),)
+    lines = (BriefLine("F-0000000001", "24.0 GPU-hours: 1 GPU on gn001 held without a kernel", "ann, since Monday"),)
     whole = Message(
         subject="GPU waste report 2026-W46: 24.0 of 336.0 GPU-hours went unused",
         language="en",
@@ -44,8 +44,8 @@ def example_message(**changes: Any) -> Message:
         html='<table><tr><td>24.0</td></tr></table><img src="cid:week" alt="">',
         picture=PICTURE,
         attachments=(
-            Part("fallow-2026-W46-all-en.html", "text/html", b"<!doctype html><title>r</title>"),
-            Part("fallow-2026-W46-all-en.pdf", "application/pdf", b"%PDF-1.7 \x00\xff"),
+            MessagePart("fallow-2026-W46-all-en.html", "text/html", b"<!doctype html><title>r</title>"),
+            MessagePart("fallow-2026-W46-all-en.pdf", "application/pdf", b"%PDF-1.7 \x00\xff"),
         ),
         brief=Brief("GPU waste report 2026-W46", "9 Nov to 16 Nov", ("24.0 went unused.",), "Costliest", lines, ""),
         week="2026-W46",

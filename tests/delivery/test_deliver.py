@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery import deliver as deliver_module
-from analytics.delivery.deliver import ALREADY, BUSY, Result, acquire_send_lock, deliver
+from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, acquire_send_lock, deliver
 from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, new_try
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, Message, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.targets import parse_targets
 from analytics.frames import read_frame
 from fallow import schema
@@ -35,15 +35,15 @@ class Counting:
     sent: list[Delivery] = field(default_factory=list)
     meanwhile: Callable[[], object] | None = None
 
-    def send(self, _: Message, delivery: Delivery, now_ms: int) -> Outcome:  # noqa: ARG002
+    def send(self, _: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:  # noqa: ARG002
         self.sent.append(delivery)
         if self.meanwhile:
             self.meanwhile()
         step = self.ends.pop(0) if self.ends else SENT
-        return Outcome(step, "" if step == SENT else f"it {step}")
+        return DeliveryOutcome(step, "" if step == SENT else f"it {step}")
 
 
-def send(lake: Lake, channel: Counting, hands: Hands, *, again: bool = False) -> Result:
+def send(lake: Lake, channel: Counting, hands: Hands, *, again: bool = False) -> DeliveryResult:
     """In a process that knows nothing but what the lake holds."""
     return deliver(journal(lake, hands), DELIVERY, example_message(), channel, hands, again=again, sleep=hands.sleep)
 

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.delivery import due
 from analytics.delivery.journal import CLAIMED, SENDING, new_try
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from fallow.clock import parse_window
 from fallow.errors import UsageError
 from tests.delivery.hands import Hands, example_message, journal
@@ -54,7 +54,7 @@ def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
     own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
     for each in (CLAIMED, SENDING):
         own.add(due.of(week(label), "all/en", target), name, each, example_message())
-    own.add(due.of(week(label), "all/en", target), name, step, example_message(), Outcome(step))
+    own.add(due.of(week(label), "all/en", target), name, step, example_message(), DeliveryOutcome(step))
 
 
 def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t") -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery.channels import FolderChannel, safe
-from analytics.delivery.model import FAILED, SENT, Outcome, Part
+from analytics.delivery.model import FAILED, SENT, DeliveryOutcome, MessagePart
 from analytics.delivery.targets import parse_targets
 from fallow.stores import objects
 from tests.delivery.hands import DELIVERY, example_message
@@ -27,7 +27,7 @@ def channel(folder: Path) -> FolderChannel:
 
 def test_every_document_lies_below_its_week(tmp_path: Path) -> None:
     own = channel(tmp_path / "reports")
-    assert own.send(example_message(), DELIVERY, T0) == Outcome(SENT, "2 files")
+    assert own.send(example_message(), DELIVERY, T0) == DeliveryOutcome(SENT, "2 files")
     files = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {f"reports/2026-W46/{part.name}": part.data for part in example_message().attachments}
     assert own.send(example_message(), DELIVERY, T0).step == SENT
@@ -43,7 +43,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "a\0b", "..", "", "x" * 300, "größe", ".hidden", "a b"])
 def test_a_name_stays_in_its_folder_and_is_one_of_its_own(tmp_path: Path, name: str) -> None:
-    changed = example_message(attachments=(Part(name, "text/html", b"1"), Part("a-b", "text/html", b"2")))
+    changed = example_message(attachments=(MessagePart(name, "text/html", b"1"), MessagePart("a-b", "text/html", b"2")))
     assert channel(tmp_path / "reports").send(changed, DELIVERY, T0).step == SENT
     files = list((tmp_path / "reports" / "2026-W46").iterdir())
     assert {path.read_bytes() for path in files} == {b"1", b"2"}
@@ -57,7 +57,7 @@ def test_a_plain_name_stays_as_it_is() -> None:
 
 def test_a_long_name_keeps_its_language_and_its_suffix(tmp_path: Path) -> None:
     names = [f"fallow-2026-W46-team={'x' * 200}-{code}.{suffix}" for code in ("en", "fr") for suffix in ("html", "pdf")]
-    changed = example_message(attachments=tuple(Part(name, "text/html", name.encode()) for name in names))
+    changed = example_message(attachments=tuple(MessagePart(name, "text/html", name.encode()) for name in names))
     assert channel(tmp_path / "reports").send(changed, DELIVERY, T0).step == SENT
     files = list((tmp_path / "reports" / "2026-W46").iterdir())
     assert {path.read_text()[-7:] for path in files if path.name.endswith("-en.html")} == {"en.html"}
@@ -67,7 +67,7 @@ def test_a_long_name_keeps_its_language_and_its_suffix(tmp_path: Path) -> None:
 
 def test_an_object_store(s3: S3) -> None:  # noqa: F811  # the fixture
     [target] = parse_targets([s3.location])
-    assert FolderChannel(target).send(example_message(), DELIVERY, T0) == Outcome(SENT, "2 files")
+    assert FolderChannel(target).send(example_message(), DELIVERY, T0) == DeliveryOutcome(SENT, "2 files")
     for part in example_message().attachments:
         assert objects.read(f"{s3.location}/2026-W46/{part.name}") == part.data
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analytics.delivery.model import Brief, Line
+from analytics.delivery.model import Brief, BriefLine
 from analytics.delivery.payloads import payload
 from analytics.delivery.targets import CHATS
 from tests.delivery.hands import DELIVERY, example_message
@@ -22,7 +22,7 @@ def of(kind: str, brief: Brief | None = None) -> dict[str, Any]:
 
 
 def evil(length: int = 1) -> Brief:
-    return Brief(EVIL * length, EVIL, (EVIL * length,), EVIL, (Line("F-1", EVIL * length, EVIL),) * 5, EVIL)
+    return Brief(EVIL * length, EVIL, (EVIL * length,), EVIL, (BriefLine("F-1", EVIL * length, EVIL),) * 5, EVIL)
 
 
 @pytest.mark.parametrize("kind", CHATS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery.mail import MailChannel
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from analytics.delivery.settings import MailSettings
 from fallow import config
 from fallow.errors import ConfigError
@@ -34,12 +34,12 @@ def settings(port: int, security: str = "none", **changes: str) -> MailSettings:
     return MailSettings.of(config.load(flags | given, None, {"FALLOW_CONFIG": ""}), environment)
 
 
-def send(mail: MailSettings, recipient: str = "lead@example.org") -> Outcome:
+def send(mail: MailSettings, recipient: str = "lead@example.org") -> DeliveryOutcome:
     return MailChannel(mail, recipient).send(example_message(), DELIVERY, T0)
 
 
 def test_what_arrives_is_what_was_sent(mailbox: Mailbox) -> None:
-    assert send(settings(mailbox.port)) == Outcome(SENT, "250 queued as 4711")
+    assert send(settings(mailbox.port)) == DeliveryOutcome(SENT, "250 queued as 4711")
     [(address, _)] = mailbox.mails
     [message] = mailbox.messages
     assert address == "lead@example.org"
@@ -56,7 +56,7 @@ def test_starttls_with_login(server_context: ssl.SSLContext, ca_file: Path) -> N
         mail = settings(box.port, "starttls", ca_file=str(ca_file), user="fallow", password=PASSWORD, timeout="5s")
         assert send(mail).step == SENT
         wrong = replace(mail, password="wrong")  # noqa: S106
-        assert send(wrong) == Outcome(
+        assert send(wrong) == DeliveryOutcome(
             FAILED, f"the mail server localhost:{box.port}: it does not accept mail.user and its password (535)"
         )
         assert PASSWORD not in repr(mail)
@@ -87,7 +87,7 @@ def test_a_certificate_for_another_name_is_not_accepted(server_context: ssl.SSLC
 
 def test_a_server_without_starttls_gets_nothing_in_the_clear(mailbox: Mailbox, ca_file: Path) -> None:
     mail = settings(mailbox.port, "starttls", ca_file=str(ca_file), user="fallow", password=PASSWORD)
-    assert send(mail) == Outcome(FAILED, f"the mail server localhost:{mailbox.port} offers no STARTTLS")
+    assert send(mail) == DeliveryOutcome(FAILED, f"the mail server localhost:{mailbox.port} offers no STARTTLS")
     assert mailbox.mails == []
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Outcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from analytics.delivery.settings import WebhookSettings
 from analytics.delivery.targets import parse_targets
 from analytics.delivery.webhook import TRIES, WebhookChannel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = None) -> Outcome:
+def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = None) -> DeliveryOutcome:
     [target] = parse_targets([url])
     context = ssl.create_default_context(cafile=ca_file)
     channel = WebhookChannel(WebhookSettings(context, timeout_s), target, hands.sleep)
@@ -32,7 +32,7 @@ def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = 
 
 
 def test_what_a_receiver_of_the_sites_own_gets(receiver: Receiver, hands: Hands) -> None:
-    assert send(receiver.url(), hands) == Outcome(SENT, "200")
+    assert send(receiver.url(), hands) == DeliveryOutcome(SENT, "200")
     [body] = receiver.posted
     assert (body["delivery_id"], body["week"], body["finding_ids"]) == (
         DELIVERY.delivery_id, "2026-W46", ["F-0000000001"],
@@ -62,7 +62,7 @@ def test_a_refusal_is_not_asked_again(receiver: Receiver, hands: Hands, status: 
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_a_failing_receiver_is_asked_again_with_longer_pauses(receiver: Receiver, hands: Hands, status: int) -> None:
     receiver.answers = [status, status]
-    assert send(receiver.url(), hands) == Outcome(SENT, "200", 3)
+    assert send(receiver.url(), hands) == DeliveryOutcome(SENT, "200", 3)
     assert hands.slept_s == [1.0, 2.0]
     receiver.answers = [status] * 10
     assert send(receiver.url(), hands).tries == TRIES
@@ -82,13 +82,13 @@ def test_a_failing_receiver_is_asked_again_with_longer_pauses(receiver: Receiver
 )
 def test_a_busy_receiver_is_given_its_time(receiver: Receiver, hands: Hands, asked: str, slept_s: list[float]) -> None:
     receiver.answers = [(429, {"Retry-After": asked})]
-    assert send(receiver.url(), hands) == Outcome(SENT, "200", 2)
+    assert send(receiver.url(), hands) == DeliveryOutcome(SENT, "200", 2)
     assert hands.slept_s == slept_s
 
 
 def test_who_asks_for_too_long_is_asked_in_the_next_run(receiver: Receiver, hands: Hands) -> None:
     receiver.answers = [(429, {"Retry-After": "3600"})]
-    assert send(receiver.url(), hands) == Outcome(
+    assert send(receiver.url(), hands) == DeliveryOutcome(
         FAILED, "the webhook at 127.0.0.1 answered 429; it asks to wait for 3600 s"
     )
     assert hands.slept_s == []
@@ -109,7 +109,7 @@ def test_who_is_not_there_is_asked_again(hands: Hands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     outcome = send(f"http://127.0.0.1:{port}/hook/secret-token", hands)
-    assert outcome == Outcome(FAILED, "the webhook at 127.0.0.1: connection refused", TRIES)
+    assert outcome == DeliveryOutcome(FAILED, "the webhook at 127.0.0.1: connection refused", TRIES)
     assert hands.slept_s == [1.0, 2.0, 4.0]
 
 

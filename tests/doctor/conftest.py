@@ -10,7 +10,7 @@ import pytest
 
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import INITIAL_PID_NAMESPACE, Host, KernelClock
+from agent.doctor.host import INITIAL_PID_NAMESPACE, HostFiles, KernelClock
 from agent.doctor.installed import read_kernel
 from agent.doctor.look import DriverLook, GpuLook
 from tests.fakes.nvml import library_folder
@@ -18,7 +18,7 @@ from tests.fakes.nvml import library_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.doctor.case import Finding
+    from agent.doctor.case import DoctorFinding
 
 KERNEL = "6.1.0-40-amd64"
 DRIVER = "580.95.05"
@@ -110,9 +110,9 @@ class Tree:
         return self
 
     @property
-    def host(self) -> Host:
+    def host(self) -> HostFiles:
         self.file("proc/sys/kernel/osrelease", f"{KERNEL}\n")
-        return Host(
+        return HostFiles(
             self.root, self.root / "proc", self.root / "sys", self.root / "dev", self.environment,
             lambda: self.clock, self.now,
         )  # fmt: skip
@@ -122,13 +122,13 @@ class Tree:
         return Case(host, read_kernel(host), driver or answers(H100), Options(**options))
 
 
-def findings(check_id: str, case: Case) -> list[Finding]:
+def findings(check_id: str, case: Case) -> list[DoctorFinding]:
     """What one check says."""
     (check,) = [check for check in CHECKS if check.id == check_id]
     return list(check.look(case))
 
 
-def finding(check_id: str, case: Case) -> Finding:
+def finding(check_id: str, case: Case) -> DoctorFinding:
     """What a check says that says one thing."""
     (only,) = findings(check_id, case)
     return only

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.doctor import command
-from agent.doctor.case import Check, Finding, Options, Result, Status, error, ok, skipped, warning
+from agent.doctor.case import CheckResult, DoctorCheck, DoctorFinding, Options, Status, error, ok, skipped, warning
 from agent.doctor.checks import CHECKS
 from agent.doctor.command import WIDTH, as_text, examine
-from agent.doctor.host import Host
+from agent.doctor.host import HostFiles
 from agent.doctor.look import look_at_driver
 from fallow.errors import UsageError
 from tests.conftest import REPOSITORY, clean_environment
@@ -31,10 +31,10 @@ TWO = (
 )
 
 
-def host(tmp_path: Path, library: Path, scenario: Scenario) -> Host:
+def host(tmp_path: Path, library: Path, scenario: Scenario) -> HostFiles:
     path = scenario.write(tmp_path / "scenario")
     environment = clean_environment(scenario.environment(library, path))
-    return Host(dev=tmp_path / "dev", environment=environment)
+    return HostFiles(dev=tmp_path / "dev", environment=environment)
 
 
 def look(
@@ -112,7 +112,7 @@ def test_a_gpu_that_never_returns_does_not_hide_the_other(tmp_path: Path, librar
 
 
 def test_without_a_library_there_is_a_code(tmp_path: Path) -> None:
-    seen = look_at_driver(Host(dev=tmp_path, environment=clean_environment({"LD_LIBRARY_PATH": ""})), 20)
+    seen = look_at_driver(HostFiles(dev=tmp_path, environment=clean_environment({"LD_LIBRARY_PATH": ""})), 20)
     if seen.state == "ok":
         pytest.skip("this machine has a driver of its own")
     assert (seen.state, seen.code) == ("refused", 12)
@@ -176,8 +176,8 @@ def test_what_is_named_and_not_there_is_wrong_use(
 def test_strict_fails_on_warnings_and_errors_always_do(
     fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def says(*found: Finding) -> None:
-        results = [Result("driver.module", each) for each in found]
+    def says(*found: DoctorFinding) -> None:
+        results = [CheckResult("driver.module", each) for each in found]
         monkeypatch.setattr(command, "examine", lambda _host, _options: results)
 
     says(ok("fine"), warning("odd", "look", "ls"), skipped("no"))
@@ -189,15 +189,15 @@ def test_strict_fails_on_warnings_and_errors_always_do(
 
 
 def test_a_check_that_breaks_is_a_finding_and_hides_no_other(tmp_path: Path, library: Path) -> None:
-    def breaks(case: Case) -> Iterator[Finding]:
+    def breaks(case: Case) -> Iterator[DoctorFinding]:
         yield ok(f"asked {case.driver.gpu_count}")
         raise RuntimeError("on purpose")
 
-    def works(_: Case) -> Iterator[Finding]:
+    def works(_: Case) -> Iterator[DoctorFinding]:
         yield ok("fine")
 
     machine = host(tmp_path, library, Scenario(TWO, ms_ago(20)))
-    results = examine(machine, Options(timeout_s=20), (Check("a.x", "", breaks), Check("a.y", "", works)))
+    results = examine(machine, Options(timeout_s=20), (DoctorCheck("a.x", "", breaks), DoctorCheck("a.y", "", works)))
     assert [(each.check, each.finding.status) for each in results] == [
         ("a.x", Status.OK), ("a.x", Status.ERROR), ("a.y", Status.OK),
     ]  # fmt: skip
@@ -206,14 +206,14 @@ def test_a_check_that_breaks_is_a_finding_and_hides_no_other(tmp_path: Path, lib
 
 def test_the_text_as_a_whole() -> None:
     results = [
-        Result("driver.module", ok("nvidia 580.95.05, open kernel module")),
-        Result("driver.match", skipped("no driver")),
-        Result(
+        CheckResult("driver.module", ok("nvidia 580.95.05, open kernel module")),
+        CheckResult("driver.match", skipped("no driver")),
+        CheckResult(
             "driver.nvml",
             error("nvmlInit fails with 18: " + "different versions " * 5, "reload it " * 9, "sudo x " * 20),
         ),
-        Result("driver.gpus", skipped("no driver")),
-        Result("host.clock", warning("nothing keeps the clock", "run chrony", "timedatectl status")),
+        CheckResult("driver.gpus", skipped("no driver")),
+        CheckResult("host.clock", warning("nothing keeps the clock", "run chrony", "timedatectl status")),
     ]
     text = as_text("title", results, colour=False)
     assert text.splitlines()[:4] == ["title", "", "driver", "  + ok       module: nvidia 580.95.05, open kernel module"]

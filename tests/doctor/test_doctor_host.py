@@ -17,7 +17,7 @@ import pytest
 from agent.doctor.case import Status
 from agent.doctor.checks import storage as spool
 from agent.doctor.checks.storage import file_system
-from agent.doctor.host import Host, KernelClock, User, kernel_clock
+from agent.doctor.host import HostFiles, KernelClock, User, kernel_clock
 from agent.doctor.look import DriverLook
 from tests.conftest import clean_environment, run_python
 from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding
@@ -275,7 +275,7 @@ def test_windows_and_jetson_are_no_errors(tree: Tree) -> None:
     tree.file("proc/device-tree/compatible", "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
     assert finding("driver.module", tree.case(NO_LIBRARY)).status is Status.SKIPPED
     tree.file("proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
-    host = Host(tree.root, tree.root / "proc", tree.root / "sys", tree.root / "dev", {})
+    host = HostFiles(tree.root, tree.root / "proc", tree.root / "sys", tree.root / "dev", {})
     assert host.wsl
     assert finding("driver.module", replace(tree.case(NO_LIBRARY), host=host)).status is Status.SKIPPED
 

@@ -7,8 +7,8 @@ import pytest
 from agent.doctor import catalog
 from agent.doctor.catalog import library_version, shown, version
 from agent.doctor.judge import (
-    CardFit,
-    Fit,
+    CardSupport,
+    CudaFit,
     generation_of,
     is_data_center,
     judge_card,
@@ -23,26 +23,26 @@ from agent.doctor.judge import (
 @pytest.mark.parametrize(
     ("cuda", "driver", "fit", "needs"),
     [
-        ((13, 0), "580.65.06", Fit.FULL, "580"),
-        ((13, 2), "580.65.06", Fit.MINOR, "580"),
-        ((13, 4), "580.65.06", Fit.MINOR, "580"),
-        ((13, 0), "575.57.08", Fit.TOO_NEW, "580"),
-        ((12, 8), "535.104.05", Fit.MINOR, "525.60.13"),
-        ((12, 2), "535.104.05", Fit.FULL, "525.60.13"),
-        ((12, 8), "525.60.11", Fit.TOO_NEW, "525.60.13"),
-        ((12, 8), "470.256.02", Fit.TOO_NEW, "525.60.13"),
-        ((11, 8), "470.256.02", Fit.MINOR, "450.80.02"),
-        ((11, 4), "470.256.02", Fit.FULL, "450.80.02"),
-        ((11, 8), "610.43.02", Fit.FULL, "450.80.02"),
-        ((10, 2), "440.33.01", Fit.FULL, "440.33"),
-        ((10, 2), "418.39.00", Fit.TOO_NEW, "440.33"),
-        ((12, None), "535.104.05", Fit.FULL, "525.60.13"),
-        ((12, None), "595.45.04", Fit.FULL, "525.60.13"),
-        ((13, None), "535.104.05", Fit.TOO_NEW, "580"),
-        ((14, 0), "610.43.02", Fit.UNKNOWN, None),
+        ((13, 0), "580.65.06", CudaFit.FULL, "580"),
+        ((13, 2), "580.65.06", CudaFit.MINOR, "580"),
+        ((13, 4), "580.65.06", CudaFit.MINOR, "580"),
+        ((13, 0), "575.57.08", CudaFit.TOO_NEW, "580"),
+        ((12, 8), "535.104.05", CudaFit.MINOR, "525.60.13"),
+        ((12, 2), "535.104.05", CudaFit.FULL, "525.60.13"),
+        ((12, 8), "525.60.11", CudaFit.TOO_NEW, "525.60.13"),
+        ((12, 8), "470.256.02", CudaFit.TOO_NEW, "525.60.13"),
+        ((11, 8), "470.256.02", CudaFit.MINOR, "450.80.02"),
+        ((11, 4), "470.256.02", CudaFit.FULL, "450.80.02"),
+        ((11, 8), "610.43.02", CudaFit.FULL, "450.80.02"),
+        ((10, 2), "440.33.01", CudaFit.FULL, "440.33"),
+        ((10, 2), "418.39.00", CudaFit.TOO_NEW, "440.33"),
+        ((12, None), "535.104.05", CudaFit.FULL, "525.60.13"),
+        ((12, None), "595.45.04", CudaFit.FULL, "525.60.13"),
+        ((13, None), "535.104.05", CudaFit.TOO_NEW, "580"),
+        ((14, 0), "610.43.02", CudaFit.UNKNOWN, None),
     ],
 )
-def test_a_cuda_version_on_a_driver(cuda: tuple[int, int | None], driver: str, fit: Fit, needs: str | None) -> None:
+def test_a_cuda_version_on_a_driver(cuda: tuple[int, int | None], driver: str, fit: CudaFit, needs: str | None) -> None:
     judged = judge_driver(cuda, version(driver) or ())
     assert judged.fit is fit
     assert (shown(judged.needs) if judged.needs else None) == needs
@@ -59,20 +59,20 @@ def test_the_newest_cuda_of_a_driver(driver: str, cuda: tuple[int, int] | None) 
 @pytest.mark.parametrize(
     ("cuda", "capability", "fit"),
     [
-        ((11, 7), (9, 0), CardFit.CARD_TOO_NEW),
-        ((11, 8), (9, 0), CardFit.KNOWN),
-        ((12, 6), (12, 0), CardFit.CARD_TOO_NEW),
-        ((12, 8), (12, 0), CardFit.KNOWN),
-        ((12, 9), (7, 0), CardFit.KNOWN),
-        ((13, 0), (7, 0), CardFit.CARD_DROPPED),
-        ((13, None), (7, 0), CardFit.CARD_DROPPED),
-        ((12, None), (7, 0), CardFit.KNOWN),
-        ((11, None), (12, 0), CardFit.CARD_TOO_NEW),
-        ((12, 0), (3, 7), CardFit.CARD_DROPPED),
-        ((12, 0), (99, 0), CardFit.UNKNOWN),
+        ((11, 7), (9, 0), CardSupport.CARD_TOO_NEW),
+        ((11, 8), (9, 0), CardSupport.KNOWN),
+        ((12, 6), (12, 0), CardSupport.CARD_TOO_NEW),
+        ((12, 8), (12, 0), CardSupport.KNOWN),
+        ((12, 9), (7, 0), CardSupport.KNOWN),
+        ((13, 0), (7, 0), CardSupport.CARD_DROPPED),
+        ((13, None), (7, 0), CardSupport.CARD_DROPPED),
+        ((12, None), (7, 0), CardSupport.KNOWN),
+        ((11, None), (12, 0), CardSupport.CARD_TOO_NEW),
+        ((12, 0), (3, 7), CardSupport.CARD_DROPPED),
+        ((12, 0), (99, 0), CardSupport.UNKNOWN),
     ],
 )
-def test_a_cuda_version_on_a_card(cuda: tuple[int, int | None], capability: tuple[int, int], fit: CardFit) -> None:
+def test_a_cuda_version_on_a_card(cuda: tuple[int, int | None], capability: tuple[int, int], fit: CardSupport) -> None:
     assert judge_card(cuda, generation_of(capability)) is fit
 
 
@@ -93,7 +93,7 @@ def test_a_dropped_card_has_both_ends_and_its_last_driver_runs_its_last_cuda() -
         assert (generation.last_cuda is None) == (generation.last_branch is None)
         if generation.last_cuda is not None and generation.last_branch is not None:
             judged = judge_driver(generation.last_cuda, (generation.last_branch, 999))
-            assert judged.fit in (Fit.FULL, Fit.MINOR), generation
+            assert judged.fit in (CudaFit.FULL, CudaFit.MINOR), generation
             assert generation.first_cuda <= generation.last_cuda
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.decide.review import Review, review, run_rules
 from analytics.rules import RULES
-from analytics.simulation import Fleet, FleetSummary, write_fleet
+from analytics.simulation import FleetSummary, SimulatedFleet, write_fleet
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
@@ -68,4 +68,4 @@ def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
     """A small simulated fleet with one of each planted situation; 2026-11-20 is its end."""
     lake = Lake.at(str(tmp_path_factory.mktemp("simulated")))
-    return lake, write_fleet(lake, Fleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS))
+    return lake, write_fleet(lake, SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS))

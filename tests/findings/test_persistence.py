@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.workloads.persistence import HORIZON_MS, SPELLS_MIN, Persistence, Spells, idle_spells, lasting, wilson
+from analytics.workloads.persistence import (
+    HORIZON_MS,
+    SPELLS_MIN,
+    IdleSpells,
+    Persistence,
+    idle_spells,
+    lasting,
+    wilson,
+)
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
@@ -25,9 +33,9 @@ Spell = tuple[int, int, bool]
 TRACE = REPOSITORY.parent / "shared" / "traces" / "genai26" / "duty.csv.gz"
 
 
-def spells(rows: list[Spell]) -> Spells:
+def spells(rows: list[Spell]) -> IdleSpells:
     lengths, entries, ended = zip(*rows, strict=True) if rows else ((), (), ())
-    return Spells(np.array(lengths, np.int64), np.array(entries, np.int64), np.array(ended, bool))
+    return IdleSpells(np.array(lengths, np.int64), np.array(entries, np.int64), np.array(ended, bool))
 
 
 @st.composite

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from analytics.simulation import Fleet, owners_csv, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
 from fallow.lake import Lake
@@ -75,7 +75,7 @@ def settle(folder: Path, **settings: str) -> None:
 
 def demo(folder: Path) -> int:
     """24 simulated GPUs over three weeks, with owners and prices; returns the moment at which to look."""
-    fleet = Fleet(until_ms=UNTIL_MS, gpus=24, days=21, seed=1)
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=21, seed=1)
     write_fleet(Lake.at(str(folder / "lake")), fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet))
     (folder / "prices.csv").write_text(prices_csv(fleet))

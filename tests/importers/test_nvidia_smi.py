@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics.importers.nvidia_smi import Settings, read_file
+from analytics.importers.nvidia_smi import NvidiaSmiSettings, read_file
 from fallow.errors import FallowError
 from importers.conftest import START, at, files, query
 
@@ -238,7 +238,7 @@ def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path,
     path = tmp_path / "damaged.csv"
     path.write_bytes(text)
     with contextlib.suppress(FallowError):
-        frame, report = read_file(str(path), Settings("h", "UTC", None, None))
+        frame, report = read_file(str(path), NvidiaSmiSettings("h", "UTC", None, None))
         assert report.rows_kept == frame.height
         for name, top in (("gpu_util_pct", 100), ("mem_used_bytes", 2**63 - 1), ("power_w", 1e38)):
             assert name not in frame.columns or frame[name].drop_nulls().is_between(0, top).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from analytics.language.catalogue import catalogue
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.sections.evidence_text import evidence
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ def _texts(finding: Finding) -> Iterator[str]:
 
 
 def _unknown(text: str, code: str) -> Iterator[str]:
-    if isinstance(text, Listed):
+    if isinstance(text, SentenceList):
         yield from (part for each in text.parts for part in _unknown(each, code))
     elif isinstance(text, Sentence):
         if text.template not in catalogue(code).forms:
             yield text.template
-        inner = (value for value in text.values.values() if isinstance(value, Sentence | Listed))
+        inner = (value for value in text.values.values() if isinstance(value, Sentence | SentenceList))
         yield from (part for value in inner for part in _unknown(value, code))
     else:
         yield text

@@ -20,7 +20,7 @@ from fallow.config import SETTINGS
 from fallow.schema import STATES
 
 ROOT = Path(analytics.__file__).parent
-_SAYERS = {"say": (0, 1), "say_many": (0, 2), "of_gpus": (0, 2), "said": (1, 1)} | {
+_SAYERS = {"tr": (0, 1), "tr_many": (0, 2), "translate": (0, 1), "of_gpus": (0, 2), "said": (1, 1)} | {
     "label": (1, 1),
     "counted": (1, 2),
     "varying": (1, 1),
@@ -97,7 +97,7 @@ def _of_pages() -> tuple[Template, ...]:
         Template(call.args[0].value, None, f"{place(path)}:{call.lineno}")
         for path in sorted(ROOT.rglob("templates/*.html"))
         for call in Environment(autoescape=True).parse(path.read_text(encoding="utf-8")).find_all(nodes.Call)
-        if isinstance(call.node, nodes.Name) and call.node.name == "say" and isinstance(call.args[0], nodes.Const)
+        if isinstance(call.node, nodes.Name) and call.node.name == "translate" and isinstance(call.args[0], nodes.Const)
     )
 
 
@@ -165,7 +165,7 @@ def _strings(value: object) -> Iterator[str]:
     """The texts of a constant; of what is looked up by a key, not the keys."""
     if type(value) is str:
         yield value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping) and not any(isinstance(key, int) for key in value):  # a table of `str.translate`
         yield from (text for each in value.values() for text in _strings(each))
     elif isinstance(value, tuple | list):
         yield from (text for each in value for text in _strings(each))

@@ -11,10 +11,10 @@ from decimal import Decimal
 
 import pytest
 
-from analytics.language.language import ENGLISH, Language, Listed, Sentence
+from analytics.language.language import ENGLISH, Language, Sentence, SentenceList
 from analytics.language.languages import language
 from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.workloads.wording import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError
@@ -34,10 +34,10 @@ def french() -> Language:
     ids=str,
 )  # fmt: skip
 def test_the_number_decides_the_form(french: Language, number: int, english: str, said: str) -> None:
-    text = say_many("{number} host", "{number} hosts", number)
+    text = tr_many("{number} host", "{number} hosts", number)
     assert text == english
-    assert ENGLISH.say(text) == english
-    assert french.say(text) == said
+    assert ENGLISH.translate(text) == english
+    assert french.translate(text) == said
 
 
 @pytest.mark.parametrize(
@@ -65,53 +65,53 @@ def test_the_number_decides_the_form(french: Language, number: int, english: str
 def test_each_language_writes_quantities_its_own_way(
     french: Language, value: Quantity, english: str, said: str
 ) -> None:
-    text = say("{value}", value=value)
+    text = tr("{value}", value=value)
     assert text == english
-    assert ENGLISH.say(text) == english
-    assert french.say(text) == said
+    assert ENGLISH.translate(text) == english
+    assert french.translate(text) == said
 
 
 @pytest.mark.parametrize("name", ["{x}", "unknown", "{value}", "high", "%s", "{0.__class__}", "heat", "{"])
 def test_a_name_is_neither_translated_nor_filled_in(french: Language, name: str) -> None:
-    text = say("model {value}", value=name)
+    text = tr("model {value}", value=name)
     assert text == f"model {name}"
-    assert french.say(text) == f"modèle {name}"
-    nested = say("{said}: {reason}", said=text, reason=name)
+    assert french.translate(text) == f"modèle {name}"
+    nested = tr("{said}: {reason}", said=text, reason=name)
     assert nested == f"model {name}: {name}"
-    assert french.say(nested) == f"modèle {name} : {name}".replace(" :", f"{NBSP}:")
+    assert french.translate(nested) == f"modèle {name} : {name}".replace(" :", f"{NBSP}:")
 
 
 def test_sentences_stand_in_sentences(french: Language) -> None:
-    inner = say("{grade} {wrong} of {judged}", grade=say("high"), wrong=Number(1), judged=Number(2000))
-    text = say(
+    inner = tr("{grade} {wrong} of {judged}", grade=tr("high"), wrong=Number(1), judged=Number(2000))
+    text = tr(
         "{name} and {other}",
         name=inner,
-        other=Listed([say("heat"), say_many("{number} row", "{number} rows", 3)], ", "),
+        other=SentenceList([tr("heat"), tr_many("{number} row", "{number} rows", 3)], ", "),
     )
     assert text == "high 1 of 2,000 and heat, 3 rows"
-    assert french.say(text) == f"confiance élevée 1 sur 2{NARROW}000 et la chaleur, 3 lignes"
+    assert french.translate(text) == f"confiance élevée 1 sur 2{NARROW}000 et la chaleur, 3 lignes"
 
 
 def test_a_list_is_said_part_by_part(french: Language) -> None:
-    text = Listed([say("no"), say("model {value}", value="no")])
+    text = SentenceList([tr("no"), tr("model {value}", value="no")])
     assert text == "no; model no"
-    assert french.say(text) == f"non{NBSP}; modèle no"
-    assert Listed([]) == ""
-    assert french.say(Listed([])) == ""
+    assert french.translate(text) == f"non{NBSP}; modèle no"
+    assert SentenceList([]) == ""
+    assert french.translate(SentenceList([])) == ""
 
 
 def test_what_has_no_translation_stays_english(french: Language) -> None:
-    assert french.say("nobody ever said this") == "nobody ever said this"
-    assert french.say(say("nobody ever said {value}", value=Number(1.5, 1))) == "nobody ever said 1,5"
-    assert french.say(say_many("{number} gnu", "{number} gnus", 0)) == "0 gnus"
+    assert french.translate("nobody ever said this") == "nobody ever said this"
+    assert french.translate(tr("nobody ever said {value}", value=Number(1.5, 1))) == "nobody ever said 1,5"
+    assert french.translate(tr_many("{number} gnu", "{number} gnus", 0)) == "0 gnus"
 
 
 def test_to_everything_else_it_is_the_english_text() -> None:
-    text = say_many("{number} GPU", "{number} GPUs", 2)
+    text = tr_many("{number} GPU", "{number} GPUs", 2)
     assert text == "2 GPUs"
     assert hash(text) == hash("2 GPUs")
     assert {text: 1}["2 GPUs"] == 1
-    again = pickle.loads(pickle.dumps(Listed([text])))  # noqa: S301  # our own
+    again = pickle.loads(pickle.dumps(SentenceList([text])))  # noqa: S301  # our own
     assert again == "2 GPUs"
     assert type(again) is str
     assert type(pickle.loads(pickle.dumps(text))) is str  # noqa: S301
@@ -129,12 +129,12 @@ def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, engl
     )
     found = agreeing(rule, gpus)
     assert found == english
-    assert french.say(found).startswith(said)
+    assert french.translate(found).startswith(said)
 
 
 def test_a_sentence_without_a_number_agrees_with_any() -> None:
     assert agreeing("as it is", 1) == "as it is"
-    assert agreeing(say("as it is"), 1) == "as it is"
+    assert agreeing(tr("as it is"), 1) == "as it is"
     assert isinstance(agreeing(of_gpus("held without running a kernel"), 1), Sentence)
 
 
@@ -159,8 +159,8 @@ def test_other_time_zones_are_refused(zone: str) -> None:
 def test_english_loads_no_library_for_languages() -> None:
     code = (
         "import sys, analytics.decide.review, analytics.render.findings_text, analytics.quality.remarks\n"
-        "from analytics.language.sentences import say_many\n"
-        "assert say_many('{number} GPU', '{number} GPUs', 2) == '2 GPUs'\n"
+        "from analytics.language.sentences import tr_many\n"
+        "assert tr_many('{number} GPU', '{number} GPUs', 2) == '2 GPUs'\n"
         "print('babel' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}

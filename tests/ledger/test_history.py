@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from analytics.decide.review import find_all
 from analytics.ledger.build import load_recent
 from analytics.ledger.lifetimes import lifetimes
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import history_start_ms, load_whole, load_window_ledger, open_inputs
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNTIL_MS = 20_700 * DAY_MS
 DAYS = 46
-FLEET = Fleet(gpus=6, days=DAYS, seed=3, interval_ms=3_600_000, until_ms=UNTIL_MS)
+FLEET = SimulatedFleet(gpus=6, days=DAYS, seed=3, interval_ms=3_600_000, until_ms=UNTIL_MS)
 WINDOW_DAYS = 4
 SMALL = ("device", "claim", "event", "device_day", "claim_day", "event_day")
 """Tables that are read whole: who moved where, and allocations that began long ago."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from fallow import parquet, schema
 from fallow.clock import DAY_MS
 from fallow.errors import BrokenFileError, LakeError
@@ -38,7 +38,7 @@ def fallow(*arguments: str, **environment: str) -> Any:
 def test_every_command_says_the_same_of_a_lake_in_a_folder_and_in_an_object_store(s3: S3, tmp_path: Path) -> None:
     folder, store = Lake.at(str(tmp_path / "lake")), Lake.at(s3.location)
     for lake in (folder, store):
-        write_fleet(lake, Fleet(gpus=16, days=2, interval_ms=60_000, until_ms=20_777 * DAY_MS))
+        write_fleet(lake, SimulatedFleet(gpus=16, days=2, interval_ms=60_000, until_ms=20_777 * DAY_MS))
     for command in (["ledger", "--json"], ["findings", "--json"], ["report", "--format", "json"]):
         here, there = (fallow(*command, "--lake", lake.root, **s3.environment) for lake in (folder, store))
         assert json.dumps(there).replace(store.root, folder.root) == json.dumps(here)

@@ -15,7 +15,7 @@ from analytics.language.languages import language
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns
-from analytics.report.figures import BackTest, Person, Reclaimable
+from analytics.report.figures import BackTest, Reclaimable, UserFigures
 from analytics.scope import Scope
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake
@@ -38,11 +38,11 @@ NEW = Reclaimable(LONG, LONG, 1_000, 0, 1, 1_000, {1: 1, 2: 0, 4: 0, 8: 0}, 15.0
 NIGHT = OffPeak("train", 4, 20, 32, 24, 6)
 
 
-def person(name: str | None, hours: float, rank: int | None, team: str | None = None) -> Person:
+def person(name: str | None, hours: float, rank: int | None, team: str | None = None) -> UserFigures:
     """Somebody who used half of what they were given."""
     given = hours * HOUR_MS
     label = name or "(holder not known)"
-    return Person(name, label, team, given, given, given / 4, given / 4, 123_456, 0.5, rank, rank, 40)
+    return UserFigures(name, label, team, given, given, given / 4, given / 4, 123_456, 0.5, rank, rank, 40)
 
 
 def text_of(report: Report, code: str = "en", zone: str | None = None) -> str:

@@ -15,7 +15,7 @@ import analytics
 from analytics.language.catalogue import CATALOGUES, catalogue
 from analytics.language.language import Sentence
 from analytics.language.languages import language
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.html.mail import mail_body
 from analytics.render.html.page import page
 from tests.report.html.pages import Page
@@ -177,5 +177,5 @@ def figures_of(row: str, group: str, point: str) -> list[float]:
 
 
 def test_a_text_without_a_translation_stays_english() -> None:
-    assert language("fr").say(say("nobody has translated {this}", this="it")) == "nobody has translated it"
-    assert isinstance(say("x"), Sentence)
+    assert language("fr").translate(tr("nobody has translated {this}", this="it")) == "nobody has translated it"
+    assert isinstance(tr("x"), Sentence)

@@ -44,10 +44,10 @@ def test_each_finding_has_all_that_the_text_has(week: Report, code: str, amount:
         assert finding.cost is None or (told.replace(",", " ").replace(".", ",") if code == "fr" else told) in part
         assert all(escape(gpu) in part for gpu in finding.reclaimable_gpus)
         assert escape(finding.rule) in part
-        assert escape(finding.holder or language(code).say(finding.without_holder)) in part
+        assert escape(finding.holder or language(code).translate(finding.without_holder)) in part
         assert finding.job is None or escape(finding.job) in part
         assert escape(NOTE) in part
-        assert language(code).say(finding.status) in part
+        assert language(code).translate(finding.status) in part
 
 
 def test_what_can_be_taken_back_is_named_however_much_it_is(week: Report) -> None:

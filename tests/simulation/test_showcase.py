@@ -11,7 +11,7 @@ import pytest
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.rules import RULES
-from analytics.simulation import Fleet, owners_csv, plan_fleet, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, owners_csv, plan_fleet, prices_csv, write_fleet
 from analytics.simulation.catalog import POOLS, TEAMS
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fallow.schema import Table
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
-FLEET = Fleet(gpus=64, days=14, until_ms=UNTIL_MS, showcase=True)
+FLEET = SimulatedFleet(gpus=64, days=14, until_ms=UNTIL_MS, showcase=True)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_teams_and_prices_are_those_of_the_fleet(site: Path) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 5, 64])
 def test_the_tables_can_be_read_and_are_the_same_again(tmp_path: Path, gpus: int) -> None:
-    fleet = Fleet(gpus=gpus, days=2, until_ms=UNTIL_MS, showcase=True)
+    fleet = SimulatedFleet(gpus=gpus, days=2, until_ms=UNTIL_MS, showcase=True)
     assert (owners_csv(fleet), prices_csv(fleet)) == (owners_csv(fleet), prices_csv(fleet))
     (tmp_path / "owners.csv").write_text(owners_csv(fleet))
     (tmp_path / "prices.csv").write_text(prices_csv(fleet))
@@ -107,7 +107,7 @@ def test_ordinary_work_goes_around_the_scenes() -> None:
 
 
 def test_a_short_fleet_has_no_scenes() -> None:
-    fleet = Fleet(gpus=64, days=3, until_ms=UNTIL_MS, showcase=True)
+    fleet = SimulatedFleet(gpus=64, days=3, until_ms=UNTIL_MS, showcase=True)
     names = {stay.name for host in plan_fleet(fleet).hosts for stay in host.stays}
     assert "nav-planner" not in names
     assert "nav-planner" in {stay.name for host in plan_fleet(FLEET).hosts for stay in host.stays}

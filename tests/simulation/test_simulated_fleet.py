@@ -8,14 +8,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.simulation import Fleet, FleetSummary, Planted, write_fleet
+from analytics.simulation import FleetSummary, Planted, SimulatedFleet, write_fleet
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from fallow.parquet import metadata, read
 from fallow.schema import TABLES, table
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
-FLEET = Fleet(gpus=48, days=3, seed=7, until_ms=UNTIL_MS)
+FLEET = SimulatedFleet(gpus=48, days=3, seed=7, until_ms=UNTIL_MS)
 WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim")
 
 
@@ -52,11 +52,11 @@ def digest(lake: Lake) -> dict[str, str]:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
-    fleet = Fleet(gpus=12, days=2, seed=3, interval_ms=60_000, until_ms=UNTIL_MS)
+    fleet = SimulatedFleet(gpus=12, days=2, seed=3, interval_ms=60_000, until_ms=UNTIL_MS)
     first, second, third = (Lake.at(str(tmp_path / name)) for name in ("first", "second", "third"))
     summary = write_fleet(first, fleet)
     assert write_fleet(second, fleet) == summary
-    write_fleet(third, Fleet(gpus=12, days=2, seed=4, interval_ms=60_000, until_ms=UNTIL_MS))
+    write_fleet(third, SimulatedFleet(gpus=12, days=2, seed=4, interval_ms=60_000, until_ms=UNTIL_MS))
     assert digest(first) == digest(second)
     gpu_files = {key for key in digest(first) if key.startswith("gpu/")}
     assert gpu_files

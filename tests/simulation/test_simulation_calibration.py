@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.simulation import Fleet, plan_fleet
+from analytics.simulation import SimulatedFleet, plan_fleet
 from analytics.simulation.days import host_days
 from fallow.clock import DAY_MS
 
@@ -35,7 +35,7 @@ class Rows:
     process_count: NDArray[np.float64]
 
 
-def pool_rows(fleet: Fleet, pool: str) -> Rows:
+def pool_rows(fleet: SimulatedFleet, pool: str) -> Rows:
     plan = plan_fleet(fleet)
     planted = {gpu for each in plan.planted if each.kind != "agent_outage" for gpu in each.gpus}
     per_gpu: dict[str, list[list[NDArray[np.float64]]]] = {}
@@ -53,13 +53,13 @@ def pool_rows(fleet: Fleet, pool: str) -> Rows:
 
 @pytest.fixture(scope="module")
 def serving() -> Rows:
-    return pool_rows(Fleet(gpus=800, days=5, until_ms=UNTIL_MS), "serving")
+    return pool_rows(SimulatedFleet(gpus=800, days=5, until_ms=UNTIL_MS), "serving")
 
 
 @pytest.fixture(scope="module")
 def training() -> Rows:
     """The A100 pool: Acme's cards. Whole weeks, because weekends are quieter."""
-    return pool_rows(Fleet(gpus=1000, days=14, interval_ms=60_000, until_ms=UNTIL_MS), "train-old")
+    return pool_rows(SimulatedFleet(gpus=1000, days=14, interval_ms=60_000, until_ms=UNTIL_MS), "train-old")
 
 
 def zero_spells_s(util_pct: NDArray[np.float64], step_s: float) -> NDArray[np.float64]:

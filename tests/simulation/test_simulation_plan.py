@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.simulation import Fleet, plan_fleet, write_fleet
+from analytics.simulation import SimulatedFleet, plan_fleet, write_fleet
 from analytics.simulation.catalog import POOLS
 from analytics.simulation.layout import split_gpus
 from fallow.clock import DAY_MS
@@ -21,7 +21,7 @@ UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 
 
 def test_people_work_by_day_and_rest_at_the_weekend() -> None:
-    plan = plan_fleet(Fleet(gpus=512, days=14, until_ms=UNTIL_MS))
+    plan = plan_fleet(SimulatedFleet(gpus=512, days=14, until_ms=UNTIL_MS))
     starts = np.array([
         stay.start_ms for host in plan.hosts for stay in host.stays if stay.work in ("training", "notebook")
     ])  # fmt: skip
@@ -34,7 +34,7 @@ def test_people_work_by_day_and_rest_at_the_weekend() -> None:
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 5, 8, 13, 24])
 def test_a_fleet_of_any_size_is_written(tmp_path: Path, gpus: int) -> None:
     shares: list[float] = []
-    fleet = Fleet(gpus=gpus, days=1, seed=gpus, interval_ms=300_000, until_ms=UNTIL_MS)
+    fleet = SimulatedFleet(gpus=gpus, days=1, seed=gpus, interval_ms=300_000, until_ms=UNTIL_MS)
     summary = write_fleet(Lake.at(str(tmp_path)), fleet, shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
@@ -48,7 +48,7 @@ def test_a_fleet_of_any_size_is_written(tmp_path: Path, gpus: int) -> None:
 
 
 def test_a_large_fleet_holds_every_situation_more_than_once() -> None:
-    plan = plan_fleet(Fleet(gpus=600, days=7, until_ms=UNTIL_MS))
+    plan = plan_fleet(SimulatedFleet(gpus=600, days=7, until_ms=UNTIL_MS))
     kinds = [each.kind for each in plan.planted]
     assert {kind: kinds.count(kind) for kind in kinds} == dict.fromkeys(
         ("held_notebook", "never_used", "lost_gpu", "reserved_block", "agent_outage"), 3
@@ -78,4 +78,4 @@ def test_the_pools_add_up(gpus: int) -> None:
 )
 def test_what_cannot_be_simulated_is_an_error(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
-        Fleet(**({"until_ms": UNTIL_MS} | wrong))
+        SimulatedFleet(**({"until_ms": UNTIL_MS} | wrong))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from agent.doctor.case import Check
+from agent.doctor.case import DoctorCheck
 from agent.doctor.checks import cuda, device, machine, module, nvml, programs, storage
 
-CHECKS: tuple[Check, ...] = (
-    Check("driver.module", "the kernel module is loaded and fits the cards", module.look_at_module),
-    Check("driver.match", "module and libraries are of one version", module.look_at_match),
-    Check("driver.library", "the loader takes the driver's own library", nvml.look_at_library),
-    Check("driver.nvml", "the driver answers", nvml.look_at_driver),
-    Check("driver.gpus", "every GPU is listed and answers", nvml.look_at_gpus),
-    Check("driver.calls", "no call is refused to this user", nvml.look_at_calls),
-    Check("driver.persistence", "the driver stays loaded between programs", machine.look_at_persistence),
-    Check("driver.branch", "the driver's branch gets updates", cuda.look_at_branch),
-    Check("device.nodes", "the device nodes are there", device.look_at_nodes),
-    Check("device.rights", "the agent's user may open them", device.look_at_rights),
-    Check("device.mig", "MIG instances can be seen, and there are some", device.look_at_mig),
-    Check("host.namespace", "every process on the GPUs can be seen", machine.look_at_namespace),
-    Check("host.samplers", "no other collector asks the same", machine.look_at_samplers),
-    Check("host.clock", "the clock is right and kept", machine.look_at_clock),
-    Check("host.spool", "the spool is on a local disk with room", storage.look_at_spool),
-    Check("host.lake", "the lake can be written, listed and cleaned", storage.look_at_lake),
-    Check("host.containers", "containers get the GPUs of this driver", machine.look_at_containers),
-    Check("cuda.driver", "which CUDA the driver runs, with its own libcuda", cuda.look_at_driver_cuda),
-    Check("cuda.visible", "no variable hides the GPUs", cuda.look_at_variables),
-    Check("cuda.toolkit", "each toolkit's programs run here", programs.look_at_toolkits),
-    Check("cuda.python", "each Python environment's CUDA runs here", programs.look_at_pythons),
-    Check("cuda.card", "current drivers know each card", cuda.look_at_cards),
+CHECKS: tuple[DoctorCheck, ...] = (
+    DoctorCheck("driver.module", "the kernel module is loaded and fits the cards", module.look_at_module),
+    DoctorCheck("driver.match", "module and libraries are of one version", module.look_at_match),
+    DoctorCheck("driver.library", "the loader takes the driver's own library", nvml.look_at_library),
+    DoctorCheck("driver.nvml", "the driver answers", nvml.look_at_driver),
+    DoctorCheck("driver.gpus", "every GPU is listed and answers", nvml.look_at_gpus),
+    DoctorCheck("driver.calls", "no call is refused to this user", nvml.look_at_calls),
+    DoctorCheck("driver.persistence", "the driver stays loaded between programs", machine.look_at_persistence),
+    DoctorCheck("driver.branch", "the driver's branch gets updates", cuda.look_at_branch),
+    DoctorCheck("device.nodes", "the device nodes are there", device.look_at_nodes),
+    DoctorCheck("device.rights", "the agent's user may open them", device.look_at_rights),
+    DoctorCheck("device.mig", "MIG instances can be seen, and there are some", device.look_at_mig),
+    DoctorCheck("host.namespace", "every process on the GPUs can be seen", machine.look_at_namespace),
+    DoctorCheck("host.samplers", "no other collector asks the same", machine.look_at_samplers),
+    DoctorCheck("host.clock", "the clock is right and kept", machine.look_at_clock),
+    DoctorCheck("host.spool", "the spool is on a local disk with room", storage.look_at_spool),
+    DoctorCheck("host.lake", "the lake can be written, listed and cleaned", storage.look_at_lake),
+    DoctorCheck("host.containers", "containers get the GPUs of this driver", machine.look_at_containers),
+    DoctorCheck("cuda.driver", "which CUDA the driver runs, with its own libcuda", cuda.look_at_driver_cuda),
+    DoctorCheck("cuda.visible", "no variable hides the GPUs", cuda.look_at_variables),
+    DoctorCheck("cuda.toolkit", "each toolkit's programs run here", programs.look_at_toolkits),
+    DoctorCheck("cuda.python", "each Python environment's CUDA runs here", programs.look_at_pythons),
+    DoctorCheck("cuda.card", "current drivers know each card", cuda.look_at_cards),
 )

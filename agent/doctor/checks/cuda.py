@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown
 from agent.doctor.installed import Copy, copies
 from agent.doctor.judge import NO_VERSION, generation_of, is_data_center, last_branch, native_cuda
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FIND_COPIES = "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH"
 
 
-def look_at_driver_cuda(case: Case) -> Iterator[Finding]:
+def look_at_driver_cuda(case: Case) -> Iterator[DoctorFinding]:
     """What the driver runs, and whether libcuda.so.1 is the driver's own."""
     driver = case.driver_version
     if driver is None:
@@ -51,7 +51,7 @@ def look_at_driver_cuda(case: Case) -> Iterator[Finding]:
         yield ok(runs, facts)
 
 
-def _compat(case: Case, copy: Copy, facts: Facts) -> Finding:
+def _compat(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
     """A forward-compatibility package: which cards take it, and not one that is older than the driver."""
     ordinary = [gpu.name for gpu in case.driver.gpus if gpu.model and not is_data_center(gpu.model)]
     remove = f"take {copy.folder} out of LD_LIBRARY_PATH and /etc/ld.so.conf.d"
@@ -79,7 +79,7 @@ _NO_GPU = "every CUDA program started here fails with `no CUDA-capable device is
 _LOOK = f"env | grep {_CUDA}; nvidia-smi -L"
 
 
-def look_at_variables(case: Case) -> Iterator[Finding]:
+def look_at_variables(case: Case) -> Iterator[DoctorFinding]:
     """CUDA_VISIBLE_DEVICES, and in a container NVIDIA_VISIBLE_DEVICES, as the caller's programs would see them."""
     environment, count = case.host.environment, case.driver.gpu_count
     cuda, container = environment.get(_CUDA), environment.get(_CONTAINER)
@@ -100,7 +100,7 @@ def look_at_variables(case: Case) -> Iterator[Finding]:
         yield _listed(case, cuda, facts)
 
 
-def _listed(case: Case, value: str, facts: Facts) -> Finding:
+def _listed(case: Case, value: str, facts: Facts) -> DoctorFinding:
     entries = [entry.strip() for entry in value.split(",")]
     wrong = next((position for position, entry in enumerate(entries) if not _known(case, entry)), len(entries))
     if wrong == len(entries):
@@ -146,7 +146,7 @@ _HOLD = {
 }
 
 
-def look_at_cards(case: Case) -> Iterator[Finding]:
+def look_at_cards(case: Case) -> Iterator[DoctorFinding]:
     """Each model once: the last driver branch and the last CUDA that know it."""
     told = {gpu.model: gpu for gpu in reversed(case.driver.gpus) if gpu.capability is not None}
     if not told:
@@ -155,7 +155,7 @@ def look_at_cards(case: Case) -> Iterator[Finding]:
         yield _card(case, model, gpu)
 
 
-def _card(case: Case, model: str, gpu: GpuLook) -> Finding:
+def _card(case: Case, model: str, gpu: GpuLook) -> DoctorFinding:
     generation, capability = generation_of(gpu.capability), shown(gpu.capability or ())
     facts: Facts = {
         "capability": capability,
@@ -187,7 +187,7 @@ def _card(case: Case, model: str, gpu: GpuLook) -> Finding:
     )
 
 
-def look_at_branch(case: Case) -> Iterator[Finding]:
+def look_at_branch(case: Case) -> Iterator[DoctorFinding]:
     """Whether the installed branch still gets security updates."""
     if case.driver_version is None:
         yield skipped(NO_DRIVER)

@@ -6,8 +6,8 @@ import errno
 import stat
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
-from agent.doctor.host import Host, User, exists, find_user, group_name, listed, read
+from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
+from agent.doctor.host import HostFiles, User, exists, find_user, group_name, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ _MAKE = "sudo nvidia-modprobe -c 0 -u"
 _MAKE_UVM = "sudo nvidia-modprobe -u -c 0"
 
 
-def minors(host: Host) -> list[int]:
+def minors(host: HostFiles) -> list[int]:
     """Minor numbers of the GPUs by /proc/driver/nvidia/gpus: /dev/nvidia<minor>."""
     found = []
     for path in listed(host.proc / "driver/nvidia/gpus", "*/information"):
@@ -30,7 +30,7 @@ def minors(host: Host) -> list[int]:
     return sorted(found)
 
 
-def look_at_nodes(case: Case) -> Iterator[Finding]:
+def look_at_nodes(case: Case) -> Iterator[DoctorFinding]:
     """Whether /dev has the control node, one node per GPU and the one for CUDA's memory."""
     if case.host.wsl:
         yield skipped("Windows Subsystem for Linux uses /dev/dxg")
@@ -61,7 +61,7 @@ def look_at_nodes(case: Case) -> Iterator[Finding]:
         )
 
 
-def _no_uvm(host: Host, facts: Facts) -> Finding:
+def _no_uvm(host: HostFiles, facts: Facts) -> DoctorFinding:
     """Without the node of CUDA's memory: the first CUDA program makes it where nvidia-modprobe has root's rights."""
     missing = "/dev/nvidia-uvm is missing: monitoring works"
     capabilities = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
@@ -94,7 +94,7 @@ def _setuid(path: Path) -> bool:
         return False
 
 
-def look_at_rights(case: Case) -> Iterator[Finding]:
+def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
     """Whether the user may open them, by their mode and in fact."""
     user = find_user(case.options.user)
     nodes = [
@@ -126,7 +126,7 @@ def look_at_rights(case: Case) -> Iterator[Finding]:
         yield ok(f"{user.name} may open {len(nodes)} device node(s)", facts)
 
 
-def _closed(user: User, closed: list[Path], facts: Facts) -> Finding:
+def _closed(user: User, closed: list[Path], facts: Facts) -> DoctorFinding:
     group = group_name(closed[0].stat().st_gid)
     names = ", ".join(str(node) for node in closed)
     if group in ("", "root"):
@@ -147,7 +147,7 @@ def _closed(user: User, closed: list[Path], facts: Facts) -> Finding:
 _MONITOR = "driver/nvidia/capabilities/mig/monitor"
 
 
-def look_at_mig(case: Case) -> Iterator[Finding]:
+def look_at_mig(case: Case) -> Iterator[DoctorFinding]:
     """Rights to the monitor capability, and cards that are split into nothing."""
     split = [gpu for gpu in case.driver.gpus if gpu.mig]
     if not case.driver.gpus:
@@ -177,7 +177,7 @@ def look_at_mig(case: Case) -> Iterator[Finding]:
         yield ok(f"MIG is on for {len(split)} GPU(s); {facts['instances']} instance(s) can be seen", facts)
 
 
-def _barred(case: Case, facts: Facts) -> Finding | None:
+def _barred(case: Case, facts: Facts) -> DoctorFinding | None:
     user, minor = find_user(case.options.user), facts["monitor_minor"]
     if user is None or user.uid == 0 or minor is None:
         return None
@@ -199,7 +199,7 @@ def _barred(case: Case, facts: Facts) -> Finding | None:
     return None
 
 
-def monitor_minor(host: Host) -> int | None:
+def monitor_minor(host: HostFiles) -> int | None:
     """The minor number of MIG's monitor right, None where the driver has none."""
     for line in (read(host.proc / _MONITOR) or "").splitlines():
         key, _, value = line.partition(":")

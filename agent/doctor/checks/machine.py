@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown, version
 from agent.doctor.host import exists, read
 
@@ -34,7 +34,7 @@ _COMM_LENGTH = 15
 _PROFILERS = ("nsys", "ncu", "nv-nsight-cu-cli")
 
 
-def look_at_namespace(case: Case) -> Iterator[Finding]:
+def look_at_namespace(case: Case) -> Iterator[DoctorFinding]:
     """Whether the driver's process lists will be whole, and whether their owners can be read."""
     initial = case.host.initial_pid_namespace
     hidden = _hidepid(read(case.host.proc / "mounts") or "")
@@ -71,7 +71,7 @@ def _hidepid(mounts: str) -> str:
     return ""
 
 
-def look_at_samplers(case: Case) -> Iterator[Finding]:
+def look_at_samplers(case: Case) -> Iterator[DoctorFinding]:
     """Other collectors and profilers at work on this host."""
     found, profilers = [], []
     for pid, name, command in case.host.processes():
@@ -95,7 +95,7 @@ def look_at_samplers(case: Case) -> Iterator[Finding]:
     )
 
 
-def look_at_persistence(case: Case) -> Iterator[Finding]:
+def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
     """Whether the driver stays loaded while nobody uses a GPU."""
     asked = [gpu for gpu in case.driver.gpus if gpu.persistence is not None]
     if not asked:
@@ -124,7 +124,7 @@ _NOT_BEFORE = datetime(2026, 11, 1, tzinfo=UTC)
 _NOT_AFTER = datetime(2056, 1, 1, tzinfo=UTC)
 
 
-def look_at_clock(case: Case) -> Iterator[Finding]:
+def look_at_clock(case: Case) -> Iterator[DoctorFinding]:
     """The year, and what the kernel says of its synchronisation."""
     now, clock = case.host.now, case.host.clock()
     shown = f"{now:%Y-%m-%d %H:%M} UTC"
@@ -165,7 +165,7 @@ _SPECS = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml", "/run/cdi/nvidia.y
 _LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
 
 
-def look_at_containers(case: Case) -> Iterator[Finding]:
+def look_at_containers(case: Case) -> Iterator[DoctorFinding]:
     """NVIDIA's container toolkit, and the driver version in its CDI specification."""
     host = case.host
     if case.driver_absent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.case import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown
 from agent.doctor.host import read
 from agent.doctor.installed import versions_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.case import Case
-    from agent.doctor.host import Host
+    from agent.doctor.host import HostFiles
 
 _BUILD = {
     "debian": "sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel} && sudo modprobe nvidia",
@@ -26,7 +26,7 @@ _LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvrm|nvidia' | tail -20"
 _SECURE_BOOT = "/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-def look_at_module(case: Case) -> Iterator[Finding]:
+def look_at_module(case: Case) -> Iterator[DoctorFinding]:
     """The module, its flavour, and whether that flavour fits the cards."""
     host, kernel = case.host, case.kernel
     if host.wsl:
@@ -45,7 +45,7 @@ def look_at_module(case: Case) -> Iterator[Finding]:
         yield _not_loaded(case)
 
 
-def _loaded(case: Case) -> Finding:
+def _loaded(case: Case) -> DoctorFinding:
     kernel = case.kernel
     flavour = {True: "open", False: "proprietary", None: "unknown"}[kernel.open_flavour]
     facts: Facts = {"version": kernel.version_text, "flavour": flavour, "kernel": case.host.kernel}
@@ -77,7 +77,7 @@ def _fits(capability: tuple[int, int] | None, *, open_flavour: bool | None) -> b
     return capability < catalog.FIRST_OPEN_ONLY_CAPABILITY
 
 
-def _no_gpu(host: Host) -> Finding:
+def _no_gpu(host: HostFiles) -> DoctorFinding:
     if host.container:
         return error(
             f"this container ({host.container}) has no NVIDIA driver",
@@ -93,7 +93,7 @@ def _no_gpu(host: Host) -> Finding:
     )
 
 
-def _not_loaded(case: Case) -> Finding:
+def _not_loaded(case: Case) -> DoctorFinding:
     host = case.host
     facts: Facts = {
         "gpus_on_bus": len(case.kernel.gpus),
@@ -112,7 +112,7 @@ def _not_loaded(case: Case) -> Finding:
     return _not_built(case, what, facts) or _refused(host, what, facts)
 
 
-def _not_built(case: Case, what: str, facts: Facts) -> Finding | None:
+def _not_built(case: Case, what: str, facts: Facts) -> DoctorFinding | None:
     """The finding where the running kernel has no module; None where it has one."""
     host, built_for = case.host, kernels_with_module(case.host)
     if host.kernel in built_for:
@@ -127,7 +127,7 @@ def _not_built(case: Case, what: str, facts: Facts) -> Finding | None:
     return error(f"{what}, and no kernel here has one", _which_driver(case), _install(host), facts)
 
 
-def _refused(host: Host, what: str, facts: Facts) -> Finding:
+def _refused(host: HostFiles, what: str, facts: Facts) -> DoctorFinding:
     if secure_boot(host):
         return error(
             f"{what}, and Secure Boot is on: a module that is not signed by a known key is refused "
@@ -148,7 +148,7 @@ def _which_driver(case: Case) -> str:
     return f"install driver branch {oldest.last_branch}, the last that knows {oldest.name} cards"
 
 
-def secure_boot(host: Host) -> bool | None:
+def secure_boot(host: HostFiles) -> bool | None:
     """Whether Secure Boot is on, None where the firmware does not say: the variable's last byte."""
     try:
         return host.sys.joinpath(_SECURE_BOOT.lstrip("/")).read_bytes()[-1:] == b"\x01"
@@ -156,7 +156,7 @@ def secure_boot(host: Host) -> bool | None:
         return None
 
 
-def kernels_with_module(host: Host) -> list[str]:
+def kernels_with_module(host: HostFiles) -> list[str]:
     """Releases of the kernels that an nvidia module was built for."""
     return [
         path.parent.name
@@ -165,12 +165,12 @@ def kernels_with_module(host: Host) -> list[str]:
     ]
 
 
-def _block_nouveau(host: Host) -> str:
+def _block_nouveau(host: HostFiles) -> str:
     rebuild = "sudo update-initramfs -u" if host.distribution == "debian" else "sudo dracut --force"
     return f"echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/no-nouveau.conf && {rebuild} && sudo reboot"
 
 
-def _install(host: Host) -> str:
+def _install(host: HostFiles) -> str:
     return {
         "debian": "sudo apt install nvidia-driver",
         "rhel": "sudo dnf install nvidia-open",
@@ -178,7 +178,7 @@ def _install(host: Host) -> str:
     }.get(host.distribution, "lspci -nn -d 10de:")
 
 
-def look_at_match(case: Case) -> Iterator[Finding]:
+def look_at_match(case: Case) -> Iterator[DoctorFinding]:
     """Whether the libraries on disk belong to the loaded module."""
     if case.kernel.version is None:
         yield skipped("no kernel module to compare with (see driver.module)")
@@ -194,7 +194,7 @@ def look_at_match(case: Case) -> Iterator[Finding]:
         yield _mismatch(case, shown(libraries[0]), facts)
 
 
-def _mismatch(case: Case, library: str, facts: Facts) -> Finding:
+def _mismatch(case: Case, library: str, facts: Facts) -> DoctorFinding:
     what = f"`Driver/library version mismatch`: the loaded module is {case.kernel.version_text}, the library {library}"
     if case.host.container:
         return error(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import NO_DRIVER, Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown
 from agent.doctor.installed import copies
 from agent.doctor.judge import old_generation
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.case import Case
-    from agent.doctor.catalog import Generation
+    from agent.doctor.catalog import CardGeneration
 
 _READ_LOG = "sudo dmesg -T | grep -iE 'nvrm|xid' | tail -20"
 
 
-def look_at_driver(case: Case) -> Iterator[Finding]:
+def look_at_driver(case: Case) -> Iterator[DoctorFinding]:
     """Whether nvmlInit succeeds within the timeout."""
     driver = case.driver
     facts: Facts = {
@@ -53,7 +53,7 @@ def look_at_driver(case: Case) -> Iterator[Finding]:
         yield ok(f"driver {driver.driver_version} answers and lists {driver.gpu_count} GPU(s)", facts)
 
 
-def look_at_gpus(case: Case) -> Iterator[Finding]:
+def look_at_gpus(case: Case) -> Iterator[DoctorFinding]:
     """Each GPU: on the bus, listed, and able to answer."""
     driver = case.driver
     if driver.state != "ok":
@@ -86,7 +86,7 @@ def look_at_gpus(case: Case) -> Iterator[Finding]:
         )
 
 
-def _not_listed(case: Case) -> Iterator[Finding]:
+def _not_listed(case: Case) -> Iterator[DoctorFinding]:
     """Cards on the bus that the driver leaves out: it has dropped them, or they do not start."""
     count = case.driver.gpu_count
     on_bus = [gpu for gpu in case.kernel.gpus if gpu.driver != "vfio-pci"]
@@ -115,12 +115,12 @@ def _not_listed(case: Case) -> Iterator[Finding]:
         )
 
 
-def _dropped(case: Case, device: int) -> Generation | None:
+def _dropped(case: Case, device: int) -> CardGeneration | None:
     old, driver = old_generation(device), case.driver_version
     return old if old is not None and driver is not None and driver[0] > (old.last_branch or driver[0]) else None
 
 
-def look_at_calls(case: Case) -> Iterator[Finding]:
+def look_at_calls(case: Case) -> Iterator[DoctorFinding]:
     """Which of the agent's calls this user is refused."""
     gpus = [gpu for gpu in case.driver.gpus if not gpu.error]
     if not gpus:
@@ -141,7 +141,7 @@ def look_at_calls(case: Case) -> Iterator[Finding]:
         yield ok(f"no call is refused{unknown}", facts)
 
 
-def look_at_library(case: Case) -> Iterator[Finding]:
+def look_at_library(case: Case) -> Iterator[DoctorFinding]:
     """Which copy of libnvidia-ml.so.1 the loader takes, and whether others lie about."""
     found = copies(case.host, "libnvidia-ml.so.1")
     real = [copy for copy in found if not copy.stub]

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.case import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown
 from agent.doctor.cuda_installs import Environment, Package, Toolkit, find_environments, find_toolkits
 from agent.doctor.judge import (
     NO_VERSION,
+    CudaFit,
     CudaOrMajor,
     DriverFit,
-    Fit,
     best_cuda,
     cards_text,
     cuda_for,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agent.doctor.look import GpuLook
 
 
-def look_at_toolkits(case: Case) -> Iterator[Finding]:
+def look_at_toolkits(case: Case) -> Iterator[DoctorFinding]:
     """Each toolkit: does the driver run what it compiles, and can it compile for these cards?"""
     toolkits = find_toolkits(case.host)
     if not toolkits:
@@ -46,7 +46,7 @@ def look_at_toolkits(case: Case) -> Iterator[Finding]:
         yield _judge_toolkit(case, toolkit)
 
 
-def _judge_toolkit(case: Case, toolkit: Toolkit) -> Finding:
+def _judge_toolkit(case: Case, toolkit: Toolkit) -> DoctorFinding:
     title = f"CUDA toolkit {shown(toolkit.version)} in {toolkit.folder}"
     subject = str(toolkit.folder)
     facts: Facts = {"version": shown(toolkit.version), "active": toolkit.active}
@@ -57,7 +57,7 @@ def _judge_toolkit(case: Case, toolkit: Toolkit) -> Finding:
     fit = judge_driver(toolkit.version, case.driver_version)
     facts |= fit_facts(fit)
     strangers = unknown_cards(case, toolkit.version)
-    if fit.fit is Fit.TOO_NEW:
+    if fit.fit is CudaFit.TOO_NEW:
         # one that only lies about breaks nothing
         how = error if toolkit.active else warning
         instead = f"a toolkit of CUDA {best_cuda(case)} or older"
@@ -91,11 +91,11 @@ class _Judged:
     @property
     def badness(self) -> tuple[int, bool, CudaOrMajor]:
         """The greatest decides: it is the one whose import fails; torch speaks for its own runtime."""
-        grade = 3 if self.fit.fit is Fit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not Fit.FULL)
+        grade = 3 if self.fit.fit is CudaFit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not CudaFit.FULL)
         return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
 
 
-def look_at_pythons(case: Case) -> Iterator[Finding]:
+def look_at_pythons(case: Case) -> Iterator[DoctorFinding]:
     """Each environment with CUDA in it, by its worst package."""
     found = find_environments(case.host, case.options.pythons)
     for environment in found.environments:
@@ -110,7 +110,7 @@ def look_at_pythons(case: Case) -> Iterator[Finding]:
         )
 
 
-def _judge_environment(case: Case, environment: Environment) -> Finding:
+def _judge_environment(case: Case, environment: Environment) -> DoctorFinding:
     names = [f"{package.name} {package.version}" for package in environment.packages]
     subject = str(environment.folder)
     facts: Facts = {"packages": names, "active": environment.active}
@@ -125,7 +125,7 @@ def _judge_environment(case: Case, environment: Environment) -> Finding:
     facts |= {"worst": package.name, "cuda": cuda} | fit_facts(worst.fit)
     # an environment that only lies about breaks nothing
     how = error if environment.active else warning
-    if worst.fit.fit is Fit.TOO_NEW:
+    if worst.fit.fit is CudaFit.TOO_NEW:
         found, remedy = too_new(case, worst.fit), ways_out(case, worst.cuda, worst.fit, _build(case, package))
     elif worst.strangers:
         found = f"has no code for {cards_text(worst.strangers)}: programs fail with `{_NO_IMAGE}`"
@@ -135,7 +135,7 @@ def _judge_environment(case: Case, environment: Environment) -> Finding:
     return how(f"{title} {found}", remedy, _list_packages(environment), facts, subject=subject)
 
 
-def _without_cuda(case: Case, environment: Environment, package: Package, facts: Facts) -> Finding:
+def _without_cuda(case: Case, environment: Environment, package: Package, facts: Facts) -> DoctorFinding:
     """A torch that finds no GPU here: wrong where programs run in it, and no more than a fact where it lies about."""
     facts |= {"worst": package.name, "cuda": None, "built_for": package.built_for}
     found = f"{package.name} {package.version} in {environment.folder} is built for {_BUILDS[package.built_for]}"

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import Facts, Finding, error, ok, skipped, warning
+from agent.doctor.case import DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.host import exists, find_user, read
-from agent.doctor.look import Outcome, run_isolated
+from agent.doctor.look import LookOutcome, run_isolated
 from agent.doctor.store_probe import FOLDER
 from fallow.units import format_bytes
 
@@ -25,7 +25,7 @@ LEAST_FREE_BYTES = 500_000_000
 LEAST_INODES = 1000
 
 
-def look_at_spool(case: Case) -> Iterator[Finding]:
+def look_at_spool(case: Case) -> Iterator[DoctorFinding]:
     """File system, rights and room, without touching a file server that may be dead."""
     if not case.options.spool:
         yield skipped("no spool is set (--spool, FALLOW_AGENT_SPOOL or agent.spool)")
@@ -51,7 +51,7 @@ def look_at_spool(case: Case) -> Iterator[Finding]:
     yield _room(spool, kind, facts, short=free_bytes < LEAST_FREE_BYTES or (room.f_files > 0 and inodes < LEAST_INODES))
 
 
-def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> Finding | None:
+def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> DoctorFinding | None:
     user = find_user(case.options.user)
     if not folder.is_dir():
         return error(f"{folder} is not a folder", "give another --spool", f"ls -ld {folder}", facts)
@@ -73,7 +73,7 @@ def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> Finding | No
     )
 
 
-def _room(spool: Path, kind: str, facts: Facts, *, short: bool) -> Finding:
+def _room(spool: Path, kind: str, facts: Facts, *, short: bool) -> DoctorFinding:
     room = f"{format_bytes(float(str(facts['free_bytes'])))} free"
     if short:
         return error(
@@ -116,7 +116,7 @@ _PATIENCE = 4
 """A store may take longer than a driver call: times the timeout of one."""
 
 
-def look_at_lake(case: Case) -> Iterator[Finding]:
+def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
     """Writes, lists and deletes one tiny file, in a process that can be left behind."""
     lake = case.options.lake
     if not lake:
@@ -134,7 +134,7 @@ def _shown(lake: str) -> str:
     return f"{scheme}://..." if separator else lake
 
 
-def _judge(outcome: Outcome, facts: Facts, timeout_s: float) -> Finding:
+def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float) -> DoctorFinding:
     lake = str(facts["location"])
     local = lake.startswith("/")
     see = f"findmnt -T {lake}" if local else f"fallow doctor --lake {lake}"
@@ -168,7 +168,7 @@ def _judge(outcome: Outcome, facts: Facts, timeout_s: float) -> Finding:
     return ok(f"{lake} can be written, listed and cleaned", facts)
 
 
-def _not_there(lake: str, nearest: str, *, writable: bool, facts: Facts) -> Finding:
+def _not_there(lake: str, nearest: str, *, writable: bool, facts: Facts) -> DoctorFinding:
     if writable:
         return warning(
             f"there is no folder {lake} yet; the first publication makes it",

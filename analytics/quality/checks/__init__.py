@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from analytics.quality.checks import claims, clocks, coverage, hosts, inventory, measuring, values
 
 if TYPE_CHECKING:
-    from analytics.quality.model import Check
+    from analytics.quality.model import QualityCheck
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[QualityCheck, ...] = (
     coverage.unobserved,
     coverage.silent,
     measuring.unmeasured,

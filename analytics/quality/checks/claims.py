@@ -15,7 +15,7 @@ from analytics.allocations.spans import (
 )
 from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.quality.counted import claims_of, gpus_of
 from analytics.quality.model import Remark, named
 from analytics.states import OCCUPIED
@@ -33,8 +33,8 @@ def overlapping(data: Data) -> Iterator[Remark]:
         worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
             0, named=True
         )
-        example = say("{gpu}: {claims}", gpu=worst["gpu"], claims=named(worst["claims"].split("+"), "claim"))
-        sentence = say_many(
+        example = tr("{gpu}: {claims}", gpu=worst["gpu"], claims=named(worst["claims"].split("+"), "claim"))
+        sentence = tr_many(
             "{number} GPU named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
             "and everybody who claims is its holder",
             "{number} GPUs named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
@@ -51,7 +51,7 @@ def contradicting(data: Data) -> Iterator[Remark]:
     backward = data.claims.filter(pl.col("end") < pl.col("time")).sort("time", "claim_id")
     if len(backward):
         example = _name(backward.row(0, named=True))
-        sentence = say_many(
+        sentence = tr_many(
             "{number} claim with an end before the start (such as {example}): left out",
             "{number} claims with an end before the start (such as {example}): left out",
             len(backward),
@@ -72,8 +72,8 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
     if len(silent):
         gpu_ms = int(((silent["end"] - silent["start"]) * silent["claimed"]).sum())
         worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
-        example = say("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
-        sentence = say(
+        example = tr("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
+        sentence = tr(
             "{claims} with {hours} GPU-hours on GPUs that nothing was recorded of (such as {example}): in no sum; run the agent "
             "there, or check the claims' GPU and host names",
             claims=claims_of(silent["job"].n_unique()),
@@ -95,8 +95,8 @@ def by_count(data: Data) -> Iterator[Remark]:
     )
     if len(counted):
         worst = counted.sort("gpu_ms", "claim_id", descending=[True, False]).row(0, named=True)
-        example = say("{name} on {place}", name=worst["claim_id"], place=worst["host"])
-        sentence = say(
+        example = tr("{name} on {place}", name=worst["claim_id"], place=worst["host"])
+        sentence = tr(
             "{claims} with {hours} GPU-hours known by a number of GPUs alone (such as {example}): which GPUs they had nobody can "
             "say, and the time counts as free where no process shows",
             claims=claims_of(counted["claim_id"].n_unique()),
@@ -120,15 +120,15 @@ def without_claims(data: Data) -> Iterator[Remark]:
     if len(outside):
         by_gpu = outside.group_by("gpu", "host").agg(pl.col("outside_ms").sum(), pl.col("holder").drop_nulls().first())
         worst = by_gpu.sort("outside_ms", "gpu", descending=[True, False]).row(0, named=True)
-        example = say(
+        example = tr(
             "{gpu} on {host}, {hours} hours",
             gpu=worst["gpu"],
             host=worst["host"],
             hours=GpuHours(worst["outside_ms"]),
         )
         if worst["holder"]:
-            example = say("{example} by {holder}", example=example, holder=worst["holder"])
-        sentence = say(
+            example = tr("{example} by {holder}", example=example, holder=worst["holder"])
+        sentence = tr(
             "{hours} GPU-hours of use on {gpus} that no claim covers, on hosts that have claims (such as {example}): counted as "
             "use all the same",
             hours=GpuHours(int(outside["outside_ms"].sum())),

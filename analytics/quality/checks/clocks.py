@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.quality.counted import gpus_of, rows_of
 from analytics.quality.model import MOST_NAMED, Remark, named
 from analytics.quality.timestamps import Stamp
@@ -22,17 +22,17 @@ def ahead(data: Data) -> Iterator[Remark]:
     seen = data.seen
     ordered = sorted(seen.ahead, key=lambda host: (-seen.ahead[host], host))
     for host in ordered[:MOST_NAMED]:
-        sentence = say(
+        sentence = tr(
             "the clock of {host} is ahead: its rows go up to {last}, beyond {ahead_of}; findings end with the other hosts, at "
             "{until}, and nothing of {host} is taken back as of now until its clock is set (chronyc tracking, timedatectl)",
             host=host,
             last=Stamp(seen.ahead[host]),
-            ahead_of=say(seen.ahead_of),
+            ahead_of=tr(seen.ahead_of),
             until=Stamp(seen.until_ms),
         )
         yield Remark("clock_ahead", sentence, 1, host)
     if (more := len(ordered) - MOST_NAMED) > 0:
-        sentence = say_many(
+        sentence = tr_many(
             "the clocks of {number} more host are ahead too", "the clocks of {number} more hosts are ahead too", more
         )
         yield Remark("clock_ahead", sentence, more)
@@ -47,7 +47,7 @@ def stepped(data: Data) -> Iterator[Remark]:
             .sort("len", "host", descending=[True, False])
         )
         last = data.steps.sort("time").row(-1, named=True)
-        sentence = say_many(
+        sentence = tr_many(
             "the clock of {hosts} jumped, {number} time in all, last at {last}: time that was passed twice counts once, time that "
             "was left out is unknown",
             "the clock of {hosts} jumped, {number} times in all, last at {last}: time that was passed twice counts once, time that "
@@ -66,7 +66,7 @@ def overlapping(data: Data) -> Iterator[Remark]:
         total, worst = int(rows["count"].sum()), rows.row(0, named=True)
         where = worst["gpu"] or worst["host"]
         example = f"{where}: {worst['example']}" if worst["example"] else where
-        sentence = say(
+        sentence = tr(
             "{rows} of {gpus} on {hosts} begin before the row before them has ended: each moment counts once, by the later row "
             "(such as {example})",
             rows=rows_of(total),

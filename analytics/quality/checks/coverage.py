@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.quantities import GpuHours, Share
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.counted import gpus_of, hosts_of
 from analytics.quality.model import MOST_NAMED, Remark
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from analytics.quality.model import Data
 
-_LEFT_OUT = say("time after that is not in any sum")
+_LEFT_OUT = tr("time after that is not in any sum")
 
 
 def unobserved(data: Data) -> Iterator[Remark]:
@@ -32,7 +32,7 @@ def unobserved(data: Data) -> Iterator[Remark]:
         .sort("unknown_ms", "host", descending=[True, False])
     )
     for row in hosts.head(MOST_NAMED).iter_rows(named=True):
-        sentence = say(
+        sentence = tr(
             "{host}: nobody looked for {hours} GPU-hours ({share} of its time)",
             host=row["host"],
             hours=GpuHours(row["unknown_ms"]),
@@ -41,7 +41,7 @@ def unobserved(data: Data) -> Iterator[Remark]:
         yield Remark("unobserved", sentence, row["gpus"], row["host"])
     if len(hosts) > MOST_NAMED:
         rest, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
-        sentence = say_many(
+        sentence = tr_many(
             "{number} more host: nobody looked for {hours} GPU-hours",
             "{number} more hosts: nobody looked for {hours} GPU-hours",
             more,
@@ -59,10 +59,10 @@ def silent(data: Data) -> Iterator[Remark]:
     quiet = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
     for row in quiet.head(MOST_NAMED).iter_rows(named=True):
         since = Stamp(row["last"])
-        sentence = say("{host}: silent since {since}; {left_out}", host=row["host"], since=since, left_out=_LEFT_OUT)
+        sentence = tr("{host}: silent since {since}; {left_out}", host=row["host"], since=since, left_out=_LEFT_OUT)
         yield Remark("silent", sentence, row["gpus"], row["host"])
     if (more := len(quiet) - MOST_NAMED) > 0:
-        sentence = say_many(
+        sentence = tr_many(
             "{number} more host silent at the end of the window; {left_out}",
             "{number} more hosts silent at the end of the window; {left_out}",
             more,
@@ -72,7 +72,7 @@ def silent(data: Data) -> Iterator[Remark]:
     alone = gpus.join(hosts.select("host", host_last="last"), on="host")
     gone = alone.filter(pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS).sort("last", "gpu")
     if len(gone):
-        sentence = say(
+        sentence = tr(
             "{gpus} on {hosts} stopped reporting before the host did; {left_out}",
             gpus=gpus_of(len(gone)),
             hosts=hosts_of(gone["host"].n_unique()),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import GpuHours
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import MOST_NAMED, Remark
 from fallow.clock import HOUR_MS
 
@@ -55,22 +55,22 @@ def several_hosts(data: Data) -> Iterator[Remark]:
 def _remark(gpus: pl.DataFrame, kind: str, forms: tuple[str, str]) -> Iterator[Remark]:
     if len(gpus):
         each = [_seen_on(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
-        yield Remark(kind, say_many(*forms, len(gpus), gpus=_listed(each, len(gpus))), len(gpus), each[0])
+        yield Remark(kind, tr_many(*forms, len(gpus), gpus=_listed(each, len(gpus))), len(gpus), each[0])
 
 
 def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
     where: str = hosts[0]
     for host in hosts[1:]:
-        where = say("{name} and {other}", name=where, other=host)
-    return say("{gpu} ({hosts})", gpu=gpu, hosts=where)
+        where = tr("{name} and {other}", name=where, other=host)
+    return tr("{gpu} ({hosts})", gpu=gpu, hosts=where)
 
 
 def _listed(shown: list[Sentence], number: int) -> str:
     """Those that are shown, and how many more there are."""
     rest = number - len(shown)
-    last = say_many("{number} more GPU", "{number} more GPUs", rest) if rest else shown[-1]
+    last = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else shown[-1]
     before = shown if rest else shown[:-1]
-    return say("{names} and {last}", names=Listed(before, ", "), last=last) if before else last
+    return tr("{names} and {last}", names=SentenceList(before, ", "), last=last) if before else last
 
 
 def shared_names(data: Data) -> Iterator[Remark]:
@@ -89,8 +89,8 @@ def shared_names(data: Data) -> Iterator[Remark]:
     for (host,), rows in both.group_by("host", maintain_order=True):
         first = rows.row(0, named=True)
         overlap_ms = min(first["until"], first["last"]) - first["first"]
-        example = say("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
-        sentence = say_many(
+        example = tr("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
+        sentence = tr_many(
             "{host}: two machines seem to write under this name, for {number} slot held two GPUs at once ({example}, {hours} "
             "hours); every GPU is counted, but holders and host figures are mixed: give each machine a name of its own in agent.host",
             "{host}: two machines seem to write under this name, for {number} slots held two GPUs at once ({example}, {hours} "

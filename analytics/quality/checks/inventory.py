@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Remark, named
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def unlisted(data: Data) -> Iterator[Remark]:
     gpus = data.stretches["gpu"].unique().sort()
     absent = [gpu for gpu in gpus if gpu not in data.inventory.devices]
     if absent:
-        sentence = say_many(
+        sentence = tr_many(
             "{number} GPU without an inventory entry: model, memory and pool are unknown",
             "{number} GPUs without an inventory entry: model, memory and pool are unknown",
             len(absent),
@@ -28,7 +28,7 @@ def unlisted(data: Data) -> Iterator[Remark]:
         yield Remark("no_inventory", sentence, len(absent), absent[0])
     nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
-        sentence = say_many(
+        sentence = tr_many(
             "{number} GPU without a model's name: what it costs and whether a smaller card would do is not told",
             "{number} GPUs without a model's name: what it costs and whether a smaller card would do is not told",
             len(nameless),
@@ -44,7 +44,7 @@ def unpriced(data: Data) -> Iterator[Remark]:
     )
     if models:
         ranked = sorted(models, key=lambda name: (-models[name], name))
-        sentence = say_many(
+        sentence = tr_many(
             "{number} GPU without a price: {models}; every cost that they are part of is left out, name their price in the file "
             "of money.prices",
             "{number} GPUs without a price: {models}; every cost that they are part of is left out, name their price in the file "
@@ -65,13 +65,13 @@ def simulated(data: Data) -> Iterator[Remark]:
     gpus = data.stretches["gpu"].unique().sort()
     unreal = [gpu for gpu in gpus if data.inventory.simulated(gpu)]
     if unreal:
-        sentence = say_many(
+        sentence = tr_many(
             "{number} GPU simulated: their figures are no measurements",
             "{number} GPUs simulated: their figures are no measurements",
             len(unreal),
         )
         if len(unreal) < len(gpus):
-            sentence = say(
+            sentence = tr(
                 "{part} of {all} GPUs simulated: their figures are no measurements",
                 part=Number(len(unreal)),
                 all=Number(len(gpus)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.language.quantities import GpuHours
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.quality.model import Remark
 
@@ -31,7 +31,7 @@ def unmeasured(data: Data) -> Iterator[Remark]:
     sums = data.stretches.group_by("gpu").agg(pl.col("util_ms").sum(), whole=whole.all())
     never = sums.filter("whole", pl.col("util_ms") == 0).sort("gpu")
     if len(never):
-        sentence = say_many(
+        sentence = tr_many(
             "{number} GPU never gave a utilization: its use is unknown, not zero",
             "{number} GPUs never gave a utilization: their use is unknown, not zero",
             len(never),
@@ -76,4 +76,4 @@ def _time_of(data: Data, which: pl.Expr, kind: str, meaning: str) -> Iterator[Re
     if len(found):
         span_ms = int((found["end"] - found["time"]).sum())
         gpus = found["gpu"].unique().sort()
-        yield Remark(kind, say(meaning, hours=GpuHours(span_ms)), len(gpus), gpus[0])
+        yield Remark(kind, tr(meaning, hours=GpuHours(span_ms)), len(gpus), gpus[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.quality.counted import gpus_of, rows_of
 from analytics.quality.model import Remark
 
@@ -42,11 +42,11 @@ def impossible(data: Data) -> Iterator[Remark]:
         total = int(rows["count"].sum())
         where = worst["gpu"] or worst["host"]
         example = f"{where}: {worst['example']}" if worst["example"] else where
-        sentence = say(
+        sentence = tr(
             "{rows} of {gpus} with {what} (such as {example})",
             rows=rows_of(total),
             gpus=gpus_of(rows["gpu"].n_unique()),
-            what=say(SENTENCES[str(kind)]),
+            what=tr(SENTENCES[str(kind)]),
             example=example,
         )
         yield Remark(str(kind), sentence, total, example)

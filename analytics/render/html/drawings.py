@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from analytics.language.quantities import Quantity
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.html import svg
 from analytics.render.html.film import film_strip
 from analytics.sections.palette import LIGHT, ORDER
@@ -27,7 +27,7 @@ _MOST_GRIDS = 4
 def drawing(section: Section, language: Language) -> Markup:
     """The section's chart with its title and headline as its name; nothing where it has none."""
     chart, key = section.chart, section.name
-    name = language.say(say("{label}: {value}", label=section.title, value=section.headline))
+    name = language.translate(tr("{label}: {value}", label=section.title, value=section.headline))
     if isinstance(chart, FilmStrip):
         return film_strip(chart.film, name, language)
     height: float = 0
@@ -62,9 +62,9 @@ def _waterfall(chart: Waterfall, key: str, language: Language) -> Iterator[Marku
     scale = (_TO - _FROM) / most if most else 0.0
     for place, step in enumerate(chart.steps):
         y, bold = place * _STEP, "b" if step.remark or not step.state else ""
-        yield svg.text(0, y + 13, language.say(step.label), kind=bold)
+        yield svg.text(0, y + 13, language.translate(step.label), kind=bold)
         if step.remark:
-            yield svg.text(0, y + 26, language.say(step.remark), kind="m")
+            yield svg.text(0, y + 26, language.translate(step.remark), kind="m")
         x, width = _FROM + step.start * scale, step.length * scale
         if step.state:
             yield svg.line(x + width, y - _STEP + _BAR, x + width, y)
@@ -114,7 +114,7 @@ def _ranked(chart: RankedBars, key: str, language: Language) -> Iterator[Markup]
     yield svg.hatching(key, {state: None for _, state, _ in chart.groups})
     top = 0.0
     for title, state, bars in chart.groups:
-        yield svg.text(0, top + 13, language.say(title), kind="m")
+        yield svg.text(0, top + 13, language.translate(title), kind="m")
         for place, bar in enumerate(bars):
             y = top + _HEAD - 5 + place * _ROW
             yield svg.text(0, y + 12, language.shown(bar.label))

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from analytics.language.quantities import Number, Span
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.palette import LIGHT
 from fallow.clock import DAY_MS
 from fallow.schema import STATES
@@ -40,7 +40,7 @@ def film_strip(film: Film, name: str, language: Language) -> Markup:
         name,
         "data:image/png;base64," + base64.b64encode(image).decode(),
         Markup().join(Markup("<span>{}</span>").format(each) for each in _ticks(film, language)),
-        language.say(_note(film, gpus_a_row)),
+        language.translate(_note(film, gpus_a_row)),
     )
 
 
@@ -68,10 +68,10 @@ def _lowered(codes: NDArray[np.uint8], most: int = MOST_ROWS) -> tuple[NDArray[n
 
 def _note(film: Film, gpus_a_row: int) -> str:
     if gpus_a_row == 1:
-        return say(
+        return tr(
             "A row per GPU, the most wasted on top; each point is the state of most of {span}.", span=Span(film.bin_ms)
         )
-    return say(
+    return tr(
         "A row per {gpus} GPUs, the most wasted on top; each point is the state of most of them in {span}.",
         gpus=Number(gpus_a_row), span=Span(film.bin_ms),
     )  # fmt: skip

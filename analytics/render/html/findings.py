@@ -4,42 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.sections.findings import whose
 
 if TYPE_CHECKING:
-    from analytics.sections.section import Card, Cell
+    from analytics.sections.section import Cell, FindingCard
     from analytics.workloads.model import Finding
 
 _MOST_NAMED = 8
 
 
-def card_facts(card: Card) -> tuple[tuple[str, Cell], ...]:
+def card_facts(card: FindingCard) -> tuple[tuple[str, Cell], ...]:
     """What stands below a finding's heading, each with its label."""
     finding = card.finding
     own = finding.reclaimable_gpus
-    taken = say("{part} of {all}", part=Number(len(own)), all=Number(len(finding.gpus))) if own else say("none now")
+    taken = tr("{part} of {all}", part=Number(len(own)), all=Number(len(finding.gpus))) if own else tr("none now")
     return (
-        (say("user"), whose(finding)),
-        *(((say("job"), plain(finding.job)),) if finding.job else ()),
-        (say("to take back"), taken),
-        (say("first seen"), Day(finding.since_ms)),
-        (say("notified"), card.notified),
-        (say("status"), say(finding.status)),
+        (tr("user"), whose(finding)),
+        *(((tr("job"), plain(finding.job)),) if finding.job else ()),
+        (tr("to take back"), taken),
+        (tr("first seen"), Day(finding.since_ms)),
+        (tr("notified"), card.notified),
+        (tr("status"), tr(finding.status)),
     )
 
 
-def card_notes(card: Card) -> Listed:
+def card_notes(card: FindingCard) -> SentenceList:
     """Sentences as they are; what people wrote on one line of 300 characters."""
-    return Listed([note if type(note) is not str else plain(note, 300) for note in card.notes])
+    return SentenceList([note if type(note) is not str else plain(note, 300) for note in card.notes])
 
 
-def taken_names(finding: Finding) -> Listed:
+def taken_names(finding: Finding) -> SentenceList:
     """The first GPUs that can be taken back, and how many more there are."""
     own = finding.reclaimable_gpus
     rest = len(own) - _MOST_NAMED
-    more = [say("and {number} more", number=Number(rest))] if rest > 0 else []
-    return Listed([*(plain(gpu, 60) for gpu in own[:_MOST_NAMED]), *more], ", ")
+    more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
+    return SentenceList([*(plain(gpu, 60) for gpu in own[:_MOST_NAMED]), *more], ", ")

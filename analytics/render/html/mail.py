@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw
 
-from analytics.language.language import Listed
+from analytics.language.language import SentenceList
 from analytics.language.quantities import from_cents
-from analytics.language.sentences import say, say_many
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.sections.days import bins_of
 from analytics.sections.findings import costliest, notes, notified
 from analytics.sections.palette import HATCHED, LIGHT, ORDER
-from analytics.sections.section import Card
+from analytics.sections.section import FindingCard
 from analytics.sections.trends import unfinished
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
     """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
     body = environment().get_template("mail.html").render(
         **head(report, language),
-        labelled=lambda label, value: marked(say("{label}: {value}", label=say(label), value=say("{value}", value=value)), language),
+        labelled=lambda label, value: marked(tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language),
         **({} if report.is_empty else _content(report, language)),
     )  # fmt: skip
     return body, None if report.is_empty else states_image(report)
@@ -50,10 +50,10 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 def _content(report: Report, language: Language) -> dict[str, object]:
     first = costliest(report)[:FINDINGS]
     return {
-        "unfinished": Listed(unfinished(report), " "),
+        "unfinished": SentenceList(unfinished(report), " "),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
-        "cards": [Card(each, notes(report, each), notified(report, each)) for each in first],
+        "cards": [FindingCard(each, notes(report, each), notified(report, each)) for each in first],
         "others": _others(report, language),
         "image_id": IMAGE_ID,
         "width": _WIDTH,
@@ -109,8 +109,8 @@ def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], 
 
 
 def _heads(report: Report, language: Language) -> list[str]:
-    heads = ("state", "GPU-hours", "of observed", say("cost, {currency}", currency=report.money.currency))
-    return [language.say(each) for each in heads]
+    heads = ("state", "GPU-hours", "of observed", tr("cost, {currency}", currency=report.money.currency))
+    return [language.translate(each) for each in heads]
 
 
 def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str, str, str]]:
@@ -121,17 +121,17 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
         spent = account.state_cents[state] if priced else None
         share = "" if state == "unknown" else language.percent(totals.share(state))
         hours = language.hours(totals.state_ms[state])
-        yield LIGHT.state[state], language.say(state), hours, share, language.number(from_cents(spent), 2)
+        yield LIGHT.state[state], language.translate(state), hours, share, language.number(from_cents(spent), 2)
     paid = language.number(from_cents(account.paid_cents), 2)
-    yield "", language.say("paid"), language.hours(totals.total_ms), "", paid
+    yield "", language.translate("paid"), language.hours(totals.total_ms), "", paid
 
 
 def _others(report: Report, language: Language) -> str:
     rest = len(report.findings) - FINDINGS
     if rest <= 0:
-        return language.say("The whole report is attached.")
-    return language.say(
-        say_many(
+        return language.translate("The whole report is attached.")
+    return language.translate(
+        tr_many(
             "The whole report, with {number} more finding, is attached.",
             "The whole report, with {number} more findings, is attached.",
             rest,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from analytics.language.language import Listed, Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.render.html import svg
 from analytics.sections.section import LinkedCell, StateBar
@@ -27,13 +27,13 @@ def marked(cell: Cell, language: Language) -> Markup:
     """A cell or a sentence in the reader's language, in which every name is kept apart; unknown is said."""
     match cell:
         case None:
-            found = escape(language.say("unknown"))
+            found = escape(language.translate("unknown"))
         case StateBar():
             found = _bar(cell)
         case LinkedCell():
             found = marked(cell.text, language)
-        case Listed():
-            found = escape(language.say(cell.between)).join(marked(part, language) for part in cell.parts)
+        case SentenceList():
+            found = escape(language.translate(cell.between)).join(marked(part, language) for part in cell.parts)
         case Sentence():
             values = {name: _value(value, language) for name, value in cell.values.items()}
             found = Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped

@@ -49,11 +49,11 @@ def page(report: Report, language: Language) -> str:
 def head(report: Report, language: Language) -> dict[str, Any]:
     """What the page and the body of a mail begin with, and what their templates call."""
     return {
-        "say": language.say,
+        "translate": language.translate,
         "mark": lambda cell: marked(cell, language),
         "language": language,
         "report": report,
-        "title": language.say(page_title(report)),
+        "title": language.translate(page_title(report)),
         "edition": [(label, name) for label, name in vars(report.scope).items() if name is not None],
         "facts": facts(report, language),
         "headline": headline(report),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from analytics.language.language import Language
     from analytics.ledger.summary import Totals
     from analytics.report.coverage import Seen
-    from analytics.report.figures import Person
+    from analytics.report.figures import UserFigures
     from analytics.report.model import Report
     from analytics.workloads.model import Finding
 
@@ -154,7 +154,7 @@ def _moment(moment_ms: int | None) -> str | None:
     return None if moment_ms is None else format_ms(moment_ms)
 
 
-def _person(person: Person) -> dict[str, object]:
+def _person(person: UserFigures) -> dict[str, object]:
     return {
         "name": person.name,
         "label": person.label,

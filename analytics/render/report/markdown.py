@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from analytics.language.language import Listed
 from analytics.language.plain_text import plain
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
 from analytics.render.report.text import for_text, written
 from analytics.sections.evidence_text import evidence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from analytics.language.language import Language
     from analytics.report.model import Report
-    from analytics.sections.section import Card, Section
+    from analytics.sections.section import FindingCard, Section
 
 _WHOLE = 100_000
 """Characters, for what nothing is cut of: the names of GPUs, and evidence."""
@@ -38,15 +37,15 @@ class MarkdownFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
-        told = (say("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
+        told = (tr("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
         parts = [
-            f"# {escape(said.say(title(report)))}",
-            _listed(map(said.say, told)),
-            f"**{said.say(report.simulated)}**" if report.simulated else "",
-            f"**{said.say(headline(report))}** {said.say(reclaimable(report))}".rstrip(),
+            f"# {escape(said.translate(title(report)))}",
+            _listed(map(said.translate, told)),
+            f"**{said.translate(report.simulated)}**" if report.simulated else "",
+            f"**{said.translate(headline(report))}** {said.translate(reclaimable(report))}".rstrip(),
         ]
         for chapter, sections in () if report.is_empty else chapters(report):
-            parts.append(f"## {said.say(chapter)}")
+            parts.append(f"## {said.translate(chapter)}")
             parts += [part for section in sections for part in section_parts(section, said)]
         return ("\n\n".join(part for part in parts if part) + "\n").encode()
 
@@ -66,14 +65,14 @@ def code(text: str) -> str:
 
 def section_parts(section: Section, language: Language) -> Iterator[str]:
     """The heading, the headline, a table, a list, findings, and what to know beside."""
-    said = language.say
+    said = language.translate
     yield f"### {escape(said(section.title))}"
     yield escape(written(section.headline, language))
     yield _table(section, language)
     yield _listed(written(each, language) for each in section.lines)
     yield from (_card(card, language) for card in section.cards)
     yield from (escape(said(each)) for each in (section.left_out, *section.notes) if each)
-    terms = (say("{label}: {value}", label=say(each.name), value=each.meaning) for each in section.terms)
+    terms = (tr("{label}: {value}", label=tr(each.name), value=each.meaning) for each in section.terms)
     yield _listed(said(each) for each in terms)
 
 
@@ -81,7 +80,7 @@ def _table(section: Section, language: Language) -> str:
     if not section.rows:
         return ""
     shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
-    head = [language.say(section.columns[place].title) for place in shown]
+    head = [language.translate(section.columns[place].title) for place in shown]
     rule = "|".join("---:" if section.columns[place].is_figure else "---" for place in shown)
     rows = ([written(row[place], language) for place in shown] for row in section.listed)
     first, *others = (f"| {' | '.join(map(escape, row))} |" for row in (head, *rows))
@@ -92,20 +91,20 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def _card(card: Card, language: Language) -> str:
+def _card(card: FindingCard, language: Language) -> str:
     def line(label: str, text: str) -> str:
-        return f"- {language.say(say('{label}: {value}', label=say(label), value=text))}"
+        return f"- {language.translate(tr('{label}: {value}', label=tr(label), value=text))}"
 
-    name = say("{label}: {value}", label=card.finding.finding_id, value=heading(card.finding))
+    name = tr("{label}: {value}", label=card.finding.finding_id, value=heading(card.finding))
     rows = (line(label, text) for label, text in _rows(card, language))
-    return "\n".join([f"#### {escape(language.say(name), _WHOLE)}", "", *rows])
+    return "\n".join([f"#### {escape(language.translate(name), _WHOLE)}", "", *rows])
 
 
-def _rows(card: Card, language: Language) -> Iterator[tuple[str, str]]:
+def _rows(card: FindingCard, language: Language) -> Iterator[tuple[str, str]]:
     """Labels in English, and texts in the reader's language as Markdown."""
 
     def shown(text: str, most: int = _WHOLE) -> str:
-        return escape(language.say(text), most)
+        return escape(language.translate(text), most)
 
     finding = card.finding
     grade, failed = finding.confidence.grade, finding.confidence.failed
@@ -115,7 +114,7 @@ def _rows(card: Card, language: Language) -> Iterator[tuple[str, str]]:
     yield from ((label, shown(gpus)) for label, gpus in taken(finding))
     yield "rule", f"{escape(finding.rule)}, {shown(finding.status)}"
     yield "notified", shown(card.notified)
-    yield "confidence", shown(grade) + (f" ({shown(Listed(failed))})" if failed else "")
+    yield "confidence", shown(grade) + (f" ({shown(SentenceList(failed))})" if failed else "")
     yield "evidence", shown(evidence(finding))
     yield from (("note", shown(each, 400)) for each in card.notes)
     yield "next", code(finding.next_command) if finding.next_command else shown(ENDED)

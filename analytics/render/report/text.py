@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.finding_block_text import block
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from analytics.glossary import Term
     from analytics.report.model import Report
-    from analytics.sections.section import Card, Cell, Column, Section
+    from analytics.sections.section import Cell, FindingCard, Section, SectionColumn
 
 _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
@@ -40,7 +40,10 @@ class TextFormat:
         """The whole document."""
         said = for_text(language)
         lead = [report.simulated, headline(report), reclaimable(report)]
-        parts = [_head(report, said), "\n".join(line for each in lead if each for line in wrap(said.say(each), _WIDTH))]
+        parts = [
+            _head(report, said),
+            "\n".join(line for each in lead if each for line in wrap(said.translate(each), _WIDTH)),
+        ]
         if not report.is_empty:
             parts += [section_text(section, said) for _, sections in chapters(report) for section in sections]
         return ("\n\n".join(parts) + "\n").encode()
@@ -73,7 +76,7 @@ def written(cell: Cell, language: Language) -> str:
 def _head(report: Report, language: Language) -> str:
     told = facts(report, language)
     widest = max(len(label) for label, _ in told)
-    lines = wrap(language.say(title(report)), _WIDTH)
+    lines = wrap(language.translate(title(report)), _WIDTH)
     for label, value in told:
         lines += wrap(value, _WIDTH, f"  {label:<{widest}}  ", " " * (widest + 4))
     return "\n".join(lines)
@@ -81,7 +84,7 @@ def _head(report: Report, language: Language) -> str:
 
 def section_text(section: Section, language: Language) -> str:
     """The title, the headline, a table or a list, and what to know beside."""
-    lines = [*wrap(language.say(section.title).upper(), _WIDTH), *_wrapped(section.headline, language)]
+    lines = [*wrap(language.translate(section.title).upper(), _WIDTH), *_wrapped(section.headline, language)]
     if any(column.kind == "sentence" for column in section.columns):
         lines += [line for row in section.listed for line in _record(section.columns, row, language)]
     elif section.rows:
@@ -100,18 +103,18 @@ def _wrapped(sentence: str, language: Language) -> list[str]:
 
 
 def _explained(term: Term) -> str:
-    return say("{label}: {value}", label=say(term.name), value=term.meaning)
+    return tr("{label}: {value}", label=tr(term.name), value=term.meaning)
 
 
-def _card(card: Card, language: Language) -> str:
+def _card(card: FindingCard, language: Language) -> str:
     return block(replace(card.finding, notes=card.notes), language=language, told=card.notified)
 
 
-def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) -> list[str]:
+def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:
     """A row too long for a table: its name, then what is known of it."""
     first, *others = (written(cell, language) for cell in row)
     about = (
-        language.say(say("{label}: {value}", label=column.title, value=text))
+        language.translate(tr("{label}: {value}", label=column.title, value=text))
         for column, text in zip(heads[1:], others, strict=True)
         if text
     )
@@ -120,7 +123,7 @@ def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) ->
 
 def _table(section: Section, language: Language) -> list[str]:
     shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
-    head = [language.say(section.columns[place].title) for place in shown]
+    head = [language.translate(section.columns[place].title) for place in shown]
     rows = [[written(row[place], language) for place in shown] for row in section.listed]
     words = {number for number, place in enumerate(shown) if not section.columns[place].is_figure}
     return columns(head, rows, words, _WIDTH)

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Column
+from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, GridColumn
 from dashboard.grid_address import check
 from dashboard.query import Query
 from tests.dashboard.browser.findings_table import (
@@ -110,7 +110,7 @@ def test_every_filter_has_its_words(surf: Callable[..., Surfer]) -> None:
     rows = page.evaluate(
         "() => {const all = []; dash_ag_grid.getApi('findings-grid').forEachNode((node) => all.push(node.data)); return all; }"
     )
-    columns = [Column(name, name, kind) for name, kind in KINDS.items()]
+    columns = [GridColumn(name, name, kind) for name, kind in KINDS.items()]
     page.wait_for_timeout(3_100)  # until then only what a reader does counts as theirs, and this is a program
     for filters in FILTERS:
         check(Query(filter=filters), columns)

@@ -13,9 +13,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from werkzeug.serving import make_server
 
-from analytics.simulation import Fleet, write_fleet
+from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard.app import build_app
-from dashboard.source import LATE, Source
+from dashboard.source import LATE, LakeSource
 from fallow.lake import Lake
 from tests.dashboard.browser.conftest import WAIT_MS, Surfer
 from tests.dashboard.conftest import UNTIL_MS, inputs_of, words
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from dashboard.access.people import Person
+    from dashboard.access.people import Reader
     from dashboard.query import Query
     from dashboard.view import Problem, View
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 
 
 @contextmanager
-def served(source: Source) -> Iterator[str]:
+def served(source: LakeSource) -> Iterator[str]:
     """The pages over a source of this process, and where they are."""
     server = make_server("127.0.0.1", 0, build_app(source).server, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
@@ -69,7 +69,7 @@ def opened(browser: Browser, address: str, path: str = "/", *, until: str = "") 
 def small_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """One GPU over two days; copied by whoever changes it."""
     lake = Lake.at(str(tmp_path_factory.mktemp("small") / "lake"))
-    write_fleet(lake, Fleet(until_ms=UNTIL_MS, gpus=1, days=2, seed=3))
+    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=1, days=2, seed=3))
     return lake
 
 
@@ -90,7 +90,7 @@ def test_an_empty_lake_says_how_to_fill_it_and_shows_what_comes(
 ) -> None:
     (tmp_path / "lake").mkdir()
     with (
-        served(Source(lambda: inputs_of(Lake.at(str(tmp_path / "lake"))))) as address,
+        served(LakeSource(lambda: inputs_of(Lake.at(str(tmp_path / "lake"))))) as address,
         opened(browser, address) as page,
     ):
         assert "fallow agent run" in without_traceback(page)
@@ -102,7 +102,7 @@ def test_an_empty_lake_says_how_to_fill_it_and_shows_what_comes(
 
 @pytest.mark.parametrize("path", ["/", "/film", "/findings", "/holders", "/right-size", "/capacity", "/report"])
 def test_one_gpu_makes_whole_pages(browser: Browser, small_lake: Lake, path: str) -> None:
-    with served(Source(lambda: inputs_of(small_lake))) as address, opened(browser, address, path) as page:
+    with served(LakeSource(lambda: inputs_of(small_lake))) as address, opened(browser, address, path) as page:
         assert page.query_selector(".problem") is None
         assert "nan" not in without_traceback(page).lower().replace("finance", "")
         assert Axe().run(page).violations_count == 0
@@ -112,7 +112,7 @@ def test_a_lake_that_is_gone_leaves_what_was_read_and_says_so(
     browser: Browser, small_lake: Lake, tmp_path: Path
 ) -> None:
     lake = copied(small_lake, tmp_path)
-    source = Source(lambda: inputs_of(lake))
+    source = LakeSource(lambda: inputs_of(lake))
     with served(source) as address, opened(browser, address) as page:
         headline = page.inner_text("#page .headline")
         Path(lake.root).rename(tmp_path / "elsewhere")
@@ -130,12 +130,12 @@ def test_a_lake_that_is_gone_leaves_what_was_read_and_says_so(
 
 
 def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser, small_lake: Lake) -> None:
-    class Late(Source):
+    class Late(LakeSource):
         """Says several times that it takes long."""
 
         asked = 0
 
-        def look(self, query: Query, reader: Person) -> View | Problem:
+        def look(self, query: Query, reader: Reader) -> View | Problem:
             self.asked += 1
             return LATE if self.asked <= 3 else super().look(query, reader)
 
@@ -148,7 +148,7 @@ def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser,
 
 def test_a_window_without_rows_leaves_the_way_back_in_the_bar(browser: Browser, small_lake: Lake) -> None:
     empty = "/?since=2020-01-01&until=2020-01-02"
-    with served(Source(lambda: inputs_of(small_lake))) as address, opened(browser, address, empty) as page:
+    with served(LakeSource(lambda: inputs_of(small_lake))) as address, opened(browser, address, empty) as page:
         assert "holds nothing between" in without_traceback(page)
         page.click("#ask-span")
         page.locator(".dash-dropdown-option", has_text="last 7 days").first.click()
@@ -156,8 +156,8 @@ def test_a_window_without_rows_leaves_the_way_back_in_the_bar(browser: Browser, 
 
 
 def test_a_fault_that_nobody_foresaw_is_a_sentence(browser: Browser, small_lake: Lake) -> None:
-    class Faulty(Source):
-        def look(self, query: Query, reader: Person) -> View | Problem:
+    class Faulty(LakeSource):
+        def look(self, query: Query, reader: Reader) -> View | Problem:
             if query.pool:
                 raise ZeroDivisionError
             return super().look(query, reader)
@@ -171,7 +171,7 @@ def test_a_fault_that_nobody_foresaw_is_a_sentence(browser: Browser, small_lake:
 def test_files_are_put_together_while_readers_read(small_lake: Lake, tmp_path: Path) -> None:
     """Wider files take the place of narrower ones again and again, as compaction does: every page is whole or says it comes."""
     lake = copied(small_lake, tmp_path)
-    source = Source(lambda: inputs_of(lake))
+    source = LakeSource(lambda: inputs_of(lake))
     source.refresh()
     client = build_app(source).server.test_client
     stop, seen = threading.Event(), []

@@ -121,7 +121,7 @@ def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: 
     def headline(code: str, found: Reclaimable) -> str:
         section = surplus(replace(week, reclaimable=(found,)))
         assert section is not None
-        return " ".join(language(code).say(section.headline).split())
+        return " ".join(language(code).translate(section.headline).split())
 
     spare = Reclaimable("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
     for code, wanted in (

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from analytics.language.languages import language
-from analytics.language.sentences import say
+from analytics.language.sentences import tr
 from analytics.render.html import IMAGE_ID, mail_body
 from analytics.sections.facts import facts
 from analytics.sections.palette import LIGHT
@@ -82,9 +82,9 @@ def test_the_body_begins_with_what_a_reader_has_to_know(week: Report, code: str)
     speaks = language(code, "Europe/Paris")
     words = " ".join(Page(mail_body(week, speaks)[0]).all("body")[0].words.split())
     for label, value in facts(week, speaks):
-        said = speaks.say(say("{label}: {value}", label=label, value=value))
+        said = speaks.translate(tr("{label}: {value}", label=label, value=value))
         assert " ".join(said.split()) in words
-    assert words.index(facts(week, speaks)[0][0]) < words.index(speaks.say("Where the money goes"))
+    assert words.index(facts(week, speaks)[0][0]) < words.index(speaks.translate("Where the money goes"))
 
 
 def test_the_body_says_what_is_left_out_and_that_the_week_is_not_over(week: Report) -> None:

@@ -1,0 +1,65 @@
+"""The order of the house: what each package is for, one name for one class, and state sets that stand once."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING
+
+from fallow.schema import STATES
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACKAGES = ("fallow", "agent", "analytics", "dashboard")
+LONGEST_FUNCTION = 60
+SETS = {"analytics/states.py", "fallow/schema/__init__.py"}
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    files = (file for package in PACKAGES for file in sorted((REPOSITORY / package).rglob("*.py")))
+    return {file.relative_to(REPOSITORY): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def test_every_package_says_in_one_sentence_what_is_in_it() -> None:
+    said = {str(file): ast.get_docstring(tree) or "" for file, tree in modules().items() if file.name == "__init__.py"}
+    folders = {str(file.parent / "__init__.py") for file in modules()}
+    assert set(said) == folders, "a folder without __init__.py"
+    bad = {file: text for file, text in said.items() if not text.split("\n\n")[0].strip().endswith((".", "`."))}
+    assert not bad
+
+
+def test_one_class_has_one_name() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for file, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(file))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{file}:{node.lineno}: {node.name}"
+        for file, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+    ]
+    assert long == []
+
+
+def test_sets_of_states_stand_in_one_module() -> None:
+    """Elsewhere three and more states are imported by the name that says what they mean; legends list what is drawn."""
+    literals, legends = [], {("active", "held", "reserved"), ("low", "reserved", "free")}
+    for file, tree in modules().items():
+        if str(file) in SETS:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set):
+                words = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+                if len(words) == len(node.elts) > 2 and set(words) <= set(STATES) and tuple(words) not in legends:
+                    literals.append(f"{file}:{node.lineno}: {', '.join(words)}")
+    assert literals == []
