@@ -51,7 +51,7 @@ class StatusPage:
         return int(_COUNTER.unpack_from(self._memory)[0])
 
 
-class CallCosts(TypedDict):
+class WorkerCosts(TypedDict):
     """What the driver calls since the answer before have cost."""
 
     calls: int
@@ -79,7 +79,7 @@ class IntervalAnswer(OpenAnswer):
 
     gpu: list[GpuRow]
     process: list[ProcessRow]
-    costs: CallCosts
+    costs: WorkerCosts
     cpu_s: float
     """Of this worker since its start."""
     rss_bytes: int

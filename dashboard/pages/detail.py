@@ -195,7 +195,7 @@ class HostPage(Detail):
     """`/host?host=NAME`."""
 
     path = "/host"
-    name: str = tr("HostPage")
+    name: str = tr("Host")
     column = "host"
     title = tr("The GPUs side by side")
     question = tr("Do its GPUs work together or wait for one another, and does the machine keep up?")

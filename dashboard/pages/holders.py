@@ -38,7 +38,7 @@ class HoldersPage(Page):
     """`/holders`; with `?holder=NAME` about one of them."""
 
     path = "/holders"
-    name: str = tr("HoldersPage")
+    name: str = tr("Holders")
     export = "holders"
     sections = (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST))
 

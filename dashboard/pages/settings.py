@@ -116,7 +116,7 @@ class SettingsPage(Page):
     """`/settings`."""
 
     path = "/settings"
-    name: str = tr("SettingsPage")
+    name: str = tr("Settings")
     role = ADMIN
 
     def content(self, view: View, colours: Palette) -> html.Div:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
