@@ -7,21 +7,17 @@ nor says which file is broken. So whatever it does not take as it is goes throug
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from analytics.frames import POLARS
 from fallow import parquet, schema
+from fallow.lake import LakeFile
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fallow.lake import LakeFile
-
-    File = tuple[LakeFile, bytes | None]
-    """A file and, where it is small, its content."""
+File = tuple[LakeFile, bytes | None]
+"""A file and, where it is small, its content."""
 
 _TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from fallow import parquet, schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
-
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 
 def milliseconds(data: pa.Table) -> pl.DataFrame:

@@ -6,18 +6,15 @@ whole. Whole numbers stay whole, so that parts may differ from the row by half a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import tzinfo
 
 import polars as pl
 
 from fallow.clock import HOUR_MS
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import tzinfo
-
-    Bound = int | str | pl.Expr | None
-    """A moment, the column that has one per row, or None for no bound."""
+Bound = int | str | pl.Expr | None
+"""A moment, the column that has one per row, or None for no bound."""
 
 SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms")
 """Columns of the ledger that grow with the time of their row."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,11 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fallow.lake import Lake
+from fallow.lake import Lake
 
 _COLUMNS = (
     "time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source",

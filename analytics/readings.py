@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -10,11 +10,7 @@ import polars as pl
 from analytics.intervals import merge
 from analytics.ledger.day_rows import read_day_rows
 from fallow.clock import DAY_MS, floor_ms, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fallow.lake import Lake
+from fallow.lake import Lake
 
 READINGS = ("gpu_util_pct", "sm_active_pct", "mem_used_bytes", "power_w")
 _SCHEMA = dict.fromkeys(("time", "interval_ms"), pl.Int64) | dict.fromkeys(READINGS, pl.Float64)

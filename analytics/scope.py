@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip, merge
-from analytics.ledger.summary import stopped_gpus, summarise
+from analytics.inventory import Inventory
+from analytics.ledger.build import Ledger
+from analytics.ledger.summary import Summary, stopped_gpus, summarise
+from analytics.money.costs import Costs
+from analytics.money.owners import Owners
 from analytics.money.priced_segments import placed, whose
 from analytics.names import JOINER, asked_name, given_name
 from analytics.states import UNALLOCATED
+from analytics.window import WindowLedger
 from fallow.errors import EmptyLakeError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from analytics.inventory import Inventory
-    from analytics.ledger.build import Ledger
-    from analytics.ledger.summary import Summary
-    from analytics.money.costs import Costs
-    from analytics.money.owners import Owners
-    from analytics.window import WindowLedger
 
 
 @dataclass(frozen=True)

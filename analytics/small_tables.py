@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -16,12 +16,7 @@ from analytics.frames import arrow, digest, read_frame, typed
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, Window, utc_day
 from fallow.errors import LakeError
-from fallow.lake import ALL_HOSTS, LakeFile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fallow.lake import Lake
+from fallow.lake import ALL_HOSTS, Lake, LakeFile
 
 WORTH_KEEPING = 8
 """Files of one period; fewer are read as quickly as the one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from analytics.ledger.build import Ledger, load_ledger, load_recent, recent
 from analytics.ledger.settings import LedgerSettings
@@ -13,9 +13,6 @@ from fallow import config
 from fallow.clock import WEEK_MS, SystemClock, Window, format_ms, parse_window
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
-
-if TYPE_CHECKING:
-    import argparse
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from analytics.commands.finding_actions import after_what_is_known
 from analytics.decide.actions import Action, actor_name, load_actions, record
@@ -14,14 +14,10 @@ from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
+from dashboard.view import View
 from fallow.clock import parse_window
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from dashboard.view import View
-    from fallow.lake import Lake
+from fallow.lake import Lake
 
 ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.resources
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 
 from analytics.sections.palette import palette
-from dashboard.access import LOCAL
+from dashboard.access import LOCAL, Access
 from dashboard.access.audit import audit
 from dashboard.error_panels import (
     failed_action_message,
@@ -26,13 +26,9 @@ from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame,
 from dashboard.pages import PAGES
 from dashboard.protection import protect
 from dashboard.query import Query
-from dashboard.source import view_of
+from dashboard.source import LakeSource, view_of
 from dashboard.view import View
 from fallow.errors import FallowError
-
-if TYPE_CHECKING:
-    from dashboard.access import Access
-    from dashboard.source import LakeSource
 
 _LOG = logging.getLogger(__name__)
 _FILES = importlib.resources.files("dashboard")

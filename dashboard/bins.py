@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, floor_ms, from_ms
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from numpy.typing import NDArray
 
 WIDTHS_MS = (
     *(SECOND_MS * seconds for seconds in (1, 2, 5, 10, 15, 20, 30)),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-    from concurrent.futures import Executor
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor, Future
+from typing import Generic, TypeVar
 
 V = TypeVar("V")
 

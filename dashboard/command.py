@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.window import add_common_arguments, open_inputs
+from dashboard.access import Access
 from dashboard.access.audit import show_log
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from dashboard.access import Access
 
 _MOST_WORKERS = 64
 

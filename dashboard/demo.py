@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from analytics.commands.report import write_whole
 from analytics.commands.report_edition import format_named
@@ -21,11 +23,6 @@ from dashboard.demo_lake import DemoFolder
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms
 from fallow.errors import MissingExtraError, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-    from types import ModuleType
 
 _TIMEOUT_S = 30.0
 

@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
@@ -16,9 +16,6 @@ from fallow.clock import format_ms
 from fallow.errors import FallowError
 from fallow.lake import Lake
 from fallow.schema import TABLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MADE_BY = "fallow demo"
 

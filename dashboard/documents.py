@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from flask import Response, request
 
 from analytics.delivery.channels import safe
 from analytics.delivery.content import edition_name
 from analytics.render.report import FORMATS
-from analytics.report.model import Asked, edition_of
-from analytics.report.weeks import parse_week, week_of
+from analytics.report.model import Asked, Report, edition_of
+from analytics.report.weeks import Week, parse_week, week_of
 from dashboard.error_panels import in_a_line, language_of
-from dashboard.source import view_of
-from dashboard.view import Problem
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
 from fallow.errors import FallowError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.report.model import Report
-    from analytics.report.weeks import Week
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 _MOST_WEEKS = 8
 

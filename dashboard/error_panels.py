@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import dcc, html
 
-from analytics.language.language import Sentence
+from analytics.language.language import Language, Sentence
 from analytics.language.languages import language
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from dashboard.query import Query
+from dashboard.source import LakeSource
+from dashboard.view import Problem, View
 from fallow.errors import FallowError
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from dashboard.source import LakeSource
-    from dashboard.view import Problem, View
 
 
 def problem_panel(speaks: Language, found: Problem) -> html.Div:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from dash import html
@@ -15,17 +16,11 @@ from flask import Response, request
 from analytics.render import findings_table
 from analytics.render.money_json import account_row
 from analytics.report import gpu_table as by_gpu
+from analytics.workloads.model import Finding
 from dashboard.error_panels import in_a_line, language_of
-from dashboard.source import view_of
-from dashboard.view import Problem
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
 from fallow.clock import format_ms, from_ms, to_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from analytics.workloads.model import Finding
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 MOMENT = pl.Datetime("ms", "UTC")
 _KINDS: Mapping[type, pl.DataType] = {

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.ledger.summary import totals_by
 from analytics.sections.palette import ORDER
 from analytics.states import UNUSED
 from dashboard.bins import edges, width_of
+from dashboard.view import View
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from numpy.typing import NDArray
-
-    from dashboard.view import View
 
 MOST_ROWS = 2_000
 MOST_COLUMNS = 720

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
@@ -13,10 +13,8 @@ from analytics.sections.facts import facts
 from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
+from dashboard.view import View
 from fallow import __version__
-
-if TYPE_CHECKING:
-    from dashboard.view import View
 
 CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""

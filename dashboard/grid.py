@@ -6,18 +6,15 @@ shown; both come from the server, so that the browser needs no rule of any langu
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import html
 from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
+from analytics.language.language import Language
 from analytics.language.sentences import tr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from analytics.language.language import Language
 
 _WORDS = {
     "page": tr("Page"),

@@ -10,18 +10,13 @@ before a comma, a bar or a backslash that belongs to a value. `sort=-cost,holder
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import plain
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT
+from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, GridColumn
+from dashboard.query import Query
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from dashboard.grid import GridColumn
-    from dashboard.query import Query
 
 _MOST_PARTS = 2
 """Conditions on one column: so many fields has its filter."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import gzip
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
+from werkzeug.wrappers import Response as AnyResponse
 
+from dashboard.access import Access
 from dashboard.access.people import Reader
 from dashboard.access.refusal import answer, refuse
-
-if TYPE_CHECKING:
-    from werkzeug.wrappers import Response as AnyResponse
-
-    from dashboard.access import Access
 
 HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
@@ -11,23 +12,16 @@ from analytics.delivery.editions import Order, Said, send_order, site_targets, t
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
+from analytics.report.model import Report
+from analytics.report.weeks import Week
 from dashboard.access.audit import audit
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.documents import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.render.panel import panel
-from dashboard.source import view_of
-from dashboard.view import Problem
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
 from fallow.errors import FallowError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from analytics.report.model import Report
-    from analytics.report.weeks import Week
-    from dashboard.source import LakeSource
-    from dashboard.view import View
-
 
 _ALL = -1
 """Where the number of a target stands: every one of them."""

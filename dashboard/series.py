@@ -5,8 +5,8 @@ Whoever asks for a team's part gets the rows that lie inside that team's own tim
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,13 +14,9 @@ from analytics.language.sentences import tr
 from analytics.readings import binned, gpu_readings, never_during, only_during
 from analytics.states import UNALLOCATED
 from dashboard.bins import edges, width_of
+from dashboard.view import View
 from dashboard.zoom import visible
 from fallow.clock import HOUR_MS, SECOND_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dashboard.view import View
 
 MOST_POINTS = 2_000
 """Of all lines together: below it every row is a point of its own."""

@@ -6,23 +6,19 @@ import contextlib
 import errno
 import signal
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from dashboard.access import LOCAL
+from analytics.window import Inputs
+from dashboard.access import LOCAL, Access
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.protection import HEALTH
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.window import Inputs
-    from dashboard.access import Access
 
 LOOPBACK = "127.0.0.1"
 

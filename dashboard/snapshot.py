@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.decide.actions import load_actions
 from analytics.language.languages import language
+from analytics.ledger.build import Ledger
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
-from analytics.window import load_whole, load_window_ledger
+from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
 from dashboard.cache import Cache
+from dashboard.query import Query
 from dashboard.view import View
 from fallow.clock import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-    from concurrent.futures import Executor, Future
-
-    from analytics.ledger.build import Ledger
-    from analytics.window import Inputs
-    from dashboard.query import Query
 
 _WINDOWS, _VIEWS, _PAGES = 6, 48, 64
 

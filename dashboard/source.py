@@ -8,29 +8,22 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analytics.language.sentences import tr
+from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import LakeSnapshot, nobody
-from dashboard.view import Problem
-from fallow.clock import HOUR_MS, SystemClock
+from dashboard.view import Problem, View
+from fallow.clock import HOUR_MS, Clock, SystemClock
+from fallow.config import Config
 from fallow.errors import FallowError, VanishedFileError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
-    from analytics.window import Inputs
-    from dashboard.view import View
-    from fallow.clock import Clock
-    from fallow.config import Config
-    from fallow.lake import Lake
+from fallow.lake import Lake
 
 
 def view_of(source: LakeSource, search: str | None) -> View | Problem:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import tzinfo
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import tzinfo
-
-    from analytics.language.language import Language
-    from analytics.report.model import Report, Whole
-    from analytics.window import WindowLedger
-    from dashboard.access.people import Reader
-    from dashboard.cache import Cache
-    from dashboard.query import Query
-    from fallow.clock import Window
+from analytics.language.language import Language
+from analytics.report.model import Report, Whole
+from analytics.window import WindowLedger
+from dashboard.access.people import Reader
+from dashboard.cache import Cache
+from dashboard.query import Query
+from fallow.clock import Window
 
 
 @dataclass(frozen=True, eq=False)

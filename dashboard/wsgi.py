@@ -8,17 +8,15 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 
 from dashboard.serving import announce
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
 
 _FIXED = {
     "worker_class": "gthread",

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import dcc, html
 
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
+from dashboard.view import View
 from fallow.clock import MINUTE_MS, Window, floor_ms, from_ms, parse_window
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    from dashboard.view import View
-
 
 _LEAST_MS = 10 * MINUTE_MS
 """The least of the time that can be in sight."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -21,11 +22,7 @@ from analytics.language.plain_text import count, hours, moment, plain
 from analytics.states import OCCUPIED
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 _SHOWN = 5
 

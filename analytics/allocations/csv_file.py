@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ReadAllocations, conform
+from analytics.allocations.model import KnownHosts, ReadAllocations, Surroundings, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import Tally
+from analytics.importers.model import FileReport, Tally
 from analytics.importers.source import open_source
 from analytics.importers.times import LATEST_MS, check_zone
 from analytics.names import single_names
 from fallow.errors import InputError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from analytics.allocations.model import KnownHosts, Surroundings
-    from analytics.importers.model import FileReport
 
 COLUMNS = {
     "start": "start of the allocation",

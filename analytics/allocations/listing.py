@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations
 from analytics.language.plain_text import PAGE_COLUMNS, count, folded, moment, plain
-from fallow.clock import HOUR_MS, format_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fallow.clock import Window
+from fallow.clock import HOUR_MS, Window, format_ms
 
 COLUMNS = (
     "claim_id", "scheduler", "state", "user", "account", "name", "partition", "qos", "submitted", "start", "end",

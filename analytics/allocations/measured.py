@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations
 from analytics.intervals import merge
 from analytics.states import OCCUPIED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
 
 UNSEEN_COLUMNS = (
     "host",

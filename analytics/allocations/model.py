@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from analytics.frames import read_frame
+from analytics.importers.model import FileReport
 from fallow import schema
+from fallow.config import Config
+from fallow.lake import Lake, LakeFile
 from fallow.schema import CLAIM, Type
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-
-    from analytics.importers.model import FileReport
-    from fallow.config import Config
-    from fallow.lake import Lake, LakeFile
 
 
 @dataclass(frozen=True)

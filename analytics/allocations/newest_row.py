@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fallow import parquet
 from fallow.clock import to_ms
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake, LakeFile
 
 
 def newest_row_ms(lake: Lake) -> int | None:

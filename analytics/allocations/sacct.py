@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
 from fallow.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COLUMNS = (
     "JobIDRaw", "JobID", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End", "ElapsedRaw",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, ReadAllocations
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, Surroundings
 from analytics.allocations.sacct import EXPORT
 from analytics.allocations.slurm_jobs import allocation_rows
 from analytics.allocations.slurm_text import job_gpus
@@ -18,13 +19,6 @@ from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
 from fallow.clock import SystemClock, from_ms, parse_window
 from fallow.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from analytics.allocations.model import Surroundings
-
 
 _TIMEOUT_S = 600
 _SINCE = "7d"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,9 +16,6 @@ from analytics.importers.times import LATEST_MS
 from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _SHOWN = 3
 _OTHER_FORM = "export with SLURM_TIME_FORMAT=%s, or name the cluster's zone with --time-zone"

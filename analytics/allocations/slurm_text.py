@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _MOST_HOSTS = 65_536
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")

@@ -6,17 +6,13 @@ GPUs of one host); the same allocation may be there several times, as it began a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip
 from analytics.names import single_names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 PROCESS_JOBS_SCHEMA = {"gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "job": pl.String}
 

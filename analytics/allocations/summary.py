@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
+from analytics.allocations.model import ReadAllocations
+from analytics.importers.model import FileReport
+from analytics.importers.publish import Published
 from fallow.clock import format_ms
-
-if TYPE_CHECKING:
-    from analytics.allocations.model import ReadAllocations
-    from analytics.importers.model import FileReport
-    from analytics.importers.publish import Published
 
 
 def as_json(read: ReadAllocations, published: Published, lake: str) -> dict[str, object]:

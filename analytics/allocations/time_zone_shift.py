@@ -7,21 +7,17 @@ quarters of an hour and by at most 26 hours; a job that began again moves by any
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.allocations.model import ReadAllocations
 from analytics.allocations.write import imported_files, merge, time_zones
 from analytics.frames import read_frame
 from analytics.language.plain_text import count
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.errors import InputError
-from fallow.lake import visible
+from fallow.lake import Lake, visible
 from fallow.schema import CLAIM
-
-if TYPE_CHECKING:
-    from analytics.allocations.model import ReadAllocations
-    from fallow.lake import Lake
 
 _STEP_MS = 15 * MINUTE_MS
 _MOST_MS = 26 * HOUR_MS

@@ -8,11 +8,11 @@ only then the old one goes: a reader of visible files sees the old rows or all r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, conform
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform
 from analytics.frames import arrow, read_frame
 from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
@@ -21,11 +21,6 @@ from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.schema import CLAIM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from analytics.allocations.model import ReadAllocations
 
 AS_OF = "claims_as_of_ms"
 """Key of the files' metadata: the moment that the source describes."""

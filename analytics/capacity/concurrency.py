@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import polars as pl
 
 from analytics.intervals import clip
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _DIGITS = 6
 """Shares of MIG instances are sevenths: what their sums are off by lies far below."""

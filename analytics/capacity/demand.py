@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.states import ALLOCATED, IN_USE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _STEPS_MOST = 10
 _BLOCK = 8

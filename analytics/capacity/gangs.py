@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip
 from analytics.states import PERHAPS_FREE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZES_LEAST = (1, 2, 4, 8)
 """Sizes that are told of in any case; larger ones as far as the fleet goes."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import tzinfo
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.capacity.off_peak import WEEKS_MOST
 from analytics.states import UNUSED
 from fallow.clock import MINUTE_MS, WEEK_MS, floor_ms, from_ms
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from numpy.typing import NDArray
 
 HOURS = 7 * 24
 _SLOT_MS = 15 * MINUTE_MS

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.money.costs import Costs
 from analytics.names import JOINER
 from analytics.states import ALLOCATED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.money.costs import Costs
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import tzinfo
 
 import polars as pl
 
@@ -12,10 +13,6 @@ from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import merge
 from analytics.states import IN_USE
 from fallow.clock import MINUTE_MS, WEEK_MS, from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import tzinfo
 
 WEEKS_MIN = 4
 WEEKS_MOST = 8

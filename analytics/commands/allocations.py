@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.allocations import check, listing, summary
 from analytics.allocations.csv_file import CsvFile
-from analytics.allocations.model import KnownHosts, Surroundings
+from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.slurm import Slurm
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
@@ -20,17 +20,10 @@ from analytics.allocations.write import write
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import Inputs, add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import EmptyLakeError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from analytics.allocations.model import AllocationSource
-    from analytics.window import Inputs
-
 
 SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
 """Every source, in the order in which `fallow allocations import --help` lists them."""

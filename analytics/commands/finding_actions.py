@@ -5,21 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from analytics.decide.actions import Action, actor_name, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
-from analytics.window import load_window_ledger, open_inputs
+from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from analytics.window import Inputs
 
 VERBS = {
     "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from analytics.commands.finding_actions import as_listed, no_finding
 from analytics.decide.review import review
 from analytics.render.findings_text import block
 from analytics.render.review_text import beside
 from analytics.window import load_window_ledger, open_inputs
+from analytics.workloads.model import Finding
 from fallow.clock import SystemClock
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

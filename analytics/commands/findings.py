@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
@@ -17,15 +18,9 @@ from analytics.render.findings_table import COLUMNS, row_of
 from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
-from analytics.workloads.model import CATEGORIES
+from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from analytics.workloads.model import Finding
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

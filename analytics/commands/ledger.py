@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.plain_text import folded, moment, page_columns
-from analytics.money.accounts import GROUPS
-from analytics.money.window_money import open_money
+from analytics.ledger.summary import Summary
+from analytics.money.accounts import GROUPS, Account
+from analytics.money.window_money import Money, open_money
 from analytics.render.accounts_text import table_text
 from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
 from analytics.scope import Scope, add_scope_arguments, narrow
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from analytics.ledger.summary import Summary
-    from analytics.money.accounts import Account
-    from analytics.money.window_money import Money
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.plain_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
 from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
 from analytics.money.in_force import gpus_at, in_force
-from analytics.money.prices import COLUMNS, priced_as
+from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.unmatched import unmatched_prices
-from analytics.money.window_money import newest_basis, open_prices
+from analytics.money.window_money import PriceBasis, newest_basis, open_prices
 from analytics.render.money_json import price_json
 from analytics.sections.money_basis import price_source
 from fallow import config
 from fallow.lake import Lake
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from analytics.money.prices import Price, PriceBook
-    from analytics.money.window_money import PriceBasis
 
 _HEADINGS = {"site": "the site's own prices", "catalog": "what public clouds ask on demand, which is not what you pay"}
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.render.report import FORMATS, Format
-from analytics.report.model import Asked, build_report
+from analytics.report.model import Asked, Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.window import REPORT_HISTORY_MS, load_window_ledger, open_inputs
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from analytics.language.language import Language
-    from analytics.report.model import Report
 
 
 def add_edition_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,23 +13,17 @@ from analytics.delivery.channels import open_channels
 from analytics.delivery.content import pack_nudge
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Journal
-from analytics.delivery.model import SENT, Delivery
-from analytics.delivery.nudges import Contacts, Past, Quiet, choose, day_of
+from analytics.delivery.model import SENT, Channel, Delivery, Message
+from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, day_of
 from analytics.delivery.targets import mail_target
+from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain
 from analytics.names import JOINER, asked_name
-from analytics.window import load_window_ledger, open_inputs
-from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
+from analytics.window import Inputs, load_window_ledger, open_inputs
+from analytics.workloads.model import Finding
+from fallow.clock import DAY_MS, WEEK_MS, Clock, SystemClock, Window
 from fallow.errors import EmptyLakeError, UsageError
-
-if TYPE_CHECKING:
-    from analytics.delivery.model import Channel, Message
-    from analytics.delivery.nudges import Chosen, Nudge
-    from analytics.language.language import Language
-    from analytics.window import Inputs
-    from analytics.workloads.model import Finding
-    from fallow.clock import Clock
 
 NUDGE_EXAMPLE = "fallow report nudge --lake /srv/lake --send"
 

@@ -5,32 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
 from analytics.delivery import due
 from analytics.delivery.content import edition_name
-from analytics.delivery.deliver import tell, would
+from analytics.delivery.deliver import DeliveryResult, tell, would
 from analytics.delivery.editions import DOCUMENTS, EditionSender, pack_for
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.model import Message
+from analytics.delivery.targets import Target, parse_targets
 from analytics.language.languages import language, time_zone
-from analytics.render.report import FORMATS
+from analytics.render.report import FORMATS, Format
+from analytics.report.weeks import Week
 from analytics.scope import Scope
 from fallow import config
-from fallow.clock import SystemClock
+from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from analytics.delivery.deliver import DeliveryResult
-    from analytics.delivery.model import Message
-    from analytics.delivery.targets import Target
-    from analytics.render.report import Format
-    from analytics.report.weeks import Week
-    from fallow.clock import Clock
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from analytics.decide.review import Review
 from analytics.decide.totals import most_first
+from analytics.inventory import Inventory
+from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name
+from analytics.scope import Scope
+from analytics.workloads.model import Finding
 
-if TYPE_CHECKING:
-    import argparse
-
-    from analytics.decide.review import Review
-    from analytics.inventory import Inventory
-    from analytics.money.owners import Owners
-    from analytics.scope import Scope
-    from analytics.workloads.model import Finding
-
-    Step = tuple[str, Callable[[Finding], bool]]
+Step = tuple[str, Callable[[Finding], bool]]
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from analytics.decide.actions import Action
+from analytics.decide.reversals import Reversal
+from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.quality.timestamps import Stamp
-
-if TYPE_CHECKING:
-    from analytics.decide.actions import Action
-    from analytics.decide.reversals import Reversal
-    from analytics.language.language import Sentence
-    from analytics.workloads.model import Finding
-
+from analytics.workloads.model import Finding
 
 STATUSES = {
     "new": "not among last week's findings",

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
+from analytics.workloads.model import Context, Finding
 from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Context, Finding
-
 
 GRADES = ("high", "medium", "low")
 _OF_A_POOL = ("standing_surplus",)

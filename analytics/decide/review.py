@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,17 +11,15 @@ from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
 from analytics.decide.reversals import Reversals, reversals
 from analytics.decide.totals import most_first
+from analytics.inventory import Inventory
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.mig import MIG_PREFIX
 from analytics.rules import RULES
+from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours
+from analytics.workloads.model import Context, Finding, Rule
 from fallow.clock import SystemClock
-
-if TYPE_CHECKING:
-    from analytics.inventory import Inventory
-    from analytics.window import Inputs, WindowLedger
-    from analytics.workloads.model import Context, Finding, Rule
 
 
 @dataclass(frozen=True)

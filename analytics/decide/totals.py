@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.names import JOINER
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
+from analytics.workloads.model import Finding
 
 
 @dataclass(frozen=True)

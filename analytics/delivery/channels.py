@@ -5,23 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from analytics.delivery.mail import MailChannel
-from analytics.delivery.model import FAILED, SENT, DeliveryOutcome
+from analytics.delivery.model import FAILED, SENT, Channel, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import MailSettings, WebhookSettings
+from analytics.delivery.targets import Target
 from analytics.delivery.webhook import WebhookChannel
 from analytics.language.plain_text import count
+from fallow.config import Config
 from fallow.errors import FallowError
 from fallow.stores import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from analytics.delivery.model import Channel, Delivery, Message
-    from analytics.delivery.targets import Target
-    from fallow.config import Config
-
 
 _MOST = 100
 _END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")

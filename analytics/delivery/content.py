@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from analytics.delivery.channels import safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
-from analytics.language.language import SentenceList
+from analytics.delivery.nudges import Nudge
+from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Moment
 from analytics.language.sentences import tr, tr_many
+from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
+from analytics.report.model import Report
+from analytics.report.weeks import Week
+from analytics.scope import Scope
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
 from analytics.sections.findings import costliest
 from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
+from analytics.workloads.model import Finding
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from analytics.language.language import Language, Sentence
-    from analytics.render.report import Format
-    from analytics.report.model import Report
-    from analytics.report.weeks import Week
-    from analytics.scope import Scope
-    from analytics.workloads.model import Finding
-
-    MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
-    from analytics.delivery.nudges import Nudge
-
+MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 
 _TOP = 5
 _MEDIA_TYPES = {

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, DeliveryOutcome, Message
 from analytics.language.plain_text import moment, plain
+from fallow.clock import Clock
 from fallow.errors import FallowError
 from fallow.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from analytics.delivery.model import Channel, Delivery, Message
-    from fallow.clock import Clock
-
 
 WAIT_S = 20.0
 """How long the sender with the lowest id waits for the others to yield; they do so right after they have read the record."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import tzinfo
 
+from analytics.delivery.journal import Journal
 from analytics.delivery.model import FAILED, SENT, Delivery
-from analytics.report.weeks import parse_week
+from analytics.report.weeks import Week, parse_week
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from analytics.delivery.journal import Journal
-    from analytics.report.weeks import Week
 
 CLOSES_AFTER_MS = 6 * HOUR_MS
 """A week closes on Monday at 06:00 local time, when rows that hosts published late have arrived."""

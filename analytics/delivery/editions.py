@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.decide.actions import actor_name
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.content import edition_name, pack
-from analytics.delivery.deliver import ALREADY, BUSY, deliver, left, to_do
-from analytics.delivery.journal import ABANDONED, Journal
-from analytics.delivery.model import FAILED, SENT, UNKNOWN
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, deliver, left, to_do
+from analytics.delivery.journal import ABANDONED, Journal, Standing
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, Message
+from analytics.delivery.targets import Target, parse_targets
+from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import tr
-from analytics.render.report import FORMATS
-from fallow.clock import WEEK_MS, SystemClock
+from analytics.render.report import FORMATS, Format
+from analytics.report.model import Report
+from analytics.report.weeks import Week
+from analytics.scope import Scope
+from analytics.window import Inputs
+from fallow.clock import WEEK_MS, Clock, SystemClock
+from fallow.config import Config
 from fallow.errors import MissingExtraError, UsageError
+from fallow.lake import Lake
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from analytics.delivery.deliver import DeliveryResult
-    from analytics.delivery.journal import Standing
-    from analytics.delivery.model import Channel, Delivery, Message
-    from analytics.delivery.targets import Target
-    from analytics.language.language import Language
-    from analytics.render.report import Format
-    from analytics.report.model import Report
-    from analytics.report.weeks import Week
-    from analytics.scope import Scope
-    from analytics.window import Inputs
-    from fallow.clock import Clock
-    from fallow.config import Config
-    from fallow.lake import Lake
-
-    MakeReport = Callable[[Week], Report]
+MakeReport = Callable[[Week], Report]
 
 _LOOK_BACK_MS = 10 * WEEK_MS
 DOCUMENTS = tuple(each for each in FORMATS if each.name in ("html", "pdf"))

@@ -8,21 +8,14 @@ from __future__ import annotations
 import secrets
 import socket
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.frames import read_frame
 from fallow import parquet, schema
-from fallow.clock import DAY_MS, MINUTE_MS, utc_day
-from fallow.lake import LakeFile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.delivery.model import DeliveryOutcome, Message
-    from fallow.clock import Clock
-    from fallow.lake import Lake
+from fallow.clock import DAY_MS, MINUTE_MS, Clock, utc_day
+from fallow.lake import Lake, LakeFile
 
 CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
 ABANDONED = "abandoned"

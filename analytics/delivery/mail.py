@@ -13,20 +13,14 @@ import socket
 import ssl
 import threading
 from email import policy
+from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import TYPE_CHECKING
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
+from analytics.delivery.settings import MailSettings
 from analytics.language.plain_text import plain
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from email.headerregistry import Address
-
-    from analytics.delivery.model import Delivery, Message
-    from analytics.delivery.settings import MailSettings
-
 
 _CONTENT_ID = re.compile(r"[\"'(]cid:([^\"')\s]+)[\"')]")
 _DEFAULT_ID = "picture"

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from analytics.delivery.journal import ABANDONED, SENDING
+from analytics.decide.actions import Action
+from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.model import SENT, UNKNOWN
 from analytics.delivery.targets import mail_address
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import JOINER, single_name
+from analytics.workloads.model import Finding
 from fallow.clock import from_ms
+from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import tzinfo
-
-    from analytics.decide.actions import Action
-    from analytics.delivery.journal import Journal
-    from analytics.workloads.model import Finding
-    from fallow.config import Config
-
 
 COLUMNS = ("kind", "name", "email")
 """The columns of the contacts file; several lines about one name are several addresses."""

@@ -7,17 +7,14 @@ escaped, and nobody is mentioned.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from analytics.delivery.model import Delivery, Message
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from fallow.clock import format_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from analytics.delivery.model import Delivery, Message
 
 GENERIC_VERSION = 1
 """Of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when one is added."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.headerregistry import Address
 from email.utils import parseaddr
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analytics.delivery.targets import mail_address
+from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fallow.config import Config
 
 PASSWORD_VARIABLE = "FALLOW_SMTP_PASSWORD"  # noqa: S105  # a name
 LONGEST_S = 60.0

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.errors import HeaderParseError
 from email.headerregistry import Address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fallow.errors import UsageError
 from fallow.stores import OBJECT_SCHEMES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CHATS = ("slack", "mattermost", "teams", "generic")
 """Kinds of webhooks; `analytics.delivery.payloads` has the JSON of each."""

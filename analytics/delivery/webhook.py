@@ -9,28 +9,22 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from analytics.delivery.mail import connection_fault
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.payloads import payload
+from analytics.delivery.settings import WebhookSettings
+from analytics.delivery.targets import Target
 from fallow import __version__
 from fallow.clock import to_ms
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Mapping
-
-    from analytics.delivery.model import Delivery, Message
-    from analytics.delivery.settings import WebhookSettings
-    from analytics.delivery.targets import Target
-
 
 _MOST_BYTES = 4096
 _REDIRECTS = (307, 308)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analytics.importers.model import Importer
 from analytics.importers.nvidia_smi import NvidiaSmi
 from analytics.importers.series import ImportedSeries
-
-if TYPE_CHECKING:
-    from analytics.importers.model import Importer
 
 IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), ImportedSeries())
 """Every importer, in the order in which `fallow import --help` lists them."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.importers import IMPORTERS
 from analytics.importers.kinds import add_kinds, open_lake
-from analytics.importers.publish import publish
+from analytics.importers.model import FileReport, Imported
+from analytics.importers.publish import Published, publish
 from fallow.clock import format_ms
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from analytics.importers.model import FileReport, Imported
-    from analytics.importers.publish import Published
 
 
 def as_json(imported: Imported, published: Sequence[Published], lake: str) -> dict[str, object]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import track
 
 from fallow import config
 from fallow.lake import Lake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
 

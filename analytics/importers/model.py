@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from fallow.errors import UsageError
 from fallow.schema import DEVICE
-
-if TYPE_CHECKING:
-    import argparse
 
 
 @dataclass(frozen=True)

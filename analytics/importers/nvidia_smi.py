@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,11 +15,6 @@ from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.source import open_source
 from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, check_zone, given_interval_ms, in_range, localise, on_grid
 from fallow.errors import InputError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
 
 _LEAST_GAP_MS = 500
 """nvidia-smi reads the GPUs of one tick within milliseconds; loops are seconds long."""

@@ -6,20 +6,16 @@ Names and units: `nvidia-smi --help-query-gpu` of drivers 470 to 580.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.importers.model import Tally
 from analytics.importers.values import clean
 from fallow.errors import UsageError
 from fallow.schema import DEVICE, GPU, Column
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.importers.model import Tally
 
 _BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 _WATTS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -22,13 +22,9 @@ from analytics.importers.nvidia_smi_fields import (
     mask,
     quantity,
 )
+from analytics.importers.source import ImportSource
 from analytics.importers.times import parse_local
 from fallow.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.importers.source import ImportSource
 
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
 _HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)\[?gpu requires reset"))

@@ -8,25 +8,20 @@ only then the old one goes: a reader of visible files sees the old rows or all r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 
 from analytics.importers.kinds import with_progress
+from analytics.importers.model import Imported
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.schema import DEVICE, GPU, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-
-    from analytics.importers.model import Imported
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},

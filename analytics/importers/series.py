@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,11 +17,6 @@ from analytics.importers.values import clean
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU
 from fallow.units import parse_bytes
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
 
 _SMALLEST_CARD_BYTES = 2**20
 _SET_HERE = ("interval_ms", "offset_ms")  # they follow from --time and --interval

@@ -6,20 +6,16 @@ import csv
 import io
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fallow.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
+from analytics.importers.model import Tally
 from fallow.schema import Column, Table, Type
-
-if TYPE_CHECKING:
-    from analytics.importers.model import Tally
 
 _TYPES: dict[Type, pl.DataType] = {
     Type.TIMESTAMP: pl.Datetime("ms", "UTC"),

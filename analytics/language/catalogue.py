@@ -5,23 +5,18 @@ from __future__ import annotations
 import functools
 import gettext
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from babel import Locale
 from babel.dates import format_date
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
-from analytics.language.language import Language
+from analytics.language.language import Language, Sentence
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from analytics.language.language import Sentence
 
 CATALOGUES = Path(__file__).parent / "catalogues"
 

@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, tzinfo
-from typing import TYPE_CHECKING, Protocol, Self
+from decimal import Decimal
+from typing import Protocol, Self
 
 from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, from_ms, to_ms
 from fallow.units import format_bytes
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 
 class Shown(Protocol):

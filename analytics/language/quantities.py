@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from analytics.language.language import ENGLISH, Language
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from datetime import date
 
 
 class Quantity(ABC):

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.frames import digest, read_frame
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
+from analytics.ledger.cache import Kept
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
 from analytics.ledger.demand import Claims, load_claims
 from analytics.ledger.lifetimes import Earlier, activity, by_day, lifetimes
 from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
+from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import stitch
 from analytics.ledger.workers import build_days
 from fallow import schema
-from fallow.clock import DAY_MS, SystemClock, floor_ms, parse_day_ms, utc_day
+from fallow.clock import DAY_MS, SystemClock, Window, floor_ms, parse_day_ms, utc_day
 from fallow.errors import LakeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from analytics.ledger.cache import Kept
-    from analytics.ledger.settings import LedgerSettings
-    from fallow.clock import Window
-    from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake, LakeFile
 
 METHOD = 7
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""

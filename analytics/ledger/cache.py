@@ -7,8 +7,8 @@ they belong to, so that a day of which only some tables were written is built ag
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,12 +19,7 @@ from analytics.ledger.moved_gpus import on_several_hosts
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
-from fallow.lake import ALL_HOSTS, LakeFile
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from fallow.lake import Lake
+from fallow.lake import ALL_HOSTS, Lake, LakeFile
 
 
 @dataclass(frozen=True)

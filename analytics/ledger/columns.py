@@ -6,29 +6,24 @@ calls cost nothing. All times are integer milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from analytics.decode import by_host
+from fallow import schema
+from fallow.lake import LakeFile
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fallow import schema
-    from fallow.lake import LakeFile
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Codes = NDArray[np.int32]
-    Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Mask = NDArray[np.bool_]
 
 NONE = -1
 """The code of a null string, and null in integers that cannot be negative."""

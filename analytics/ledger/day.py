@@ -7,8 +7,8 @@ a host's each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,21 +17,16 @@ from analytics.allocations.spans import merged_spans, place
 from analytics.frames import typed
 from analytics.ledger.day_hosts import host_hours, serving_hours
 from analytics.ledger.day_hours import hours_of
-from analytics.ledger.day_mig import shares_of
+from analytics.ledger.day_mig import Shares, shares_of
 from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import DayRows, read_day_rows
 from analytics.ledger.day_segments import find_pieces
+from analytics.ledger.settings import LedgerSettings
+from analytics.mig import Instance
 from fallow import schema
 from fallow.clock import parse_day_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from analytics.ledger.day_mig import Shares
-    from analytics.ledger.settings import LedgerSettings
-    from analytics.mig import Instance
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 SOURCES = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING)
 """The tables that a part is made of, beside claims and the inventory."""

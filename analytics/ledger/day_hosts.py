@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.frames import empty, read_frame
-from analytics.ledger.columns import Columns
+from analytics.ledger.columns import Columns, Floats
 from analytics.ledger.day_rows import in_day
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Floats
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 _HOST_MEANS = {
     "cpu_util_mean_pct": "cpu_util_pct",

@@ -6,24 +6,19 @@ A row counts in the hour in which it starts.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.frames import empty
-from analytics.ledger.day_rows import THROTTLED
+from analytics.ledger.columns import Floats
+from analytics.ledger.day_owners import Held
+from analytics.ledger.day_rows import THROTTLED, DayRows
 from analytics.ledger.day_segments import named
 from analytics.ledger.rollups import BINS
 from fallow import schema
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Floats
-    from analytics.ledger.day_owners import Held
-    from analytics.ledger.day_rows import DayRows
 
 _MEANS = {
     "dram_active_mean_pct": "dram_active_pct",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from analytics.ledger.columns import Floats, Mask
+from analytics.ledger.day_rows import DayRows
 from analytics.mig import MIG_PREFIX, Instance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Floats, Mask
-    from analytics.ledger.day_rows import DayRows
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from analytics.ledger.columns import NONE
-from analytics.ledger.day_processes import RowOwner, last_at, sort_key
-from analytics.ledger.day_rows import ASLEEP
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Codes, Mask
-    from analytics.ledger.day_processes import Lists
-    from analytics.ledger.day_rows import DayRows
-    from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.columns import NONE, Codes, Mask
+from analytics.ledger.day_processes import Lists, RowOwner, last_at, sort_key
+from analytics.ledger.day_rows import ASLEEP, DayRows
+from analytics.ledger.settings import LedgerSettings
 
 UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.frames import empty
-from analytics.ledger.columns import NONE, Columns, Strings
-from analytics.ledger.day_rows import in_day
+from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings
+from analytics.ledger.day_rows import DayRows, in_day
 from analytics.ledger.settings import GAP_INTERVALS
 from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Codes, Floats, Ints, Mask
-    from analytics.ledger.day_rows import DayRows
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 COLUMNS = (
     "gpu", "time", "interval_ms", "pid", "started", "kind", "user", "command", "arguments", "parent_pid", "pod", "namespace",

@@ -5,22 +5,17 @@ Whatever cannot be a measurement (300 %, a negative byte count, NaN) becomes unk
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analytics.ledger.columns import NONE, Columns, Strings, Units
+from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
 from fallow.clock import DAY_MS, format_ms
+from fallow.lake import LakeFile
 from fallow.schema import UNAVAILABLE_HEALTH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analytics.ledger.columns import Codes, Floats, Ints, Mask
-    from fallow.lake import LakeFile
 
 ASLEEP = "asleep"
 """The health of a GPU that the kernel has powered down: nobody can be on it."""

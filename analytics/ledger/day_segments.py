@@ -6,27 +6,20 @@ day's edges a spell without a kernel may go on in the next day: a short one is l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from analytics.ledger.day_owners import USE
-from analytics.ledger.settings import GAP_INTERVALS
+from analytics.ledger.columns import Codes, Floats, Ints, Mask
+from analytics.ledger.day_mig import Shares
+from analytics.ledger.day_owners import USE, Held
+from analytics.ledger.day_processes import Lists, RowOwner
+from analytics.ledger.day_rows import DayRows
+from analytics.ledger.settings import GAP_INTERVALS, LedgerSettings
 from analytics.mig import MIG_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from analytics.ledger.columns import Codes, Floats, Ints, Mask
-    from analytics.ledger.day_mig import Shares
-    from analytics.ledger.day_owners import Held
-    from analytics.ledger.day_processes import Lists, RowOwner
-    from analytics.ledger.day_rows import DayRows
-    from analytics.ledger.settings import LedgerSettings
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")

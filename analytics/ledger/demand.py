@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.allocations.spans import ALLOCATION_COLUMNS, SPAN_SCHEMA, UNPLACED_SCHEMA, allocation_spans
 from analytics.intervals import clip
+from analytics.inventory import Inventory
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
-
-if TYPE_CHECKING:
-    from analytics.inventory import Inventory
-    from fallow.lake import Lake
+from fallow.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ Kept per day over all hosts, so that a command that reads a few weeks knows it o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,11 +16,7 @@ from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED, WITHOUT_EVIDENCE
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 _UNIT = ("gpu", "host")
 _SUMS = ("used_ms", "unused_ms", "util_ms", "sample_count")

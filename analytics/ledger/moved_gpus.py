@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.intervals import clip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:

@@ -5,25 +5,20 @@ Frames have the columns of their table, times as integer milliseconds, and are s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from fallow.lake import LakeFile
+from fallow.lake import LakeFile
 
 _READERS = 2
 """Days whose histograms are read at a time."""

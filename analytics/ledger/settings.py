@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fallow.config import Config
+from fallow.config import Config
 
 GAP_INTERVALS = 3
 """A sample stands for at most this many of its intervals; what lies beyond is `unknown` (design: the ledger)."""

@@ -7,21 +7,17 @@ Pure functions from frames to frames; integer milliseconds throughout.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import cut
 from analytics.ledger.moved_gpus import Taken
+from analytics.ledger.settings import LedgerSettings
 from analytics.mig import MIG_PREFIX
 from fallow import schema
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.ledger.settings import LedgerSettings
 
 _UNIT = ("host", "gpu")
 _OWNER = ("holder", "holder_source", "account", "job", "gpu_share")

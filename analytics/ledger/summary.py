@@ -8,18 +8,15 @@ from __future__ import annotations
 import atexit
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
 
 from analytics.intervals import clip
+from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from analytics.ledger.build import Ledger
 
 SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
 """Thresholds beside every idle headline: the choice moves it fourfold on real serving traces."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING
 
-from analytics.ledger.day import build_day
+import polars as pl
+
+from analytics.ledger.day import HostDay, build_day
+from analytics.ledger.settings import LedgerSettings
 from fallow.errors import FallowError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from concurrent.futures import Future
-
-    import polars as pl
-
-    from analytics.ledger.day import HostDay
-    from analytics.ledger.settings import LedgerSettings
-
-    Built = dict[str, pl.DataFrame]
+Built = dict[str, pl.DataFrame]
 
 WORTH_A_POOL_BYTES = 64 * 2**20
 """Of Parquet; below it, starting processes takes longer than the work."""

@@ -7,27 +7,22 @@ In every table each state's cents add up to that state's total, and the states' 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.inventory import Inventory
+from analytics.ledger.build import Ledger
 from analytics.ledger.summary import ratio
 from analytics.money.cents import nested
+from analytics.money.costs import Costs
 from analytics.money.energy import Energy
+from analytics.money.owners import Owners
 from analytics.money.priced_segments import UNNAMED, pieces_of
 from analytics.states import ALLOCATED_USED_FIRST, IN_USE
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from analytics.inventory import Inventory
-    from analytics.ledger.build import Ledger
-    from analytics.money.costs import Costs
-    from analytics.money.owners import Owners
-
 
 GROUPS = ("pool", "team", "organisation", "model", "host", "holder", "account", "day")
 """What a table can have a row per."""

@@ -9,17 +9,14 @@ eight GPUs; all are on demand, without any discount.
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from analytics.money.cards import card
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

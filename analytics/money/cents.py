@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 MICROCENTS = 10**6
 """Of a cent: amounts are whole numbers of them, so that sums depend on no order."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.money.terms import ALWAYS_MS, NEVER_MS, split, terms_of
+from analytics.inventory import Inventory
+from analytics.money.prices import Price, PriceBook
+from analytics.money.terms import ALWAYS_MS, NEVER_MS, PriceTerm, split, terms_of
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.inventory import Inventory
-    from analytics.money.prices import Price, PriceBook
-    from analytics.money.terms import PriceTerm
 
 RATES = {"gpu": pl.String, "since": pl.Int64, "rate": pl.Float64}
 

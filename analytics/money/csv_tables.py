@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fallow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _SEPARATORS = ",;\t"
 _MOST = Decimal(10**12)

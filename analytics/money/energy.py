@@ -7,10 +7,8 @@ was followed for less than 90 % of the time the sum would be a part that looks l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fallow.config import Config
+from fallow.config import Config
 
 KNOWN_MIN = 0.9
 """Share of the time for which the energy has to be known; the findings use the same."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.money.catalog import catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.money.prices import Price, PriceBook
-    from analytics.money.window_money import PriceBasis
+from analytics.money.prices import Price, PriceBook
+from analytics.money.window_money import PriceBasis
 
 
 def in_force(book: PriceBook) -> list[Price]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import single_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import date
 
 COLUMNS = ("kind", "name", "team", "organisation", "quota_gpus", "priority_class", "project_end")
 """The columns of the owners file; those after `team` may be missing or empty."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
+from analytics.money.costs import Costs
+from analytics.money.owners import Owners
 from analytics.states import UNALLOCATED
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
-
-if TYPE_CHECKING:
-    from analytics.inventory import Inventory
-    from analytics.money.costs import Costs
-    from analytics.money.owners import Owners
 
 NOBODY = "(nobody)"
 NOT_KNOWN = "(holder not known)"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from analytics.money.cards import card, words
-from analytics.money.catalog import listed
+from analytics.money.catalog import ListPrice, listed
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.currencies import wrong_code
 from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import date
-
-    from analytics.money.catalog import ListPrice
 
 COLUMNS = (
     "model", "pool", "hourly", "currency", "date", "source", "purchase", "amortisation_years", "yearly_cost", "exchange",

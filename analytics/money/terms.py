@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.inventory import Inventory
-    from analytics.money.prices import Price, PriceBook
+from analytics.inventory import Inventory
+from analytics.money.prices import Price, PriceBook
 
 ALWAYS_MS = -(2**62)
 NEVER_MS = 2**62

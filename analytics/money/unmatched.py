@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import polars as pl
+
+from analytics.inventory import Inventory
 from analytics.language.plain_text import count, plain
 from analytics.money.cards import card
-from analytics.money.prices import priced_as
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    import polars as pl
-
-    from analytics.inventory import Inventory
-    from analytics.money.owners import Owners
-    from analytics.money.prices import Price, PriceBook
-    from fallow.config import Config
+from analytics.money.owners import Owners
+from analytics.money.prices import Price, PriceBook, priced_as
+from fallow.config import Config
 
 _SHOWN = 5
 

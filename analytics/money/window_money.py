@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
+from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
 from analytics.money.catalog import listed
 from analytics.money.costs import Costs
 from analytics.money.energy import Grid
 from analytics.money.owners import Owners
-from analytics.money.prices import PriceBook
+from analytics.money.prices import Price, PriceBook
 from analytics.money.terms import UNKNOWN
 from analytics.money.unmatched import unmatched_owners, unmatched_prices
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.inventory import Inventory
-    from analytics.ledger.build import Ledger
-    from analytics.money.prices import Price
-    from analytics.window import Inputs
-    from fallow.config import Config
+from analytics.window import Inputs
+from fallow.config import Config
 
 
 @dataclass(frozen=True)

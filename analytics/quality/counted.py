@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analytics.language.language import Sentence
 from analytics.language.sentences import tr_many
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 
 def gpus_of(number: int) -> Sentence:

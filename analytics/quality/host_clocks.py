@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.window import WindowLedger
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.window import WindowLedger
 
 TOLERANCE_MS = 5 * MINUTE_MS
 """So far apart clocks may be; hosts that ask a time server are milliseconds apart."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import polars as pl
+
+from analytics.inventory import Inventory
 from analytics.language.sentences import tr, tr_many
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import polars as pl
-
-    from analytics.inventory import Inventory
-    from analytics.money.costs import Costs
-    from analytics.quality.host_clocks import SeenUntil
-    from fallow.clock import Window
+from analytics.money.costs import Costs
+from analytics.quality.host_clocks import SeenUntil
+from fallow.clock import Window
 
 MOST_NAMED = 5
 """A remark on hosts or GPUs names so many, the worst first, and counts the others."""

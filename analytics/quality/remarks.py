@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
+from analytics.inventory import Inventory
 from analytics.money.costs import Costs
 from analytics.money.window_money import open_prices
 from analytics.quality.checks import CHECKS
 from analytics.quality.host_clocks import seen_until
 from analytics.quality.model import Data, Remark
 from analytics.small_tables import read_small
+from analytics.window import Inputs, WindowLedger
 from fallow import schema
 from fallow.clock import DAY_MS, SystemClock, Window
-
-if TYPE_CHECKING:
-    from analytics.inventory import Inventory
-    from analytics.window import Inputs, WindowLedger
 
 _CARDS = ("time", "gpu", "parent_gpu", "pci_bus_id")
 _EVENTS = ("time", "kind", "detail")

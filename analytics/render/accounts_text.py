@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import count, hours, percent, plain, wrap
+from analytics.money.accounts import Account
+from analytics.money.window_money import Money
 from analytics.render.money_text import WIDTH, amount
 from analytics.states import IN_USE
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.money.accounts import Account
-    from analytics.money.window_money import Money
 
 _NAME_MOST = 28
 _LEAST_MS = HOUR_MS // 20

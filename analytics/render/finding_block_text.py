@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
-from analytics.language.language import SentenceList
+from analytics.inventory import Inventory
+from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
+from analytics.workloads.model import Finding
 from analytics.workloads.wording import gpus_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.inventory import Inventory
-    from analytics.language.language import Language
-    from analytics.workloads.model import Finding
 
 ENDED = tr("nothing to take back: it has ended")
 NONE = tr("no findings: no GPU was held for long without a kernel, and none went unused")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
+from analytics.workloads.model import Finding
 
 COLUMNS = (
     "finding_id", "rule", "category", "sentence", "status", "gpus", "host", "holder", "team", "job", "since", "gpu_hours",

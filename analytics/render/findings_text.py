@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from analytics.language.plain_text import plain, wrap
 from analytics.render.finding_block_text import ENDED, NONE, Beside, block, left_out
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from analytics.workloads.model import Finding
+from analytics.workloads.model import Finding
 
 __all__ = ["ENDED", "Beside", "block", "compact", "findings_text", "gone_lines"]
 

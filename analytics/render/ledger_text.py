@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from analytics.language.language import ENGLISH
+from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.summary import ratio
+from analytics.ledger.summary import Summary, Totals, ratio
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.language.language import Language
-    from analytics.ledger.summary import Summary, Totals
 
 MEANING = {
     "unknown": tr("nobody looked"),

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from analytics.money.accounts import Account
+from analytics.money.energy import Energy, Grid
+from analytics.money.prices import Price
+from analytics.money.window_money import Money
 from analytics.states import IN_USE, USED_FIRST
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.money.accounts import Account
-    from analytics.money.energy import Energy, Grid
-    from analytics.money.prices import Price
-    from analytics.money.window_money import Money
 
 PARTS = ("used", *(state for state in USED_FIRST if state not in IN_USE))
 """What paid is the sum of; used is active and low."""

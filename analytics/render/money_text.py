@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.language import ENGLISH
+from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import tr, tr_many
+from analytics.money.window_money import Money, PriceBasis
 from analytics.sections.money_basis import energy_sentences, price_source
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.money.window_money import Money, PriceBasis
 
 WIDTH = PAGE_COLUMNS
 _SHOWN = 8

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-from analytics.decide.totals import totals
+from analytics.decide.filters import Selection
+from analytics.decide.review import Review
+from analytics.decide.totals import FindingTotals, totals
 from analytics.language.plain_text import count, moment, plain, wrap
+from analytics.ledger.summary import Summary
+from analytics.money.owners import Owners
 from analytics.names import JOINER
 from analytics.quality.model import named
 from analytics.render.findings_text import Beside, findings_text, gone_lines
 from analytics.sections.findings import reversals_text
+from analytics.workloads.model import Context, Finding
 from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from analytics.decide.filters import Selection
-    from analytics.decide.review import Review
-    from analytics.decide.totals import FindingTotals
-    from analytics.ledger.summary import Summary
-    from analytics.money.owners import Owners
-    from analytics.workloads.model import Context, Finding
 
 _WIDTH = 100
 _NAMED = 8

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import clip_ledger, ratio
+from analytics.report.coverage import Seen
+from analytics.report.model import Report, Whole
 from analytics.report.trends import Figures, figures
 from fallow.clock import Window
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from analytics.report.coverage import Seen
-    from analytics.report.model import Report, Whole
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.intervals import clip
+from analytics.inventory import Inventory
+from analytics.ledger.build import Ledger
 from analytics.ledger.summary import SILENT_AFTER_MS, ratio, totals_by
 from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
-from fallow.clock import WEEK_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.inventory import Inventory
-    from analytics.ledger.build import Ledger
-    from analytics.window import WindowLedger
-    from fallow.clock import Window
+from analytics.window import WindowLedger
+from fallow.clock import WEEK_MS, Window
 
 WHOLLY_OBSERVED = 0.9995
 """From here on a share is written as 100.0 %."""

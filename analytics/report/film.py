@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.report.figures import NOT_THERE, Film
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _BINS_MS = (10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 BINS_MOST = 336

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import polars as pl
 
+from analytics.inventory import Inventory
 from analytics.ledger.summary import totals_by
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from analytics.inventory import Inventory
 
 COLUMNS = {
     "gpu": str, "host": str, "model": str, "pool": str, "simulated": bool, "gpu_hours": float,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,33 +15,26 @@ from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
-from analytics.ledger.summary import totals_by
+from analytics.ledger.build import Ledger
+from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
+from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
+from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
 from analytics.report.film import film
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import Figures, trends, weeks_before
 from analytics.report.waterfall import steps
+from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed
+from analytics.window import Inputs, WindowLedger
+from analytics.workloads.model import Finding
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import tzinfo
-
-    from analytics.ledger.build import Ledger
-    from analytics.ledger.settings import LedgerSettings
-    from analytics.ledger.summary import Summary, Totals
-    from analytics.quality.model import Remark
-    from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
-    from analytics.report.weeks import Week
-    from analytics.window import Inputs, WindowLedger
-    from analytics.workloads.model import Finding
-
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
 """Up to this length a window is shown hour by hour."""

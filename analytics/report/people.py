@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from analytics.money.accounts import Account, Accounts
 from analytics.report.figures import UserFigures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from analytics.money.accounts import Account, Accounts
 
 
 def teams(everybody: Accounts, own: Accounts) -> tuple[UserFigures, ...]:

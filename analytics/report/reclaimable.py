@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from analytics.report.figures import BackTest, Reclaimable
+from analytics.workloads.model import Finding
+from analytics.workloads.surplus import Backtest, PoolSurplus
 from fallow.clock import WEEK_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analytics.workloads.model import Finding
-    from analytics.workloads.surplus import Backtest, PoolSurplus
 
 
 def reclaimable(findings: Iterable[Finding]) -> tuple[Reclaimable, ...]:

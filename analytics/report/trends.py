@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+from analytics.ledger.build import Ledger
 from analytics.ledger.summary import Totals, clip_ledger, totals_by
+from analytics.money.accounts import Account
+from analytics.report.coverage import Seen
 from analytics.report.figures import Trend
+from analytics.report.weeks import Week
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from analytics.ledger.build import Ledger
-    from analytics.money.accounts import Account
-    from analytics.report.coverage import Seen
-    from analytics.report.weeks import Week
 
 WEEKS_BEFORE = 4
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from analytics.ledger.summary import Totals
+from analytics.money.accounts import Account
 from analytics.report.figures import Step
 from analytics.states import IN_USE, UNUSED
-
-if TYPE_CHECKING:
-    from analytics.ledger.summary import Totals
-    from analytics.money.accounts import Account
 
 STEPS = ("unavailable", "unknown", *UNUSED, *IN_USE)
 """From what was paid to what was useful: what takes most of it away for reasons outside the work first."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.language.language import Sentence
 from analytics.language.quantities import Bytes
 from analytics.language.sentences import tr
 from analytics.workloads.cards import job_kind
@@ -35,9 +35,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
+from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.money.owners import Owner, Team
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
@@ -23,11 +24,6 @@ from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
-    from analytics.money.owners import Owner, Team
-
 
 HISTORY_DAYS = 28
 HISTORY_MIN_DAYS = 14

@@ -7,10 +7,11 @@ one user, inference servers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads.commands import monitor_command
@@ -30,9 +31,6 @@ from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Ru
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 SPREAD_MIN = 0.5
 SUSTAINED_H = 3

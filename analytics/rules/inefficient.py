@@ -7,10 +7,10 @@ Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solv
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads.commands import monitor_command
@@ -30,9 +30,6 @@ from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 BUSY_FROM_PCT = 80.0
 SM_BELOW_PCT = 40.0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
@@ -36,9 +37,6 @@ from analytics.workloads.workloads import (
     with_demand,
     workloads,
 )
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 _GROUP = ("host", "holder", "account", "model", "profile")
 

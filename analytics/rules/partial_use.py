@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.intervals import SPAN_MS, clip
+from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
@@ -28,9 +29,6 @@ from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 UNUSED_BELOW_PCT = 0.5
 USED_FROM_PCT = 5.0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from analytics.language.language import Sentence
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads.cards import Offer, shelf
@@ -34,9 +35,6 @@ from analytics.workloads.workloads import (
     workloads,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 FULL_CACHE_RATIO = 0.9
 """A KV cache that has been used so far is no reserve: the server needs what it holds."""

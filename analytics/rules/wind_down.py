@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.intervals import clip
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.money.owners import Owner
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
@@ -27,11 +29,6 @@ from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Ru
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
-    from analytics.money.owners import Owner
-
 
 PROJECT_END_DAYS = 14
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from analytics.report.model import Report, Whole
-    from analytics.window import WindowLedger
+from analytics.report.model import Report, Whole
+from analytics.window import WindowLedger
 
 
 class PageBasis(Protocol):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
+from analytics.report.model import Report
 from analytics.sections.days import unused_share
 from analytics.sections.names import place_name
-from analytics.sections.section import Section, SectionColumn
+from analytics.sections.section import Kind, Section, SectionColumn
 from analytics.states import OBSERVED, UNUSED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.report.model import Report
-    from analytics.sections.section import Kind
 
 _SHORT = {"unavailable": tr("unavail.")}
 _LISTED = {"pool": 40, "model": 40, "holder": 10}

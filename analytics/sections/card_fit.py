@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.basis import PageBasis
 from analytics.sections.moves import target_card
-from analytics.sections.section import CardFit, CardMark, Section, SectionColumn
+from analytics.sections.section import CardFit, CardMark, Cell, Section, SectionColumn
 from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.sections.basis import PageBasis
-    from analytics.sections.section import Cell
 
 _GIB = 2**30
 _DRAWN, _LISTED = 400, 100

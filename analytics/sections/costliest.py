@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
+from analytics.report.model import Report
 from analytics.sections.findings import costliest
-from analytics.sections.section import LinkedCell, Section, SectionColumn
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.model import Report
-    from analytics.sections.section import Cell
-    from analytics.workloads.model import Finding
+from analytics.workloads.model import Finding
 
 _FIRST = 6
 _HOST_MOST = 200

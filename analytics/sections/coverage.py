@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING
 
-from analytics.language.quantities import Date, GpuHours, Moment, Number, Share
+from analytics.language.quantities import Date, GpuHours, Moment, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.summary import totals_by
+from analytics.ledger.summary import Totals, totals_by
 from analytics.report.coverage import WHOLLY_OBSERVED
+from analytics.report.model import Report
+from analytics.sections.basis import PageBasis
 from analytics.sections.names import place_name
 from analytics.sections.section import LinkedCell, Section, SectionColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.language.quantities import Quantity
-    from analytics.ledger.summary import Totals
-    from analytics.report.model import Report
-    from analytics.sections.basis import PageBasis
 
 _SHOWN = 60
 _TITLES = {"day": tr("Coverage by day"), "pool": tr("Coverage by pool"), "model": tr("Coverage by model"), "host": tr("Coverage by host")}  # fmt: skip

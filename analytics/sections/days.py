@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
 from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
 from analytics.language.sentences import tr
-from analytics.ledger.summary import ratio
+from analytics.ledger.summary import Totals, ratio
+from analytics.report.model import Report
 from analytics.sections.palette import ORDER
 from analytics.sections.section import Cell, Section, SectionColumn, StackedBars
 from analytics.states import UNUSED
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.ledger.summary import Totals
-    from analytics.report.model import Report
 
 MOST_BARS = 72
 """Of days about ten weeks."""

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from analytics.capacity.demand import demand, duration, what_if
+import polars as pl
+
+from analytics.capacity.demand import WhatIf, demand, duration, what_if
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.basis import PageBasis
 from analytics.sections.names import least_to_most
-from analytics.sections.section import Curve, DurationCurves, Section, SectionColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import polars as pl
-
-    from analytics.capacity.demand import WhatIf
-    from analytics.sections.basis import PageBasis
-from analytics.sections.section import Cell
+from analytics.sections.section import Cell, Curve, DurationCurves, Section, SectionColumn
 
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}

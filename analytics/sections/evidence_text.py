@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.language.language import SentenceList
 from analytics.rules import RULES
 from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
+from analytics.workloads.model import Finding
 
 LABELS = {rule.name: {key: each for each in (*SHARED_LABELS, *rule.labels) for key in each.keys} for rule in RULES}
 """Per rule the label of each key of its evidence."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from analytics.language.language import SentenceList
+from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.language.language import Language
-    from analytics.report.coverage import Silent
-    from analytics.report.model import Report
+from analytics.report.coverage import Silent
+from analytics.report.model import Report
 
 _NAMED = 5
 """Silent hosts that are named; the others are counted."""

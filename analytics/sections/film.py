@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,16 +10,12 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
+from analytics.report.figures import Film
+from analytics.report.model import Report
 from analytics.sections.palette import ORDER
 from analytics.sections.section import Cell, FilmStrip, Section, SectionColumn
 from analytics.states import IN_USE, UNUSED
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.report.figures import Film
-    from analytics.report.model import Report
 
 _LISTED = 12
 _UNUSED = [STATES.index(state) for state in UNUSED]

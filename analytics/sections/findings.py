@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
+from analytics.decide.reversals import Rate, Reversals
 from analytics.decide.totals import to_take
-from analytics.glossary import CONFIDENCE, STATUSES
+from analytics.glossary import CONFIDENCE, STATUSES, Term
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.quality.timestamps import Stamp
+from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.names import NAME_MOST
 from analytics.sections.section import Cell, FindingCard, LinkedCell, Section, SectionColumn
+from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from analytics.decide.actions import Action
-    from analytics.decide.reversals import Rate, Reversals
-    from analytics.glossary import Term
-    from analytics.report.model import Report
-    from analytics.workloads.model import Finding
 
 _IN_FULL = 10
 _LISTED = 8

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from analytics.capacity.gangs import gangs
+from analytics.capacity.gangs import Gang, gangs
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.priced_segments import placed
+from analytics.sections.basis import PageBasis
 from analytics.sections.names import least_to_most
-from analytics.sections.section import GroupedShares, Section, SectionColumn, ShareBars
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.capacity.gangs import Gang
-    from analytics.sections.basis import PageBasis
-    from analytics.sections.section import Cell
+from analytics.sections.section import Cell, GroupedShares, Section, SectionColumn, ShareBars
 
 _SCATTERED_FROM = 0.01
 """Below this share of the time free GPUs could nearly always be had together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import polars as pl
 
@@ -17,16 +17,13 @@ from analytics.ledger.summary import totals_by
 from analytics.names import JOINER, single_names
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
+from analytics.sections.basis import PageBasis
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
-from analytics.sections.section import LinkedCell, Section, SectionColumn
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.states import UNUSED
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
-
-if TYPE_CHECKING:
-    from analytics.sections.basis import PageBasis
-    from analytics.sections.section import Cell
 
 _T = TypeVar("_T")
 _MOST = 100

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import tzinfo
 
+from analytics.capacity.hour_of_week import HoursOfWeek
 from analytics.capacity.off_peak import WEEKS_MIN
-from analytics.language.language import SentenceList
+from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr
 from analytics.sections.section import Section, SectionColumn, WeekShares
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from analytics.capacity.hour_of_week import HoursOfWeek
-    from analytics.language.language import Language
 
 
 @dataclass(frozen=True)

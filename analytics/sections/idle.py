@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.glossary import STATES, term
 from analytics.language.quantities import GpuHours, Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
+from analytics.report.model import Report
 from analytics.sections.section import Bar, RankedBars, Section, SectionColumn
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from analytics.report.model import Report
 
 _HELD = tr("held without a kernel, GPU-hours")
 _ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")

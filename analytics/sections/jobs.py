@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from analytics.capacity.jobs import jobs
+from analytics.capacity.jobs import JobUse, jobs
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
+from analytics.report.model import Report
 from analytics.scope import Scope
+from analytics.sections.basis import PageBasis
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
-from analytics.sections.section import LinkedCell, Section, SectionColumn, StateBar
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn, StateBar
 from analytics.states import IN_USE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.capacity.jobs import JobUse
-    from analytics.report.model import Report
-    from analytics.sections.basis import PageBasis
-    from analytics.sections.section import Cell
 
 _SHOWN = 100
 

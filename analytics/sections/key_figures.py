@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.decide.totals import to_take
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
+from analytics.report.figures import Trend
+from analytics.report.model import Report
+from analytics.sections.section import Cell
 from analytics.states import UNUSED
-
-if TYPE_CHECKING:
-    from analytics.report.figures import Trend
-    from analytics.report.model import Report
-    from analytics.sections.section import Cell
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
 from analytics.sections.section import Section
-
-if TYPE_CHECKING:
-    from analytics.report.model import Report
 
 
 def data_quality(report: Report) -> Section | None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import KNOWN_MIN
+from analytics.money.prices import Price
+from analytics.money.window_money import Money, PriceBasis
+from analytics.report.model import Report
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 from analytics.states import UNUSED
-
-if TYPE_CHECKING:
-    from analytics.money.prices import Price
-    from analytics.money.window_money import Money, PriceBasis
-    from analytics.report.model import Report
 
 _LISTED = 12
 

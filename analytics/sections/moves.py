@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.decide.totals import saving_of, savings
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
 from analytics.sections.findings import by_cost
-from analytics.sections.section import LinkedCell, Section, SectionColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.model import Report
-    from analytics.sections.section import Cell
-    from analytics.workloads.model import Finding
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
+from analytics.workloads.model import Finding
 
 _SHOWN = 50
 

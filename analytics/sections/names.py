@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.language.language import Language
 from analytics.language.plain_text import plain
+from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.language.quantities import Quantity
-    from analytics.sections.section import Cell
+from analytics.sections.section import Cell
 
 NAME_MOST = 200
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.capacity.off_peak import WEEKS_MIN, OffPeak
 from analytics.glossary import term
 from analytics.language.quantities import Number, WeekHour
 from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn, WeekGrid, WeekSpan
 from fallow.clock import WEEK_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.capacity.off_peak import OffPeak
-    from analytics.report.model import Report
 
 _LISTED = 12
 

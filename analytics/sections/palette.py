@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from analytics.states import ALLOCATED_USED_FIRST, USED_FIRST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ORDER = USED_FIRST
 """The states as a reader meets them: from used, over wasted, to not known."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.glossary import term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
+from analytics.report.figures import UserFigures
+from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST
 from analytics.sections.section import Cell, Section, SectionColumn, StateBar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.figures import UserFigures
-    from analytics.report.model import Report
 
 _LISTED = 12
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.capacity.quotas import QuotaUse, against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
-from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED
+from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED, Seen
 from analytics.scope import Scope
-from analytics.sections.section import LinkedCell, Section, SectionColumn, StateBar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.coverage import Seen
-    from analytics.sections.basis import PageBasis
-    from analytics.sections.section import Cell
+from analytics.sections.basis import PageBasis
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn, StateBar
 
 
 def quotas(basis: PageBasis) -> Section | None:

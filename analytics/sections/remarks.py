@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
 from analytics.sections.method import data_quality
 from analytics.sections.section import Section
-
-if TYPE_CHECKING:
-    from analytics.report.model import Report
 
 _FIRST = 4
 

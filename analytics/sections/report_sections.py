@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from analytics.language.sentences import tr
 from analytics.report.model import Report
@@ -21,9 +21,6 @@ from analytics.sections.section import Section
 from analytics.sections.surplus import surplus
 from analytics.sections.trends import trends
 from analytics.sections.waterfall import waterfall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MakeSection: TypeAlias = Callable[[Report], Section | None]
 """None where the section has nothing to be about."""

@@ -6,18 +6,15 @@ name, which is shown as it is; sentences (`analytics.language.sentences`) are tr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from analytics.glossary import Term
+from analytics.language.language import Language
 from analytics.language.quantities import Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from analytics.glossary import Term
-    from analytics.language.language import Language
-    from analytics.report.figures import Film
-    from analytics.workloads.model import Finding
+from analytics.report.figures import Film
+from analytics.workloads.model import Finding
 
 Kind = Literal[
     "name", "pool", "gpu", "host", "holder", "team", "finding",  # names, which pages may link

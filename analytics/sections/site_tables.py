@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.money.in_force import gpus_at, in_force
-from analytics.money.window_money import newest_basis, open_prices
+from analytics.money.prices import Price
+from analytics.money.window_money import PriceBasis, newest_basis, open_prices
+from analytics.report.model import Whole
 from analytics.sections.money_basis import price_source
 from analytics.sections.names import place_name
-from analytics.sections.section import Section, SectionColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.money.prices import Price
-    from analytics.money.window_money import PriceBasis
-    from analytics.report.model import Whole
-    from analytics.sections.section import Cell
+from analytics.sections.section import Cell, Section, SectionColumn
 
 _KINDS = {"account": tr("accounts"), "namespace": tr("namespaces"), "user": tr("users")}
 _ORIGINS = {"site": tr("the site's own"), "catalog": tr("public list price")}

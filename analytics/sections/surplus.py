@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.report.figures import BackTest, Reclaimable
+from analytics.report.model import Report
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, EstimateInterval, Intervals, Section, SectionColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.figures import BackTest, Reclaimable
-    from analytics.report.model import Report
 
 BLOCKS = (1, 2, 4, 8)
 _BLOCK_TITLES = (tr("by 1"), tr("by 2"), tr("by 4"), tr("by 8"))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
+from analytics.report.figures import Trend
+from analytics.report.model import Report
 from analytics.sections.section import Cell, Section, SectionColumn
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.report.figures import Trend
-    from analytics.report.model import Report
 
 _NAMES = {
     "unused_share": tr("unused share"),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
+from analytics.report.figures import Step
+from analytics.report.model import Report
 from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.report.figures import Step
-    from analytics.report.model import Report
 
 _USEFUL = "active"
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from analytics.language.language import SentenceList
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
+from analytics.scope import Scope
 from analytics.sections.facts import silent_hosts
 from analytics.states import UNUSED
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
-    from analytics.report.model import Report
-    from analytics.scope import Scope
 
 TITLE = tr("GPU waste report")
 WASTE_STATES = UNUSED

@@ -8,18 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from analytics.simulation.calibration import Knots, SpellLengths
 from analytics.simulation.spells import draw
+from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analytics.simulation.calibration import Knots, SpellLengths
-    from analytics.simulation.stays import Stay
 
 _NORMAL_X = np.linspace(-5.0, 5.0, 401)
 _NORMAL_CDF = np.array([0.5 * (1.0 + math.erf(x / math.sqrt(2.0))) for x in _NORMAL_X])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analytics.simulation.catalog import SimulatedCard
+from analytics.simulation.catalog import SimulatedCard
 
 _GPU_IDLE, _SW_POWER_CAP = 0x1, 0x4  # nvmlClocksEventReasonGpuIdle, nvmlClocksEventReasonSwPowerCap
 _SW_THERMAL = 0x20  # nvmlClocksEventReasonSwThermalSlowdown

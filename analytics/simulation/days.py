@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analytics.simulation.activity import activity
 from analytics.simulation.board import readings
+from analytics.simulation.placement import HostPlan, SimulatedFleet
+from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from analytics.simulation.placement import HostPlan, SimulatedFleet
-    from analytics.simulation.stays import Stay
 
 MIB = 1024**2
 

@@ -5,14 +5,11 @@ A measured fleet is mostly waste, which makes a good yardstick and a bad demo: w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from analytics.simulation import calibration as known
 from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from analytics.money import owners, prices
 from analytics.simulation.catalog import POOLS, TEAMS
 from analytics.simulation.layout import split_gpus
+from analytics.simulation.placement import SimulatedFleet
 from analytics.simulation.scenes import PROJECT, PROJECT_OVER_DAYS
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from analytics.simulation.placement import SimulatedFleet
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Of the fleet's GPUs; together more than there are, as quotas are."""

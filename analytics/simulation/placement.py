@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from analytics.simulation import calibration as known
+from analytics.simulation.habits import Habits
+from analytics.simulation.layout import SimulatedHost
 from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analytics.simulation.habits import Habits
-    from analytics.simulation.layout import SimulatedHost
 
 _SHORTEST_MS = 5 * MINUTE_MS
 

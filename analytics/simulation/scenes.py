@@ -6,16 +6,14 @@ A scene takes its GPUs for a few days; ordinary work makes do with the others, o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.simulation import calibration as known
 from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
 from analytics.simulation.habits import BUSY_SERVING, TUNED
+from analytics.simulation.placement import PlacementBoard
 from analytics.simulation.stays import SimulatedServer, Stay
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.simulation.placement import PlacementBoard
 
 SHOWN_FROM_DAYS = 14
 """Scenes need days on end; shorter fleets have the planted situations only."""

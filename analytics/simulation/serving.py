@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
 from analytics.simulation.calibration import PROCESS_INTERVAL_MS
-from analytics.simulation.days import row_range
+from analytics.simulation.days import GpuDay, SimulatedDay, row_range
+from analytics.simulation.stays import Stay
 from analytics.simulation.tables import on_grid_ms, pid_of, table_of
 from fallow.parquet import arrow_schema
 from fallow.schema import SERVING
-
-if TYPE_CHECKING:
-    from analytics.simulation.days import GpuDay, SimulatedDay
-    from analytics.simulation.stays import Stay
 
 _REQUESTS_PER_S = 6.0
 """What a server answers at full load."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analytics.simulation.calibration import SpellLengths
+from analytics.simulation.calibration import SpellLengths
 
 
 def draw(spells: SpellLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analytics.simulation import calibration as known
+from analytics.simulation.calibration import Behaviour
 from analytics.simulation.catalog import SERVICES, TEAMS
 from analytics.simulation.habits import MEASURED, Habits
+from analytics.simulation.layout import SimulatedHost
 from analytics.simulation.spells import draw_ms
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.simulation.calibration import Behaviour
-    from analytics.simulation.layout import SimulatedHost
 
 BURN_IN_MS = 7 * DAY_MS
 """Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from analytics.simulation.calibration import PROCESS_INTERVAL_MS
-from analytics.simulation.days import row_range
+from analytics.simulation.days import GpuDay, SimulatedDay, row_range
+from analytics.simulation.stays import Stay
 from fallow import __version__
 from fallow.clock import DAY_MS
 from fallow.parquet import arrow_schema, table_from_rows
 from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from analytics.simulation.days import GpuDay, SimulatedDay
-    from analytics.simulation.stays import Stay
 
 DRIVER, CUDA = "580.95.05", "13.0"
 

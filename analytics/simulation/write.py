@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.simulation import tables
 from analytics.simulation.days import SimulatedDay, host_days
+from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import plan_fleet
 from analytics.simulation.serving import serving_table
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode
 from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, SERVING, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
-
-    from analytics.simulation.placement import Planted, SimulatedFleet
 
 METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""

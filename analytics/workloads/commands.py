@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from analytics.workloads.process_lists import ListedProcess
+from analytics.workloads.process_lists import ListedProcess
 
 
 def release_command(host: str, processes: Sequence[ListedProcess]) -> str:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.model import Confidence, Context, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
 from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 COVERAGE_MIN = 0.90
 HISTORY_MIN_DAYS = 14

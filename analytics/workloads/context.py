@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,14 +13,11 @@ from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.quality.host_clocks import SeenUntil, seen_until
-from analytics.window import history_start_ms
+from analytics.window import Inputs, WindowLedger, history_start_ms
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, FindingSettings
 from analytics.workloads.process_lists import holders_at
 from fallow.clock import WEEK_MS, SystemClock, Window
-
-if TYPE_CHECKING:
-    from analytics.window import Inputs, WindowLedger
 
 
 def open_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -13,9 +13,8 @@ from analytics.workloads.ledger_rows import THRESHOLDS_MIN
 from analytics.workloads.model import Finding, Label, Value
 from analytics.workloads.wording import gpus_of, hours_by_threshold
 
-if TYPE_CHECKING:
-    Shown = str | Quantity
-    Known = Mapping[str, Value]
+Shown = str | Quantity
+Known = Mapping[str, Value]
 
 
 _LEAST_SHARE = 0.001

@@ -7,20 +7,17 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from analytics.inventory import Inventory
+from analytics.ledger.build import Ledger
+from analytics.ledger.rollups import Rollups
+from analytics.money.costs import Costs
+from analytics.money.owners import Owners
+from analytics.workloads.process_lists import ProcessHolders
+from analytics.workloads.surplus import PoolSurplus
 from fallow.clock import HOUR_MS, Window, format_ms
-
-if TYPE_CHECKING:
-    from analytics.inventory import Inventory
-    from analytics.ledger.build import Ledger
-    from analytics.ledger.rollups import Rollups
-    from analytics.money.costs import Costs
-    from analytics.money.owners import Owners
-    from analytics.workloads.process_lists import ProcessHolders
-    from analytics.workloads.surplus import PoolSurplus
-    from fallow.lake import Lake
-
+from fallow.lake import Lake
 
 EvidenceValue = int | float | str | bool | None
 """A value in the evidence; None is unknown."""

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr, tr_many
@@ -22,9 +22,6 @@ from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.wording import floored
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from analytics.language.language import Sentence
 
 HORIZON_MS = HOUR_MS
 """How much longer the spell has to last: long enough for somebody else to make use of it."""

@@ -8,15 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from analytics.ledger.rollups import Rollups
 from fallow.clock import DAY_MS
-
-if TYPE_CHECKING:
-    from analytics.ledger.rollups import Rollups
-
 
 _SERVICES = (
     "Xorg", "X", "Xwayland", "gnome-shell", "kwin.*", "plasmashell", "mutter.*", "cinnamon", "sddm.*", "gdm.*", "lightdm", "xfwm4",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
@@ -16,10 +15,6 @@ from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
 from fallow.clock import DAY_MS, HOUR_MS
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 RUN = ("host", "gpu", "holder", "account", "job")
 """What tells one run from another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.runs import stretches_of
 from analytics.workloads.wording import joined_by_and
 from analytics.workloads.workloads import (
@@ -25,10 +26,6 @@ from analytics.workloads.workloads import (
     sm_activity_measured,
 )
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
-
 
 UNMEASURED_BANDWIDTH = 0.75
 """Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from flask import Request
+from werkzeug.wrappers import Response
 
 from dashboard.access.local import Local
-
-if TYPE_CHECKING:
-    from flask import Request
-    from werkzeug.wrappers import Response
-
-    from dashboard.access.people import Reader
+from dashboard.access.people import Reader
 
 
 class Access(Protocol):

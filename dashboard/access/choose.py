@@ -5,18 +5,14 @@ from __future__ import annotations
 import secrets
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dashboard.access import LOCAL
+from dashboard.access import LOCAL, Access
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
+from fallow.config import Config
 from fallow.errors import ConfigError, MissingExtraError, UsageError
-
-if TYPE_CHECKING:
-    from dashboard.access import Access
-    from fallow.config import Config
 
 _RANDOM_KEY = secrets.token_bytes(32)
 """Of this start: a reload and all worker processes share it."""

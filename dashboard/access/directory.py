@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from analytics.money.csv_tables import read_lines
+from analytics.money.csv_tables import CsvLine, read_lines
 from dashboard.access.people import ROLES, Reader
 from fallow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from analytics.money.csv_tables import CsvLine
 
 _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING
 
-from dashboard.access.hosts import is_loopback
+from flask import Request, Response
+
+from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.people import ADMIN, Reader
 from dashboard.access.refusal import refuse
-
-if TYPE_CHECKING:
-    from flask import Request, Response
-
-    from dashboard.access.hosts import AllowedHosts
 
 
 class Insecure:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from flask import redirect
+from flask import Request, redirect
 from itsdangerous import BadSignature, URLSafeTimedSerializer
+from werkzeug.wrappers import Response
+from werkzeug.wrappers import Response as AnyResponse
 
 from dashboard.access.audit import audit
-from dashboard.access.hosts import is_loopback
+from dashboard.access.directory import Directory
+from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.local import NOT_THIS_NAME
-from dashboard.access.provider import ProviderError
+from dashboard.access.people import Reader
+from dashboard.access.provider import Provider, ProviderError
 from dashboard.access.refusal import answer, refuse
-
-if TYPE_CHECKING:
-    from flask import Request
-    from werkzeug.wrappers import Response
-    from werkzeug.wrappers import Response as AnyResponse
-
-    from dashboard.access.directory import Directory
-    from dashboard.access.hosts import AllowedHosts
-    from dashboard.access.people import Reader
-    from dashboard.access.provider import Provider
 
 
 class Cookie:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+
+from flask import Request, Response
 
 from dashboard.access.audit import audit
+from dashboard.access.directory import Directory
+from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import NOT_THIS_NAME
+from dashboard.access.people import Reader
 from dashboard.access.refusal import refuse
 from fallow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from flask import Request, Response
-
-    from dashboard.access.directory import Directory
-    from dashboard.access.hosts import AllowedHosts
-    from dashboard.access.people import Reader
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LONGEST = 300

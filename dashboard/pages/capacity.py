@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import html
 
 from analytics.language.sentences import tr
 from analytics.sections.demand import demand_curve, fewer_gpus
 from analytics.sections.gangs import gang_staircase
 from analytics.sections.off_peak import off_peak
+from analytics.sections.palette import Palette
 from analytics.sections.surplus import surplus
 from dashboard.pages.page import Page, PlacedSection, of_report
-
-if TYPE_CHECKING:
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
+from dashboard.view import View
 
 
 class Capacity(Page):

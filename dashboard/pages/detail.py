@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from dash import dcc, html
@@ -21,7 +22,8 @@ from analytics.sections.history import (
     who_had_it,
 )
 from analytics.sections.money_basis import price_source
-from analytics.sections.palette import ORDER
+from analytics.sections.palette import ORDER, Palette
+from analytics.sections.section import Section
 from dashboard.film import shoot
 from dashboard.pages.film import connect_strip
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection
@@ -29,17 +31,10 @@ from dashboard.render.panel import panel
 from dashboard.render.series import series_chart
 from dashboard.render.states import legend
 from dashboard.render.tables import gpu_link, name_links
-from dashboard.series import gpu_series, host_series
+from dashboard.series import PageSeries, gpu_series, host_series
+from dashboard.source import LakeSource
+from dashboard.view import View
 from dashboard.zoom import zoom_note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Section
-    from dashboard.series import PageSeries
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 _FIRST = 10
 """Rows in sight."""

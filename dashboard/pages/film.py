@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 
-from analytics.capacity.hour_of_week import hours_of_week
+from analytics.capacity.hour_of_week import HoursOfWeek, hours_of_week
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.hour_of_week import hour_of_week
-from analytics.sections.palette import ORDER
+from analytics.sections.palette import ORDER, Palette
 from analytics.sections.section import LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
 from dashboard.exports import links
-from dashboard.film import SORTS, shoot, sort_of
+from dashboard.film import SORTS, PageFilm, shoot, sort_of
 from dashboard.pages.page import Page
 from dashboard.render.layout import layout
 from dashboard.render.panel import graph, panel, section_panel
 from dashboard.render.states import legend
 from dashboard.render.strip import TOOLTIP, WORDS, heatmap, hover, time_axis
 from dashboard.render.tables import table
+from dashboard.source import LakeSource
+from dashboard.view import View
 from dashboard.zoom import visible, zoom_note
-
-if TYPE_CHECKING:
-    from analytics.capacity.hour_of_week import HoursOfWeek
-    from analytics.sections.palette import Palette
-    from dashboard.film import PageFilm
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 
 class FilmPage(Page):

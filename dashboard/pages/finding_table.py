@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dash import dcc, html
 
@@ -13,19 +14,13 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
+from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.findings import notified
-from analytics.workloads.model import CATEGORIES
-from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, ranked
+from analytics.workloads.model import CATEGORIES, Finding
+from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
+from dashboard.view import View
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.report.model import Report
-    from analytics.workloads.model import Finding
-    from dashboard.grid import Row
-    from dashboard.view import View
 
 _GRADES = ("high", "medium", "low")
 _ORDER = tuple(STATUSES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
@@ -10,27 +11,20 @@ from analytics.decide.totals import totals
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.palette import Palette
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.exports import links
-from dashboard.grid import grid, rows_of
+from dashboard.grid import GridColumn, grid, rows_of
 from dashboard.grid_address import check
 from dashboard.pages.finding_table import columns, detail, rows
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel
-from dashboard.source import view_of
-from dashboard.view import Problem
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.sections.palette import Palette
-    from dashboard.grid import GridColumn
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 _GRID = "findings-grid"
 _LABELS = {ACK: tr("Acknowledge"), SUPPRESS: tr("Suppress"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import dcc, html
 
@@ -10,21 +10,18 @@ from analytics.capacity.quotas import against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
+from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.sections.jobs import findings_about_holder, jobs_of_holder
+from analytics.sections.palette import Palette
 from analytics.sections.people import teams, users
 from analytics.sections.quotas import quotas
+from analytics.sections.section import Section
 from analytics.states import IN_USE
 from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address
-
-if TYPE_CHECKING:
-    from analytics.report.figures import UserFigures
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Section
-    from dashboard.view import View
-
+from dashboard.view import View
 
 _FIRST = 20
 

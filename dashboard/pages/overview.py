@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import dcc, html
 
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.days import days
 from analytics.sections.idle import idle
+from analytics.sections.palette import Palette
 from analytics.sections.remarks import first_remarks
 from analytics.sections.waterfall import waterfall
 from analytics.sections.wording import headline
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel
 from dashboard.render.tiles import tiles
-
-if TYPE_CHECKING:
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
+from dashboard.view import View
 
 
 class Overview(Page):

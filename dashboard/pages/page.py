@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import dcc, html
 
 from analytics.language.sentences import tr
+from analytics.report.model import Report
+from analytics.sections.palette import Palette
+from analytics.sections.section import Section
 from dashboard.access.people import VIEWER
 from dashboard.exports import links
 from dashboard.render.panel import section_panel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.report.model import Report
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Section
-    from dashboard.source import LakeSource
-    from dashboard.view import View
-
+from dashboard.source import LakeSource
+from dashboard.view import View
 
 ALL_FINDINGS = tr("All findings")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import html
 
 from analytics.language.quantities import Number, Share
@@ -16,11 +14,9 @@ from analytics.sections.coverage import (
     silent_hosts,
 )
 from analytics.sections.method import data_quality
+from analytics.sections.palette import Palette
 from dashboard.pages.page import Page, PlacedSection, of_report
-
-if TYPE_CHECKING:
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
+from dashboard.view import View
 
 _SHARES = (
     PlacedSection(coverage_by_day),

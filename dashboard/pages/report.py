@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import dcc, html
 
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
+from analytics.report.weeks import Week
+from analytics.sections.palette import Palette
 from analytics.sections.wording import scope_parts
 from dashboard.access.people import PLANNER
 from dashboard.documents import chosen_week, serve_documents, weeks
@@ -15,13 +17,9 @@ from dashboard.pages.page import Page
 from dashboard.render.panel import panel
 from dashboard.render.states import capital
 from dashboard.sending import connect_sending, sending
+from dashboard.source import LakeSource
+from dashboard.view import View
 from fallow.errors import UsageError
-
-if TYPE_CHECKING:
-    from analytics.report.weeks import Week
-    from analytics.sections.palette import Palette
-    from dashboard.source import LakeSource
-    from dashboard.view import View
 
 _FORMATS = {
     "html": tr("HTML page"), "pdf": tr("PDF"), "md": tr("Markdown"), "text": tr("plain text"),

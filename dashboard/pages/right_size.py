@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from analytics.language.sentences import tr
@@ -11,10 +9,8 @@ from analytics.sections.card_fit import card_fit, workload_sizes
 from analytics.sections.moves import moves
 from dashboard.exports import EXPORTS
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection, of_report
+from dashboard.view import View
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from dashboard.view import View
 
 
 class RightSize(Page):

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from dash import html
 
 from analytics.delivery.targets import parse_targets
+from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.palette import Palette
 from analytics.sections.site_tables import owners, prices_in_force
 from dashboard.access.people import ADMIN
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import scrolling
+from dashboard.view import View
 from fallow.clock import parse_duration_ms
-from fallow.config import SETTINGS, Config
+from fallow.config import SETTINGS, Config, Setting
 from fallow.errors import UsageError
 from fallow.units import parse_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from analytics.language.language import Language
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
-    from fallow.config import Setting
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s,]+", re.IGNORECASE)
 _LONGEST = 300

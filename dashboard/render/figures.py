@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 
 from analytics.language.sentences import tr
-from analytics.sections.palette import FAINT, ORDER
+from analytics.sections.palette import FAINT, ORDER, Palette
+from analytics.sections.section import (
+    EstimateInterval,
+    Intervals,
+    RankedBars,
+    StackedBars,
+    Waterfall,
+    WaterfallStep,
+    WeekGrid,
+)
 from dashboard.render.layout import escaped, layout, line_across, separators
 from dashboard.render.states import capital, pattern
-
-if TYPE_CHECKING:
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import (
-        EstimateInterval,
-        Intervals,
-        RankedBars,
-        StackedBars,
-        Waterfall,
-        WaterfallStep,
-        WeekGrid,
-    )
-    from dashboard.view import View
+from dashboard.view import View
 
 
 def waterfall_figure(view: View, colours: Palette, chart: Waterfall) -> tuple[go.Figure, int]:

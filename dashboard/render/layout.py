@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.language.plain_text import plain
-
-if TYPE_CHECKING:
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
+from analytics.sections.palette import Palette
+from dashboard.view import View
 
 FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
 """As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
+from dash import html
 
 from analytics.language.sentences import tr
-from analytics.sections.section import CardFit, DurationCurves, GroupedShares
+from analytics.sections.palette import Palette
+from analytics.sections.section import (
+    CardFit,
+    CardMark,
+    Chart,
+    Curve,
+    DurationCurves,
+    GroupedShares,
+    ShareBars,
+    WeekShares,
+)
 from dashboard.render.layout import escaped, layout, line_across, separators
 from dashboard.render.states import capital, sign_legend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from dash import html
-
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import CardMark, Chart, Curve, ShareBars, WeekShares
-    from dashboard.view import View
+from dashboard.view import View
 
 
 def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+import plotly.graph_objects as go
 from dash import dcc, html
 
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
+from analytics.sections.palette import Palette
 from analytics.sections.section import (
     CardFit,
     DurationCurves,
     GroupedShares,
     Intervals,
     RankedBars,
+    Section,
     StackedBars,
     Waterfall,
     WeekGrid,
@@ -29,15 +33,7 @@ from dashboard.render.page_figures import (
 )
 from dashboard.render.states import legend
 from dashboard.render.tables import section_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    import plotly.graph_objects as go
-
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Section
-    from dashboard.view import View
+from dashboard.view import View
 
 GRAPH_CONFIG = {
     # plotly's own menu would upload the chart to a cloud service

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import plotly.graph_objects as go
 from dash import html
@@ -12,22 +13,17 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import tr
-from analytics.sections.section import Section, SectionColumn
+from analytics.sections.palette import Palette
+from analytics.sections.section import Cell, Section, SectionColumn
+from dashboard.film import PageFilm
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
 from dashboard.render.states import capital
 from dashboard.render.strip import heatmap, hover, time_axis
 from dashboard.render.tables import table
+from dashboard.series import PageSeries, SeriesLine
+from dashboard.view import View
 from dashboard.zoom import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Cell
-    from dashboard.film import PageFilm
-    from dashboard.series import PageSeries, SeriesLine
-    from dashboard.view import View
 
 _ROW_PX = 22
 _LINE_PX = 92

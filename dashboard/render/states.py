@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dash import html
 
 from analytics.glossary import STATES
 from analytics.language.sentences import tr
-from analytics.sections.palette import HATCHED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
+from analytics.sections.palette import HATCHED, Palette
+from dashboard.view import View
 
 _SHAPES = {"unknown": "/", "unavailable": "x", "held": "\\", "reserved": "-"}
 """The hatching of HATCHED in the signs of plotly."""

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from dash import dcc
 
 from analytics.glossary import STATES
+from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.sections.palette import ORDER, Palette
-from dashboard.film import NOT_SEEN
+from dashboard.film import NOT_SEEN, PageFilm
+from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import tzinfo
-
-    from analytics.language.language import Language
-    from dashboard.film import PageFilm
-    from dashboard.view import View
 
 TOOLTIP = "film-tip"
 WORDS = "film-words-of"

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dash import dcc, html
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.sections.section import LinkedCell, StateBar
+from analytics.sections.palette import Palette
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn, StateBar
 from dashboard.render.states import fill
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from analytics.language.quantities import Share
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Cell, Section, SectionColumn
-    from dashboard.view import View
+from dashboard.view import View
 
 _PATHS = {"gpu": "/gpu", "host": "/host", "holder": "/holders", "team": "/holders", "finding": "/findings"}
 _WORDS = ("words", "sentence", "moment", "state")

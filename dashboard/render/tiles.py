@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import html
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import tr
-from analytics.report.changes import changes
+from analytics.report.changes import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
+from analytics.sections.palette import Palette
+from dashboard.view import View
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from analytics.report.changes import Change, Changes
-    from analytics.sections.palette import Palette
-    from dashboard.view import View
 
 
 @dataclass(frozen=True)

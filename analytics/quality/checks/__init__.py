@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.quality.checks import claims, clocks, coverage, hosts, inventory, measuring, values
-
-if TYPE_CHECKING:
-    from analytics.quality.model import QualityCheck
+from analytics.quality.model import QualityCheck
 
 CHECKS: tuple[QualityCheck, ...] = (
     coverage.unobserved,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -17,13 +17,8 @@ from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.counted import claims_of, gpus_of
-from analytics.quality.model import Remark, named
+from analytics.quality.model import Data, Remark, named
 from analytics.states import OCCUPIED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
 
 
 def overlapping(data: Data) -> Iterator[Remark]:

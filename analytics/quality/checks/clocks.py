@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.counted import gpus_of, rows_of
-from analytics.quality.model import MOST_NAMED, Remark, named
+from analytics.quality.model import MOST_NAMED, Data, Remark, named
 from analytics.quality.timestamps import Stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
 
 
 def ahead(data: Data) -> Iterator[Remark]:

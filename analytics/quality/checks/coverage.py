@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -10,13 +10,8 @@ from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.counted import gpus_of, hosts_of
-from analytics.quality.model import MOST_NAMED, Remark
+from analytics.quality.model import MOST_NAMED, Data, Remark
 from analytics.quality.timestamps import Stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
 
 _LEFT_OUT = tr("time after that is not in any sum")
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from analytics.language.language import SentenceList
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.model import MOST_NAMED, Remark
+from analytics.quality.model import MOST_NAMED, Data, Remark
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from analytics.language.language import Sentence
-    from analytics.quality.model import Data
 
 _OVERLAP_MIN_MS = HOUR_MS
 """A card that was swapped has gone before the next one is seen; two machines go on beside each other."""

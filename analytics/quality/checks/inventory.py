@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.model import Remark, named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
+from analytics.quality.model import Data, Remark, named
 
 
 def unlisted(data: Data) -> Iterator[Remark]:

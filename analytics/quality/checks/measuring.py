@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.quality.model import Remark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
-
+from analytics.quality.model import Data, Remark
 
 _BY_MEMORY = "{hours} GPU-hours count as in use because memory was allocated; no process list says by whom"
 _UNWATCHED = (

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import polars as pl
 
 from analytics.language.sentences import tr
 from analytics.quality.counted import gpus_of, rows_of
-from analytics.quality.model import Remark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.quality.model import Data
+from analytics.quality.model import Data, Remark
 
 SENTENCES = {
     "util_out_of_range": "a percentage or ratio outside its range: it counts as unknown",

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
+from analytics.language.language import Language
 from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
 from analytics.render.html import svg
 from analytics.render.html.film import film_strip
 from analytics.sections.palette import LIGHT, ORDER
-from analytics.sections.section import FilmStrip, Intervals, RankedBars, StackedBars, Waterfall, WeekGrid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from analytics.language.language import Language
-    from analytics.sections.section import Cell, Section
+from analytics.sections.section import Cell, FilmStrip, Intervals, RankedBars, Section, StackedBars, Waterfall, WeekGrid
 
 _MOST = 8
 """Rows of intervals."""

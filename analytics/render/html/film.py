@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 from PIL import Image
 
+from analytics.language.language import Language
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr
+from analytics.report.figures import Film
 from analytics.sections.palette import LIGHT
 from fallow.clock import DAY_MS
 from fallow.schema import STATES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from analytics.language.language import Language
-    from analytics.report.figures import Film
 
 MOST_ROWS = 250
 MOST_BYTES = 14_000

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number
 from analytics.language.sentences import tr
 from analytics.sections.findings import whose
-
-if TYPE_CHECKING:
-    from analytics.sections.section import Cell, FindingCard
-    from analytics.workloads.model import Finding
+from analytics.sections.section import Cell, FindingCard
+from analytics.workloads.model import Finding
 
 _MOST_NAMED = 8
 

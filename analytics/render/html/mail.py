@@ -6,27 +6,22 @@ Mail programs drop style sheets, SVG and scripts, and many show no image before 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from PIL import Image, ImageDraw
 
-from analytics.language.language import SentenceList
+from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
+from analytics.report.model import Report
 from analytics.sections.days import bins_of
 from analytics.sections.findings import costliest, notes, notified
 from analytics.sections.palette import HATCHED, LIGHT, ORDER
 from analytics.sections.section import FindingCard
 from analytics.sections.trends import unfinished
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from analytics.language.language import Language
-    from analytics.report.model import Report
 
 IMAGE_ID = "states@fallow"
 """The Content-ID under which the body names its image."""

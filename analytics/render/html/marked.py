@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from markupsafe import Markup, escape
 
-from analytics.language.language import Sentence, SentenceList
+from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.render.html import svg
-from analytics.sections.section import LinkedCell, StateBar
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.sections.section import Cell
+from analytics.sections.section import Cell, LinkedCell, StateBar
 
 NAME_MOST = 200
 

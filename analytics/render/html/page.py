@@ -6,16 +6,18 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analytics.glossary import CONFIDENCE, STATES
+from analytics.language.language import Language
 from analytics.render.finding_block_text import ENDED
 from analytics.render.html.drawings import drawing
 from analytics.render.html.findings import card_facts, card_notes, taken_names
 from analytics.render.html.marked import marked
+from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
 from analytics.sections.findings import heading
@@ -23,10 +25,6 @@ from analytics.sections.key_figures import key_figures
 from analytics.sections.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.sections.report_sections import chapters
 from analytics.sections.wording import headline, page_title, reclaimable
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.report.model import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
 

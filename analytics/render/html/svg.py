@@ -5,15 +5,12 @@ So a drawing is right as well where no style sheet reaches into it, as in WeasyP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
 from analytics.language.plain_text import plain
 from analytics.sections.palette import FAINT, HATCHED, LIGHT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from analytics.language.language import Language
 from analytics.render.report.csv_format import CsvFormat
 from analytics.render.report.json_format import JsonFormat
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.page_formats import HtmlFormat, PdfFormat
 from analytics.render.report.text import TextFormat
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.report.model import Report
+from analytics.report.model import Report
 
 
 class Format(Protocol):

@@ -5,15 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from analytics.language.language import Language
 from analytics.render.report.json_format import content
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.language.language import Language
-    from analytics.report.model import Report
+from analytics.report.model import Report
 
 _RISKY = ("=", "+", "-", "@", "\t", "\r")
 """What spreadsheets take for the start of a formula."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
+from analytics.language.language import Language
+from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json
+from analytics.report.coverage import Seen
+from analytics.report.figures import UserFigures
+from analytics.report.model import Report
 from analytics.sections.findings import notes
+from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.ledger.summary import Totals
-    from analytics.report.coverage import Seen
-    from analytics.report.figures import UserFigures
-    from analytics.report.model import Report
-    from analytics.workloads.model import Finding
 
 
 class JsonFormat:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from analytics.language.language import SentenceList
+from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
 from analytics.render.report.text import for_text, written
+from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
+from analytics.sections.section import FindingCard, Section
 from analytics.sections.wording import headline, reclaimable, title
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from analytics.language.language import Language
-    from analytics.report.model import Report
-    from analytics.sections.section import FindingCard, Section
 
 _WHOLE = 100_000
 """Characters, for what nothing is cut of: the names of GPUs, and evidence."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from analytics.language.language import Language
-    from analytics.report.model import Report
+from analytics.language.language import Language
+from analytics.report.model import Report
 
 
 class HtmlFormat:

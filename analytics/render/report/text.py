@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from analytics.glossary import Term
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
 from analytics.render.finding_block_text import block
+from analytics.report.model import Report
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
-from analytics.sections.section import StateBar
+from analytics.sections.section import Cell, FindingCard, Section, SectionColumn, StateBar
 from analytics.sections.wording import headline, reclaimable, title
 from fallow.clock import from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from analytics.glossary import Term
-    from analytics.report.model import Report
-    from analytics.sections.section import Cell, FindingCard, Section, SectionColumn
 
 _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
