@@ -69,7 +69,7 @@ def card_fit(basis: PageBasis) -> Section:
         question=tr("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."),
         headline=_headline(known),
         columns=(
-            SectionColumn("holder", tr("holder"), "name"),
+            SectionColumn("holder", tr("user"), "name"),
             SectionColumn("job", tr("job"), "name"),
             SectionColumn("model", tr("model"), "name"),
             SectionColumn("gpus", tr("GPUs"), "count"),

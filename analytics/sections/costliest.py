@@ -33,7 +33,7 @@ def costliest_findings(report: Report) -> Section:
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
             SectionColumn("confidence", tr("confidence"), "grade"),
-            SectionColumn("holder", tr("holder"), "words"),
+            SectionColumn("holder", tr("user"), "words"),
             SectionColumn("host", tr("host"), "words"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu-hours", tr("GPU-hours"), "gpu_hours"),
@@ -88,7 +88,7 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
             SectionColumn("confidence", tr("confidence"), "grade"),
-            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("holder", tr("user"), "holder"),
             SectionColumn("since", tr("since"), "moment"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),

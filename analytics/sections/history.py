@@ -81,7 +81,7 @@ def who_had_it(_: PageBasis, subject: Subject) -> Section:
         else tr("Nobody had it in this window."),
         columns=(
             *_of_host(subject, _GPU),
-            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("holder", tr("user"), "holder"),
             SectionColumn("job", tr("job"), "name"),
             SectionColumn("from", tr("from"), "moment"),
             SectionColumn("until", tr("until"), "moment"),

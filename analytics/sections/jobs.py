@@ -100,6 +100,6 @@ def findings_about_holder(report: Report, holder: str) -> Section:
         found,
         report.money.currency,
         name="about",
-        title=tr("Findings about this holder"),
+        title=tr("Findings about this user"),
         question=tr("What can be done about it?"),
     )

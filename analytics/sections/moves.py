@@ -30,7 +30,7 @@ def moves(report: Report) -> Section:
         headline=_headline(found, currency),
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
-            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("holder", tr("user"), "holder"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("card", tr("card"), "name"),

@@ -15,6 +15,11 @@ from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
 
 _USEFUL = "active"
+_WASTE = {
+    "free": tr("GPUs without any user"),
+    "reserved": tr("allocated GPUs without a process"),
+    "held": tr("GPUs held without a running kernel"),
+}
 
 
 def waterfall(report: Report) -> Section:
@@ -55,16 +60,10 @@ def _headline(report: Report, total_ms: float) -> str:
     worst = max((steps[state] for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
-    lost = GpuHours(worst.gpu_ms)
-    if worst.cents is None:
-        return tr(
-            "{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours.",
-            share=useful, state=tr(worst.state), hours=lost,
-        )  # fmt: skip
-    return tr(
-        "{share} of the GPU time was useful; the most was lost {state}: {hours} GPU-hours, {money}.",
-        share=useful, state=tr(worst.state), hours=lost, money=Amount(from_cents(worst.cents), report.money.currency),
-    )  # fmt: skip
+    waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
+    if worst.cents is not None:
+        waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), report.money.currency))
+    return tr("{share} of the GPU time was useful. Most waste: {waste}.", share=useful, waste=waste)
 
 
 def _rows(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[tuple[Cell, ...]]:

@@ -90,7 +90,7 @@ _ROW_PX = ((16, 18), (96, 9), (512, 6))
 """Up to so many rows, so many pixels each; of more rows fewer."""
 _FEWEST_PX = 4
 
-_SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("holder")}
+_SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("user")}
 
 
 def film_strip(view: View, colours: Palette) -> html.Section:

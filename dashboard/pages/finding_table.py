@@ -14,7 +14,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
-from analytics.report.model import Report
+from analytics.sections.costliest import heading
 from analytics.sections.evidence_text import evidence
 from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
@@ -37,7 +37,7 @@ CATEGORY_NAMES = {
 _COLUMNS = (
     ("finding", tr("finding"), "text", 270),
     ("confidence", tr("confidence"), RANK, 165),
-    ("holder", tr("holder"), "text", 110),
+    ("holder", tr("user"), "text", 110),
     ("team", tr("team"), "text", 95),
     ("status", tr("status"), RANK, 120),
     ("host", tr("host"), "text", 115),
@@ -45,7 +45,7 @@ _COLUMNS = (
     ("gpu_hours", tr("GPU-hours"), NUMBER, 100),
     ("cost", tr("cost"), NUMBER, 120),
     ("since", tr("since"), MOMENT, 118),
-    ("told", tr("holder told"), NUMBER, 170),
+    ("told", tr("user told"), NUMBER, 170),
     ("command", tr("next command"), "text", 320),
     ("category", tr("category"), RANK, 130),
     ("rule", tr("rule"), "text", 160),
@@ -89,14 +89,6 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
 
 def _day(view: View, time_ms: int) -> str:
     return from_ms(time_ms).astimezone(view.zone).date().isoformat()
-
-
-def heading(finding: Finding, report: Report) -> str:
-    """`8 GPUs never used since first seen`; that they are simulated only where others are not: else it stands above."""
-    apart = finding.simulated and report.simulated_gpus < report.summary.totals.gpus
-    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    what = tr("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
-    return tr("{sentence} (simulated)", sentence=what) if apart else what
 
 
 def confidence(finding: Finding) -> str:
@@ -182,7 +174,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
     others = [each for each in finding.gpus if each not in finding.reclaimable_gpus]
     return [
         (tr("confidence"), view.translate(confidence(finding))),
-        (tr("holder"), _holders(view, finding)),
+        (tr("user"), _holders(view, finding)),
         *([(tr("team"), plain(finding.team))] if finding.team else []),
         *([(tr("job"), ", ".join(plain(each, _ALL) for each in finding.job.split(JOINER)))] if finding.job else []),
         *([(tr("host"), _hosts(view, finding))] if finding.host else []),
@@ -191,7 +183,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("energy"), energy if finding.energy_kwh is None else view.translate(tr("{kwh} kWh", kwh=energy))),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),
-        (tr("holder told"), view.translate(notified(view.report, finding))),
+        (tr("user told"), view.translate(notified(view.report, finding))),
         (tr("category"), view.translate(CATEGORY_NAMES[finding.category])),
         (tr("rule"), finding.rule),
         (tr("GPUs to take back"), _gpus(view, finding.reclaimable_gpus) or view.translate(tr("none now"))),

@@ -35,13 +35,13 @@ class HoldersPage(Page):
     """`/holders`; with `?holder=NAME` about one of them."""
 
     path = "/holders"
-    name: str = tr("Holders")
+    name: str = tr("Users")
     export = "holders"
     sections = (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST))
 
     def content(self, view: View, colours: Palette) -> html.Div:
         if view.query.holder:
-            back = dcc.Link(view.translate(tr("All holders")), href="/holders" + view.query.on_every_page.search)
+            back = dcc.Link(view.translate(tr("All users")), href="/holders" + view.query.on_every_page.search)
             own = _one_holder(view, colours, view.query.holder)
             return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
         return html.Div([super().content(view, colours), *_no_quotas(view)])
@@ -78,7 +78,7 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
     amount = None if person.cents is None else person.cents / 100
     team = person.team
     shown = {
-        tr("holder"): html.Bdi(plain(person.label)),
+        tr("user"): html.Bdi(plain(person.label)),
         **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
         tr("GPU-hours given"): speaks.hours(account.allocated_ms),
         tr("used"): speaks.hours(sum(account.state_ms[state] for state in IN_USE)),

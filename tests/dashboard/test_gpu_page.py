@@ -151,14 +151,12 @@ def test_a_gpu_that_the_team_never_had_is_nothing_to_it(teams: Teams) -> None:
 def test_who_had_it_is_the_ledger_s_time(teams: Teams) -> None:
     gpu = shared_gpu(teams)
     page = content(teams, gpu)
-    table = next(
-        each for each in parts(page) if getattr(each, "className", "") == "listed" and "holder" in text_of(each)
-    )
+    table = next(each for each in parts(page) if getattr(each, "className", "") == "listed" and "user" in text_of(each))
     rows = teams.spans().filter((pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "held", "reserved"]))
     for holder in rows["holder"].unique():
         assert (holder or "(nobody)") in text_of(table)
     heads = [text_of(each) for each in parts(table) if type(each).__name__ == "Th" and each.scope == "col"]
-    assert heads == ["holder", "job", "from", "until", "active", "low", "held", "reserved"]
+    assert heads == ["user", "job", "from", "until", "active", "low", "held", "reserved"]
 
 
 def test_findings_that_name_it_are_listed(teams: Teams) -> None:

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from markupsafe import escape
 
+from analytics.render.html.page import page
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.palette import DARK, LIGHT
+from analytics.sections.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.overview import Overview
 from dashboard.render.panel import GRAPH_CONFIG
@@ -90,6 +93,27 @@ def test_the_waterfall_goes_from_paid_to_useful(shown: Any, report: Any) -> None
     assert tops[1] == pytest.approx(tops[0])
     assert tops[2:] == pytest.approx(trace["base"][1:-1])
     assert trace["base"][-1] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("code", "wasted", "unwasted"),
+    [
+        ("en", "of the GPU time was useful. Most waste: ", "of the GPU time was useful; nothing was idle."),
+        (
+            "fr",
+            "du temps GPU a été utile. Principal gaspillage : ",
+            "du temps GPU a été utile ; rien n'est resté inactif.",
+        ),
+    ],
+)
+def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str, wasted: str, unwasted: str) -> None:
+    view = site.view(f"{SEARCH}&lang={code}")
+    useful = tuple(replace(step, gpu_ms=step.gpu_ms * (step.state == "active")) for step in view.report.steps)
+    for report, expected in ((view.report, wasted), (replace(view.report, steps=useful), unwasted)):
+        said = view.language.translate(waterfall(report).headline)
+        assert expected.replace("\N{NO-BREAK SPACE}", " ") in said.replace("\N{NO-BREAK SPACE}", " ")
+        assert said in words(content(Overview(), replace(view, report=report)))
+        assert escape(said) in page(report, view.language)
 
 
 @pytest.mark.parametrize(("search", "bars"), [(SEARCH, 48), ("?span=all", 4)])
