@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics.ledger.summary import totals_by
+from analytics.report.film import longest_in_bins
 from analytics.sections.palette import ORDER
 from analytics.states import UNUSED
 from dashboard.bins import edges, width_of
 from dashboard.view import View
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
+from fallow.schema import STATES
 
 MOST_ROWS = 2_000
 MOST_COLUMNS = 720
@@ -24,25 +25,9 @@ MOST_CELLS = 250_000
 """What keeps the picture below 30 kB on the wire; who zooms in has finer frames."""
 NOT_SEEN = len(ORDER)
 """The value of a frame that lies before a GPU's first row or after its last, or where somebody else had it."""
+_COLOUR = np.array([*(ORDER.index(state) for state in STATES), NOT_SEEN], np.uint8)
+"""From a position in STATES to one in ORDER."""
 SORTS = ("host", "waste", "holder")
-_UNUSED = UNUSED
-
-_CUT = """
-    CREATE TEMP TABLE cut AS
-    WITH framed AS (
-        SELECT row_number, state, holder, "time", "end", unnest(range("first", "last" + 1)) AS frame FROM spans
-    )
-    SELECT row_number * $columns + frame AS cell, state, holder,
-           least(framed."end", frames."end") - greatest(framed."time", frames."start") AS spent_ms
-    FROM framed JOIN frames USING (frame)
-"""
-_MOST_OF_EACH_FRAME = """
-    WITH sums AS (
-        SELECT cell, CASE $name WHEN 'state' THEN state ELSE holder END AS value, sum(spent_ms)::BIGINT AS spent_ms
-        FROM cut GROUP BY ALL
-    )
-    SELECT cell, max(spent_ms * $values + value) % $values AS value FROM sums GROUP BY cell
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,26 +83,25 @@ def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
     rows = _rows(found, sort_of(view))
     bin_ms = bin_width_ms(since_ms, until_ms, rows.height)
     edges_ms = edges(view.zone, since_ms, until_ms, bin_ms)
-    start, end = pl.max_horizontal("time", pl.lit(since_ms)), pl.min_horizontal("end", pl.lit(until_ms))
-    within = spans.filter(start < end).join(rows.select("gpu", "row_number"), on="gpu")
-    names = ("", *within["holder"].drop_nulls().unique().sort())
-    seen = within.select(
-        "row_number",
-        time=start,
-        end=end,
-        state=pl.col("state").replace_strict(list(ORDER), list(range(len(ORDER))), return_dtype=pl.Int64),
-        holder=pl.col("holder")
-        .fill_null("")
-        .replace_strict(list(names), list(range(len(names))), return_dtype=pl.Int64),
+    within = spans.filter((pl.col("time") < until_ms) & (pl.col("end") > since_ms)).join(
+        rows.select("gpu", row="row_number"), on="gpu"
     )
-    frames, had = _frames(seen, edges_ms, rows.height, len(names))
+    within = within.with_columns(time=pl.col("time").clip(since_ms), end=pl.col("end").clip(None, until_ms))
+    names = ("", *within["holder"].drop_nulls().unique().sort())
+
+    def longest(column: str, order: Sequence[str], nothing: int) -> NDArray[np.int64]:
+        places = (
+            within[column].fill_null("").replace_strict(list(order), list(range(len(order))), return_dtype=pl.Int64)
+        )
+        return longest_in_bins(within, places.to_numpy(), rows.height, edges_ms, nothing)
+
     return PageFilm(
-        frames=frames.astype(np.uint8),
+        frames=_COLOUR[longest("state", STATES, len(STATES))],
         gpus=tuple(rows["gpu"]),
         hosts=tuple(rows["host"]),
         holders=tuple(rows["holder"]),
         unused_ms=tuple(rows["unused_ms"]),
-        had=had,
+        had=longest("holder", names, 0).astype(np.int32),
         names=names,
         edges=edges_ms,
         bin_ms=bin_ms,
@@ -134,7 +118,7 @@ def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
         .sort("held_ms", "holder", descending=(True, False))
         .unique("gpu", keep="first", maintain_order=True)
     )
-    unused = {gpu: sum(each.state_ms[state] for state in _UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
+    unused = {gpu: sum(each.state_ms[state] for state in UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
     return (
         spans.group_by("gpu")
         .agg(pl.col("host").get(pl.col("time").arg_max()))
@@ -152,26 +136,3 @@ def _rows(gpus: pl.DataFrame, sort: str) -> pl.DataFrame:
     elif sort == "holder":
         kept = kept.sort("holder", "host", "gpu", nulls_last=True)
     return kept.with_row_index("row_number")
-
-
-def _frames(
-    spans: pl.DataFrame, edges_ms: NDArray[np.int64], rows: int, names: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """In each frame the state and the holder that took most of it."""
-    columns = len(edges_ms) - 1
-    framed = spans.with_columns(
-        first=np.searchsorted(edges_ms, spans["time"].to_numpy(), "right") - 1,
-        last=np.searchsorted(edges_ms, spans["end"].to_numpy()) - 1,
-    )
-    found = []
-    with duckdb.connect() as connection:
-        connection.register("spans", framed.to_arrow())
-        frames = pl.DataFrame({"frame": np.arange(columns), "start": edges_ms[:-1], "end": edges_ms[1:]})
-        connection.register("frames", frames.to_arrow())
-        connection.execute(_CUT, {"columns": columns})
-        for name, values, nothing in (("state", len(ORDER), NOT_SEEN), ("holder", names, 0)):
-            most = connection.execute(_MOST_OF_EACH_FRAME, {"name": name, "values": values}).fetchnumpy()
-            cells = np.full(rows * columns, nothing, np.int32)
-            cells[most["cell"]] = most["value"]
-            found.append(cells.reshape(rows, columns))
-    return found[0], found[1]

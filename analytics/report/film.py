@@ -26,9 +26,42 @@ def film(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> Film:
         bin_ms = -(-(until_ms - since_ms) // (BINS_MOST * _BINS_MS[-1])) * _BINS_MS[-1]
     rows = _in_order(stretches)
     bins = max(1, -(-(until_ms - since_ms) // bin_ms))
-    spent = _time_in_bins(stretches.join(rows.select("gpu", "row"), on="gpu"), len(rows), bins, since_ms, bin_ms)
-    codes = np.where(spent.sum(axis=0) >= 1, spent.argmax(axis=0), NOT_THERE).astype(np.uint8)
+    edges_ms = since_ms + bin_ms * np.arange(bins + 1, dtype=np.int64)
+    spans = stretches.join(rows.select("gpu", "row"), on="gpu")
+    state = spans["state"].replace_strict(list(STATES), list(range(len(STATES)))).to_numpy()
+    codes = longest_in_bins(spans, state, len(rows), edges_ms, NOT_THERE).astype(np.uint8)
     return Film(tuple(rows["gpu"]), tuple(rows["host"]), since_ms, bin_ms, codes)
+
+
+def longest_in_bins(
+    spans: pl.DataFrame, values: NDArray[np.int64], rows: int, edges_ms: NDArray[np.int64], nothing: int
+) -> NDArray[np.int64]:
+    """For each row and bin the value that took most of the bin, `nothing` where no span lies in it.
+
+    Of two equally long ones it is the lower value: of positions in STATES the less used state.
+    `spans` has `row`, `time`, `end` and `gpu_share`; bin i lasts from `edges_ms[i]` to `edges_ms[i + 1]`, and time outside of
+    them does not count. `values[i]` is that of span i, at least 0.
+    """
+    bins = len(edges_ms) - 1
+    found = np.full(rows * bins, nothing, np.int64)
+    start = np.maximum(spans["time"].to_numpy(), edges_ms[0])
+    end = np.minimum(spans["end"].to_numpy(), edges_ms[-1])
+    first = np.searchsorted(edges_ms, start, "right") - 1
+    pieces = np.where(start < end, np.searchsorted(edges_ms, end) - first, 0)
+    if not pieces.sum():
+        return found.reshape(rows, bins)
+    span = np.repeat(np.arange(len(spans)), pieces)
+    column = first[span] + np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    spent = np.minimum(end[span], edges_ms[column + 1]) - np.maximum(start[span], edges_ms[column])
+    value_count = int(values.max()) + 1
+    key = (spans["row"].to_numpy().astype(np.int64)[span] * bins + column) * value_count + values[span]
+    keys, place = np.unique(key, return_inverse=True)
+    sums = np.bincount(place, spent * spans["gpu_share"].to_numpy()[span])
+    # whole milliseconds: sums of shares differ in their last digits, and a tie is one of time
+    order = np.lexsort((keys, -np.round(sums), keys // value_count))
+    cells, where = np.unique(keys[order] // value_count, return_index=True)
+    found[cells] = keys[order][where] % value_count
+    return found.reshape(rows, bins)
 
 
 def _in_order(stretches: pl.DataFrame) -> pl.DataFrame:
@@ -39,24 +72,3 @@ def _in_order(stretches: pl.DataFrame) -> pl.DataFrame:
         .sort("wasted", "host", "gpu", descending=[True, False, False])
         .with_row_index("row")
     )
-
-
-def _time_in_bins(rows: pl.DataFrame, gpus: int, bins: int, since_ms: int, bin_ms: int) -> NDArray[np.float32]:
-    """Milliseconds by state, GPU and bin: whole bins by running sums of their edges, parts of bins one by one."""
-    state = rows["state"].replace_strict(list(STATES), list(range(len(STATES)))).to_numpy().astype(np.int64)
-    gpu = rows["row"].to_numpy().astype(np.int64)
-    start, end = (rows[name].to_numpy() - since_ms for name in ("time", "end"))
-    share = rows["gpu_share"].to_numpy()
-    first, last = start // bin_ms, (end - 1) // bin_ms
-    edges = np.zeros((len(STATES), gpus, bins + 1))
-    spent = np.zeros((len(STATES), gpus, bins + 1))
-    one = first == last
-    np.add.at(spent, (state[one], gpu[one], first[one]), ((end - start) * share)[one])
-    more = ~one
-    where = (state[more], gpu[more])
-    np.add.at(spent, (*where, first[more]), (((first + 1) * bin_ms - start) * share)[more])
-    np.add.at(spent, (*where, last[more]), ((end - last * bin_ms) * share)[more])
-    np.add.at(edges, (*where, first[more] + 1), (bin_ms * share)[more])
-    np.add.at(edges, (*where, last[more]), (-bin_ms * share)[more])
-    found: NDArray[np.float32] = (spent + np.cumsum(edges, axis=2))[:, :, :bins].astype(np.float32)
-    return found

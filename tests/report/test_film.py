@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.report.figures import NOT_THERE
-from analytics.report.film import BINS_MOST, film
+from analytics.report.film import BINS_MOST, film, longest_in_bins
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
 from tests.money.fleet import COLUMNS, T0, stretch
@@ -68,3 +68,12 @@ def test_the_most_wasteful_come_first() -> None:
     )
     assert shown.gpus == ("b", "a", "c")
     assert np.array_equal(shown.codes[:, 0], [STATES.index(state) for state in ("held", "free", "active")])
+
+
+def test_of_two_states_as_long_as_each_other_the_less_used_one_is_shown_in_bins_of_any_length() -> None:
+    spans = frame({"a": [(50, "active"), (50, "free"), (60, "active"), (40, "held")]}).with_columns(row=0)
+    edges_ms = T0 + 1000 * np.array([0, 100, 200, 210])
+    codes = spans["state"].replace_strict(list(STATES), list(range(len(STATES)))).to_numpy()
+    assert longest_in_bins(spans, codes, 1, edges_ms, NOT_THERE).tolist() == [
+        [STATES.index("free"), STATES.index("active"), NOT_THERE]
+    ]
