@@ -52,7 +52,7 @@ test:
 test-all:
 	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
 	step 'long tests' $(PYTEST) -m long $(PYTEST_ARGS); \
-	step 'fuzz' $(PYTEST) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS); \
+	step 'fuzz' $(PYTEST) -m hypothesis --hypothesis-profile=more $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 

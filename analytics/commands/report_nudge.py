@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 
-import polars as pl
-
 from analytics.decide.actions import actor_name, load_actions, record
 from analytics.decide.review import review
 from analytics.delivery.channels import open_channels
@@ -108,15 +106,16 @@ def _contacts(inputs: Inputs) -> Contacts:
 def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] | None:
     """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a holder that nobody is."""
     ledger = load_window_ledger(inputs, or_empty=True)
+    # a clock that is ahead makes no row newer than now
+    newest_ms = max(min(end_ms, now_ms) for end_ms in ledger.whole.host_ends.values())
+    if newest_ms < now_ms - DAY_MS:
+        print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
+        return None
     holders = {name for each in ledger.whole.stretches["holder"].unique() if each for name in each.split(JOINER)}
     if holder is not None and holder not in holders:
         raise EmptyLakeError(
             f"nothing in this lake is of holder {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
-    newest_ms = int(ledger.whole.stretches.select(pl.col("end").filter(pl.col("time") <= now_ms).max()).item() or 0)
-    if newest_ms < now_ms - DAY_MS:
-        print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
-        return None
     found = review(inputs, ledger, now_ms=now_ms).shown
     return [each for each in found if holder is None or holder in (each.holder or "").split(JOINER)]
 
