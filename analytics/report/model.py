@@ -31,10 +31,11 @@ from analytics.report.trends import Figures, trends, weeks_before
 from analytics.report.waterfall import steps
 from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed
-from analytics.window import Inputs, WindowLedger
+from analytics.window import Inputs, WindowLedger, load_whole
 from analytics.workloads.model import Finding
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
+from fallow.errors import EmptyLakeError
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
 """Up to this length a window is shown hour by hour."""
@@ -162,8 +163,15 @@ class Whole:
 
     def part(self, scope: Scope, *, or_empty: bool = False) -> WindowLedger:
         """The ledger of the window with what the scope leaves of it; raises EmptyLakeError as `narrow` does."""
-        own = self.money
-        return narrow(self.ledger, scope, own.costs, self.inventory, own.owners, or_empty=or_empty)
+        of_scope = (scope, self.money.costs, self.inventory, self.money.owners)
+        try:
+            return narrow(self.ledger, *of_scope, or_empty=or_empty)
+        except EmptyLakeError:
+            if not or_empty:
+                raise
+            # the name may be one that was last seen before the history of this window
+            everything = replace(self.ledger, whole=load_whole(self.inputs))
+            return replace(narrow(everything, *of_scope, or_empty=True), whole=self.ledger.whole)
 
 
 def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = None) -> Report:

@@ -10,6 +10,7 @@ from analytics.report.coverage import WHOLE_FROM
 from analytics.report.figures import Trend
 from analytics.report.model import Report
 from analytics.sections.section import Cell, Section, SectionColumn
+from analytics.states import USED_FIRST
 from fallow.clock import DAY_MS, HOUR_MS
 
 _NAMES = {
@@ -22,8 +23,7 @@ _NAMES = {
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
-_ROWS = ("unused_share", "unused_money", "unused", "active", "low", "held", "reserved", "free", "unavailable", "unknown",
-         "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_ROWS = ("unused_share", "unused_money", "unused", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
 _LATE_MS = HOUR_MS
 
 

@@ -238,8 +238,8 @@ def test_what_is_off_is_not_loaded() -> None:
         "pyarrow",
     ]
     script = (
-        "import os, sys; from agent.attribution import AttributionSettings, Owners; "
-        "Owners(AttributionSettings(pod_resources='/nonexistent')).describe([{'pid': os.getpid(), 'gpu': 'g'}], 1_795_000_000_000); "
+        "import os, sys; from agent.attribution import AttributionSettings, ProcessOwners; "
+        "ProcessOwners(AttributionSettings(pod_resources='/nonexistent')).describe([{'pid': os.getpid(), 'gpu': 'g'}], 1_795_000_000_000); "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = run_python("-c", script)

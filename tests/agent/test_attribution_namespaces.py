@@ -38,8 +38,8 @@ def test_the_initial_namespace_has_its_well_known_number(proc: FakeProc) -> None
 
 _LOOK = """
 import json, os, sys, time
-from agent.attribution import AttributionSettings, Owners
-owners = Owners(AttributionSettings(proc=sys.argv[1], sees_all_processes=sys.argv[2]))
+from agent.attribution import AttributionSettings, ProcessOwners
+owners = ProcessOwners(AttributionSettings(proc=sys.argv[1], sees_all_processes=sys.argv[2]))
 rows = owners.describe([{"pid": os.getpid(), "gpu": "g"}], 1_795_000_000_000)
 print(json.dumps([owners.sees_all_processes, rows[0]["attribution"], rows[0].get("command")]))
 """

@@ -94,7 +94,7 @@ def test_a_reader_of_one_team_gets_that_teams_edition(site: Site, tmp_path: Path
     [
         ("/report/download/docx", 404, "no such format"), ("/report/download/json?start=yesterday", 409, "is not a week"),
         ("/report/preview?start=yesterday", 409, "is not a week"), ("/report/preview?pool=nowhere", 409, "nothing in this window"),
-        ("/report/preview?lang=xx", 409, "no language"),
+        ("/report/preview?lang=xx", 409, "is not a language"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_is_said_in_a_sentence(site: Site, path: str, status: int, said: str) -> None:

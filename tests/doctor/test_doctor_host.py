@@ -297,7 +297,7 @@ import os, sys
 from pathlib import Path
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import Host
+from agent.doctor.host import HostFiles
 from agent.doctor.installed import read_kernel
 from agent.doctor.look import DriverLook
 from agent.doctor.store_probe import main
@@ -312,7 +312,7 @@ try:
 except PermissionError:
     print("closed")
 driver = DriverLook("ok", driver_version="580.95.05", gpu_count=0)
-for host in (Host(root=root), Host(root=closed, dev=closed, proc=closed, sys=closed)):
+for host in (HostFiles(root=root), HostFiles(root=closed, dev=closed, proc=closed, sys=closed)):
     case = Case(host, read_kernel(host), driver, Options(spool=f"{closed}/spool", pythons=(f"{closed}/python",)))
     for check in CHECKS:
         list(check.look(case))

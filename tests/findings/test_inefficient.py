@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.findings.one_rule import of_rule, only_of
-from tests.findings.scenarios.builder import A100_80, H100, Card, Fleet
+from tests.findings.scenarios.builder import A100_80, H100, Fleet, SimulatedCard
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -17,7 +17,7 @@ NO_SM = "SM activity is not measured on this card: only low power suggests that 
 NO_DRAM = "memory bandwidth is not measured on this card: memory-bound work looks the same"
 
 
-def fleet_of(card: Card = H100, *, days: float = 2, dram: float | None = None, **work: Any) -> Fleet:
+def fleet_of(card: SimulatedCard = H100, *, days: float = 2, dram: float | None = None, **work: Any) -> Fleet:
     """One busy GPU."""
     fleet = Fleet(days)
     (gpu,) = fleet.host("h1", card, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.rules.mig_fit import MIG_FIT, first_fit, fits
 from tests.findings.one_rule import found
-from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Card, Fleet, Gpu
+from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Fleet, Gpu, SimulatedCard
 from tests.findings.scenarios.situations import serve, train
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RULE = MIG_FIT
 
 
-def on(card: Card, gpus: int = 1) -> tuple[Fleet, list[Gpu]]:
+def on(card: SimulatedCard, gpus: int = 1) -> tuple[Fleet, list[Gpu]]:
     fleet = Fleet(3)
     return fleet, fleet.host("h1", card, gpus)
 

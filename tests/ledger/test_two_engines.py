@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
-from analytics.simulation.plan import Fleet as Simulated
+from analytics.simulation.placement import SimulatedFleet as Simulated
 from analytics.simulation.write import write_fleet
 from tests.ledger.agreement import assert_agree
 from tests.ledger.duckdb_ledger import duckdb_ledger

@@ -136,7 +136,7 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     text = text_of(report_of(lake, "2026-W41"))
     assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in one_line(part(text, "SUPPRESSED")))
     gone = one_line(part(text, "CLOSED AND REVERSED"))
-    assert any(": reversed: last week's was wrong" in line for line in gone)
+    assert any(": reversed: last week's finding was wrong" in line for line in gone)
     assert any(line.endswith(": unseen") for line in gone)
     assert gone.index(next(line for line in gone if "reversed:" in line)) < gone.index(
         next(line for line in gone if line.endswith(": unseen"))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fallow.clock import SECOND_MS
-from tests.findings.scenarios.cards import A30, A100_40, A100_80, H100, L4, L40S, T4, V100, Card
+from tests.findings.scenarios.cards import A30, A100_40, A100_80, H100, L4, L40S, T4, V100, SimulatedCard
 from tests.findings.scenarios.grid import T_END, Grid
 from tests.findings.scenarios.parts import Gpu, Host, Level, Mask, Stay
 from tests.findings.scenarios.writing import write_fleet
@@ -34,7 +34,22 @@ if TYPE_CHECKING:
     from tests.findings.scenarios.parts import Column
 
 __all__ = [
-    "A30", "A100_40", "A100_80", "GB", "H100", "L4", "L40S", "T4", "T_END", "V100", "Card", "Fleet", "Gpu", "Host", "Level", "Mask",
+    "A30",
+    "A100_40",
+    "A100_80",
+    "GB",
+    "H100",
+    "L4",
+    "L40S",
+    "T4",
+    "T_END",
+    "V100",
+    "Fleet",
+    "Gpu",
+    "Host",
+    "Level",
+    "Mask",
+    "SimulatedCard",
 ]  # fmt: skip
 
 GB = 1_000_000_000
@@ -59,7 +74,7 @@ class Fleet(Grid):
 
     # --- hosts and GPUs ---------------------------------------------------------------------------------------------
 
-    def host(self, name: str, card: Card, gpus: int, *, pool: str = "train", **device: object) -> list[Gpu]:
+    def host(self, name: str, card: SimulatedCard, gpus: int, *, pool: str = "train", **device: object) -> list[Gpu]:
         """A host with this many GPUs; `device` sets further columns of their inventory entries."""
         calm = {
             "cpu_util_pct": 8.0, "cpu_count": 64, "mem_used_bytes": 60 * GB, "mem_total_bytes": 512 * GB, "swap_used_bytes": 0,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tests.findings.scenarios.cards import Card
+    from tests.findings.scenarios.cards import SimulatedCard
 
 Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Gpu:
     """One GPU or MIG instance over the grid; NaN is null. `Fleet.run` fills it, its methods bend it."""
 
     uuid: str
-    card: Card
+    card: SimulatedCard
     index: int | None
     places: list[tuple[Host, Mask]]
     util: Column
@@ -72,7 +72,7 @@ class Gpu:
     parent: Gpu | None = None
 
     @classmethod
-    def idle(cls, uuid: str, card: Card, index: int | None, host: Host) -> Gpu:
+    def idle(cls, uuid: str, card: SimulatedCard, index: int | None, host: Host) -> Gpu:
         """A GPU that nobody uses."""
         count = len(host.seen)
         counted = 0.0 if card.gpm else np.nan  # older cards do not count what the SMs do
