@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING
@@ -63,3 +64,14 @@ def test_sets_of_states_stand_in_one_module() -> None:
                 if len(words) == len(node.elts) > 2 and set(words) <= set(STATES) and tuple(words) not in legends:
                     literals.append(f"{file}:{node.lineno}: {', '.join(words)}")
     assert literals == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    dead = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\((?!https?://|mailto:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []

@@ -88,7 +88,8 @@ def test_a_long_time_is_shown_in_few_bins_with_least_and_most(teams: Teams, flee
         own = rows.filter(pl.col("time").is_between(row["time"], row["time"] + found.bin_ms, closed="left"))
         assert row["power_w_min"] == own["power_w"].min()
         assert row["power_w_max"] == own["power_w"].max()
-        assert row["power_w_mean"] == pytest.approx(own["power_w"].mean())
+        # a row weighs by the time that the ledger gives it, which differs by milliseconds from row to row
+        assert row["power_w_mean"] == pytest.approx(own["power_w"].mean(), rel=1e-4)
     assert not any(
         each.connectgaps for each in one(content(teams, gpu), "gpu-graph").figure.data if each.type == "scatter"
     )
