@@ -108,7 +108,8 @@ def load_recent(lake: Lake, settings: LedgerSettings, window: Window, first_ms: 
     made = {date: of for date, (of, _) in manifest.days.items() if date in dates}
     if not made or made != {date: _print_of_day(settings, hosts) for date, hosts in days.items()}:
         return None
-    files = keep.files_of(lake, made)
+    # days without samples have time too: what nobody observed, and the last row before them
+    files = keep.files_of(lake, dates)
     if any(keep.sizes_of(files.get(date, {})) != manifest.days[date][1] for date in made):
         return None
     of_table = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ from analytics.ledger.build import load_recent
 from analytics.ledger.lifetimes import lifetimes
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import history_start_ms, load_whole, load_window_ledger, open_inputs
-from fallow.clock import DAY_MS, utc_day
+from fallow.clock import DAY_MS, Window, utc_day
 from fallow.lake import Lake
+from tests.ledger.rows import fill, ms, samples
 
 if TYPE_CHECKING:
     from analytics.window import Inputs
@@ -90,3 +92,16 @@ def test_a_day_in_the_history_that_changed_is_seen(lake: Lake) -> None:
     file = lake.files("gpu", dates=[utc_day(first_ms + DAY_MS)])[0]
     os.utime(file.url)
     assert load_recent(lake, inputs.ledger_settings, inputs.window, first_ms) is None
+
+
+def test_days_without_samples_are_in_a_kept_ledger_as_in_a_new_one(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    day_s = 86_400
+    fill(lake, samples("a", 0, day_s, every_s=1200) + samples("a", 5 * day_s, 8 * day_s, every_s=1200), host="h1")
+    window = Window(ms(6 * day_s), ms(8 * day_s))
+    inputs = replace(
+        open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None)), window=window
+    )
+    new, kept = (load_window_ledger(inputs).whole.stretches.sort("time") for _ in range(2))
+    assert "unknown" in new["state"].to_list()
+    assert kept.select("gpu", "time", "end", "state").equals(new.select("gpu", "time", "end", "state"))

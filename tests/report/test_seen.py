@@ -207,13 +207,13 @@ def test_sums_of_a_week_of_which_a_part_was_seen_are_shown_and_not_compared(
     done = report(outage, "--week", THIS, *scope)
     rows = {line.strip().split("  ")[0]: line.split() for line in done.out.splitlines()}
     assert rows["held, GPU-hours"][2:5] == ["168.0", "48.7", "-"]
-    assert rows["observed share"][2:] == ["100.0", "%", "29.0", "%", "+71.0", "points", "not", "known"]
+    assert rows["observed share"][2:] == ["100.0", "%", "29.0", "%", "+71.0", "points", "-"]
     assert f"Observed of the GPU time: 29.0 % of {LAST}. Below 90 % sums have no change" in plain(done)
 
 
 def test_sums_of_weeks_that_were_seen_are_compared(part: Lake, report: Callable[..., Outcome]) -> None:
     text = plain(report(part, "--week", THIS, "--pool", "train"))
-    assert "held, GPU-hours 168.0 168.0 0.0 % not known" in text
+    assert "held, GPU-hours 168.0 168.0 0.0 % -" in text
     assert "Observed of the GPU time" not in text
 
 
