@@ -239,6 +239,10 @@ def sequences(draw: st.DrawFn) -> list[Fault]:
 
 
 @pytest.mark.long
+@pytest.mark.skipif(
+    "FALLOW_FAULT_SEQUENCES" not in os.environ,
+    reason="on request: a rare sequence stalls the clock that the test moves",
+)
 @settings(max_examples=SEQUENCES, derandomize="FALLOW_FAULT_SEQUENCES" not in os.environ, database=None,
           phases=(Phase.generate,), suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(faults=sequences())
