@@ -25,6 +25,7 @@ from fallow.clock import HOUR_MS
 
 _IN_FULL = 10
 _LISTED = 8
+_FURTHER = 24
 _REASON_MOST = 200
 _APART = "efficiency"
 """The category that has a table of its own: nothing there is to take back."""
@@ -114,6 +115,18 @@ def findings(report: Report) -> Section:
         terms=tuple(CONFIDENCE.values()) if found else (),
         wide=True,
     )  # fmt: skip
+
+
+def further_findings(report: Report) -> Section | None:
+    """A row for each finding behind those in full; None where there is none."""
+    own = to_act_on(report)[_IN_FULL:]
+    if not own:
+        return None
+    section = _apart(
+        "further-findings", tr("Further findings"), own, ("confidence", [tr(each.confidence.grade) for each in own]),
+        question=tr("What else can somebody do?"), headline=_counted(own, ""),
+    )  # fmt: skip
+    return replace(section, shown=_FURTHER)
 
 
 def _found(found: Sequence[Finding]) -> str:

@@ -99,9 +99,9 @@ def test_rows_go_by_host_by_unused_time_and_by_holder(surf: Callable[..., Surfer
     unused = [float(row[3].replace(",", "")) for row in listed(page)]
     assert len(unused) == 24
     assert unused == sorted(unused, reverse=True)
-    page.click(".film-head a >> text=holder")
+    page.click(".film-head a >> text=user")
     page.wait_for_url("**/film?sort=holder")
-    page.wait_for_selector(".film-head [aria-current] >> text=holder")
+    page.wait_for_selector(".film-head [aria-current] >> text=user")
     names = [row[2] for row in listed(page) if row[2] != "(nobody)"]
     assert names == sorted(names)
     page.go_back()
