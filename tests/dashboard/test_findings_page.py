@@ -194,7 +194,7 @@ def test_the_links_to_the_files_have_the_scope_of_the_page(held: Held) -> None:
 
 def test_in_french(held: Held) -> None:
     grid = table(shown(held, Reader("val", VIEWER), f"{ALL}&lang=fr"))
-    assert [each["headerName"] for each in grid["columnDefs"]][:4] == ["constat", "confiance", "détenteur", "équipe"]
+    assert [each["headerName"] for each in grid["columnDefs"]][:4] == ["constat", "confiance", "utilisateur", "équipe"]
     assert grid["dashGridOptions"]["localeText"]["page"] == "Page"
     assert grid["dashGridOptions"]["localeText"]["noRowsToShow"] == "Rien à énumérer."
     assert {row["status"] for row in grid["rowData"]} == {"nouveau"}
