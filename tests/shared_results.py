@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analytics.decide import review
 from analytics.ledger import build
 from fallow.clock import MINUTE_MS, SystemClock
+from fallow.errors import LakeError
+from fallow.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     import pytest
+
+    from fallow.stores import Store
 
 _MOST = 8
 """Results that are held at a time."""
@@ -30,14 +35,34 @@ _WHAT_PEOPLE_DID = ("action", "delivery")
 _results: OrderedDict[Hashable, Any] = OrderedDict()
 
 
-def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the shared ledgers and findings in the place of those that every command computes for itself."""
-    monkeypatch.setattr("analytics.window.load_ledger", _shared_ledger)
+def share_results(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool = True) -> None:
+    """Puts the shared ledgers and findings in the place of those that every command computes for itself.
+
+    With `is_kept` false no ledger is kept in the lakes: of a lake that one test fills and reads, writing ten files a day is
+    half of the work.
+    """
+    monkeypatch.setattr("analytics.window.load_ledger", partial(_shared_ledger, is_kept=is_kept))
     for module in ("analytics.report.model", "analytics.decide.review"):
         monkeypatch.setattr(f"{module}.find_in_window", _shared_findings)
 
 
-def _shared_ledger(lake: Any, settings: Any, **rest: Any) -> Any:
+class _ReadOnlyStore:
+    """A store that takes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put(self, key: str, data: bytes) -> None:
+        raise LakeError(f"{key} is not written")
+
+
+def _shared_ledger(lake: Any, settings: Any, *, is_kept: bool, **rest: Any) -> Any:
+    if not is_kept:
+        lake, rest = Lake(_ReadOnlyStore(lake.store)), rest | {"warn": lambda _: None}
+
     def key() -> Hashable:  # asked twice: loading keeps the ledger in the lake
         return ("ledger", lake.root, _files(lake.root), repr(settings))
 

@@ -61,7 +61,7 @@ def only(lake: Lake, since: str | None = None, until: str | None = None) -> Find
 
 @pytest.fixture(autouse=True)
 def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch)
+    share_results(monkeypatch, is_kept=False)
 
 
 @pytest.fixture(scope="session")
