@@ -7,11 +7,12 @@ whole. Whole numbers stay whole, so that parts may differ from the row by half a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import tzinfo
+from datetime import datetime, timedelta, tzinfo
 
+import numpy as np
 import polars as pl
 
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, from_ms, to_ms
 
 Bound = int | str | pl.Expr | None
 """A moment, the column that has one per row, or None for no bound."""
@@ -96,25 +97,29 @@ def by_hour(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
-    """The rows, none longer than a UTC day, cut at the zone's midnights, with `day` as `2026-11-20`."""
-    name = str(zone)
-    # a day of 23 hours has both of its midnights in one of UTC
-    for _ in range(2):
-        midnight = _midnight_after("time", name)
-        across = rows.filter(midnight < pl.col("end"))
-        if across.is_empty():
-            break
-        parts = (clip(across, until=midnight), clip(across, midnight))
-        rows = pl.concat([rows.filter(midnight >= pl.col("end")), *parts])
-    return rows.with_columns(day=_local("time", name).dt.strftime("%Y-%m-%d"))
+    """The rows cut at the zone's midnights, with `day` as `2026-11-20`; the parts of a cut row follow those left whole."""
+    if rows.is_empty():
+        return rows.with_columns(day=pl.lit("", pl.String))
+    dates, midnights = _midnights(int(rows["time"].min()), int(rows["end"].max()), zone)  # type: ignore[arg-type]  # of integers
+    first, last = (np.searchsorted(midnights, moments, side="right") - 1 for moments in (rows["time"], rows["end"] - 1))
+    marked = rows.with_columns(day=pl.Series(first, dtype=pl.Int64), _last=pl.Series(last, dtype=pl.Int64))
+    over = marked.filter(pl.col("day") < pl.col("_last"))
+    parts = over.with_columns(day=pl.int_ranges("day", pl.col("_last") + 1)).explode("day")
+    since, until = (pl.Series(midnights).gather(parts["day"] + after) for after in (0, 1))
+    parts = clip(parts.with_columns(_since=since, _until=until), "_since", "_until").drop("_since", "_until")
+    cut_rows = pl.concat([marked.filter(pl.col("day") >= pl.col("_last")), parts]).drop("_last")
+    return cut_rows.with_columns(day=pl.Series(dates).gather(cut_rows["day"]))
 
 
-def _local(time: str, zone: str) -> pl.Expr:
-    return pl.from_epoch(time, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+def _midnights(first_ms: int, last_ms: int, zone: tzinfo) -> tuple[list[str], list[int]]:
+    """The dates that a time has in the zone, and when each begins; one moment more, at which the last date ends.
 
-
-def _midnight_after(time: str, zone: str) -> pl.Expr:
-    return _local(time, zone).dt.truncate("1d").dt.offset_by("1d").dt.epoch("ms")
+    Where clocks leave midnight out, a date begins when they change.
+    """
+    first, last = (from_ms(moment).astimezone(zone).date() for moment in (first_ms, last_ms))
+    dates = [first + timedelta(number) for number in range((last - first).days + 2)]
+    midnights = [to_ms(datetime.combine(each, datetime.min.time(), zone)) for each in dates]
+    return [str(each) for each in dates], midnights
 
 
 def merge(spans: pl.DataFrame, by: Sequence[str] = ("gpu",), *, tail_ms: int = 0, start: str = "time") -> pl.DataFrame:

@@ -139,12 +139,16 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class GridColumn:
-    """One column: the rows' field, its heading in the reader's language, what kind of values it has, and its width."""
+    """One column: the rows' field, its heading in the reader's language, what kind of values it has, and its width.
+
+    `explained` is the field whose text the tooltip of a cell shows, where that is not the cell's own.
+    """
 
     field: str
     name: str
     kind: str = TEXT
     width_px: int = 120
+    explained: str = ""
 
     def definition(self) -> dict[str, Any]:
         """As AG Grid takes it."""
@@ -153,7 +157,7 @@ class GridColumn:
             "headerName": self.name,
             "headerTooltip": self.name,
             "width": self.width_px,
-            "tooltipField": self.field if self.kind in (TEXT, RANK) else _text_of(self.field),
+            "tooltipField": self.explained or (self.field if self.kind in (TEXT, RANK) else _text_of(self.field)),
             **_KINDS[self.kind],
         }
 

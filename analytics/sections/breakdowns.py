@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
+from analytics.ledger.summary import Totals
 from analytics.report.model import Report
-from analytics.sections.days import unused_share
+from analytics.sections.days import unused_ms, unused_share
 from analytics.sections.names import place_name
 from analytics.sections.section import Kind, Section, SectionColumn
-from analytics.states import OBSERVED, UNUSED
+from analytics.states import OBSERVED
 
 _SHORT = {"unavailable": tr("unavail.")}
 _LISTED = {"pool": 40, "model": 40, "holder": 10}
@@ -29,16 +30,11 @@ def breakdown(by: str, report: Report) -> Section | None:
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
     rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
-    name, worst = max(groups, key=lambda item: sum(item[1].state_ms[state] for state in UNUSED))
     return Section(
         name=f"by-{by}",
         title=_TITLES[by],
         question=tr("Where did the time go? Shares are of the observed time."),
-        headline=tr(
-            "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
-            hours=GpuHours(sum(worst.state_ms[state] for state in UNUSED)), name=_name(name),
-            share=Share(unused_share(worst)),
-        ),
+        headline=_headline(groups),
         columns=(
             SectionColumn(by, _NAMES[by], _KINDS[by]),
             SectionColumn("gpus", tr("GPUs"), "count"),
@@ -56,6 +52,18 @@ def breakdown(by: str, report: Report) -> Section | None:
         shown=shown,
         rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
         wide=True,
+    )  # fmt: skip
+
+
+def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
+    name, worst = max(groups, key=lambda item: unused_ms(item[1]))
+    if not any(totals.observed_ms for _, totals in groups):
+        return tr("Nothing was observed.")
+    if not unused_ms(worst):
+        return tr("None of the observed time went unused.")
+    return tr(
+        "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
+        hours=GpuHours(unused_ms(worst)), name=_name(name), share=Share(unused_share(worst)),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import date
 
 from analytics.language.quantities import Date, GpuHours, Moment, Number, Quantity, Share
@@ -13,6 +13,8 @@ from analytics.report.model import Report
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import place_name
 from analytics.sections.section import LinkedCell, Section, SectionColumn
+
+_Groups = Sequence[tuple[str | Quantity | LinkedCell, Totals]]
 
 _SHOWN = 60
 _TITLES = {"day": tr("Coverage by day"), "pool": tr("Coverage by pool"), "model": tr("Coverage by model"), "host": tr("Coverage by host")}  # fmt: skip
@@ -27,31 +29,31 @@ _HEADS = {"day": tr("day"), "pool": tr("pool"), "model": tr("model"), "host": tr
 
 def coverage_by_day(basis: PageBasis) -> Section:
     groups = basis.report.groups["day"]
-    return _coverage("day", [(Date(date.fromisoformat(day)), totals) for day, totals in groups.items()])
+    days = [(Date(date.fromisoformat(day)), each) for day, each in groups.items()]
+    return _coverage("day", days, days[-_SHOWN:], tr("and {number} days before", number=Number(len(days) - _SHOWN)))
 
 
 def coverage_by_pool(basis: PageBasis) -> Section:
-    return _coverage("pool", [(place_name(name), totals) for name, totals in _least_first(basis.report.groups["pool"])])
+    return _least_covered("pool", [(place_name(name), each) for name, each in basis.report.groups["pool"].items()])
 
 
 def coverage_by_model(basis: PageBasis) -> Section:
-    return _coverage(
-        "model", [(place_name(name), totals) for name, totals in _least_first(basis.report.groups["model"])]
-    )
+    return _least_covered("model", [(place_name(name), each) for name, each in basis.report.groups["model"].items()])
 
 
 def coverage_by_host(basis: PageBasis) -> Section:
     hosts = totals_by(basis.part.inside.stretches, "host")
-    return _coverage("host", [(LinkedCell(name, "host", name), totals) for name, totals in _least_first(hosts)])
+    return _least_covered("host", [(LinkedCell(name, "host", name), each) for name, each in hosts.items()])
 
 
-def _least_first(groups: Mapping[str, Totals]) -> list[tuple[str, Totals]]:
-    return sorted(groups.items(), key=lambda each: (each[1].coverage or 0.0, each[0]))
+def _least_covered(by: str, groups: _Groups) -> Section:
+    ordered = sorted(groups, key=lambda each: (each[1].coverage or 0.0, str(each[0])))
+    more = tr("and {number} more, none of them observed less", number=Number(len(groups) - _SHOWN))
+    return _coverage(by, ordered, ordered[:_SHOWN], more)
 
 
-def _coverage(by: str, groups: list[tuple[str | Quantity, Totals]]) -> Section:
-    """One group per row, in this order."""
-    more = len(groups) - _SHOWN
+def _coverage(by: str, groups: _Groups, shown: _Groups, more: str) -> Section:
+    """A row for each group shown; `more` says what the others are."""
     return Section(
         name=f"coverage-{by}",
         title=_TITLES[by],
@@ -66,13 +68,13 @@ def _coverage(by: str, groups: list[tuple[str | Quantity, Totals]]) -> Section:
         ),
         rows=tuple(
             (name, Share(each.coverage), Number(each.gpus), GpuHours(each.total_ms), GpuHours(each.state_ms["unknown"]))
-            for name, each in groups[:_SHOWN]
+            for name, each in shown
         ),
-        notes=(tr("and {number} more, all of them better observed", number=Number(more)),) if more > 0 else (),
+        notes=(more,) if len(shown) < len(groups) else (),
     )
 
 
-def _headline(groups: list[tuple[str | Quantity, Totals]]) -> str:
+def _headline(groups: _Groups) -> str:
     known = [(totals.coverage, name) for name, totals in groups if totals.coverage is not None]
     if not known:
         return tr("Nothing was there to be observed.")

@@ -75,7 +75,11 @@ def bins_of(report: Report) -> list[Bin]:
 
 def unused_share(totals: Totals) -> float | None:
     """Free, reserved and held, of the observed time; None where nothing was observed."""
-    return ratio(sum(totals.state_ms[state] for state in UNUSED), totals.observed_ms)
+    return ratio(unused_ms(totals), totals.observed_ms)
+
+
+def unused_ms(totals: Totals) -> float:
+    return sum(totals.state_ms[state] for state in UNUSED)
 
 
 def _headline(bins: Sequence[Bin]) -> str:
@@ -88,8 +92,10 @@ def _headline(bins: Sequence[Bin]) -> str:
     if not known:
         return tr("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
     (least, best), (most, worst) = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
-    if best == worst:
+    if len(known) == 1:
         return tr("{share} went unused on {day}.", share=Share(least), day=best)
+    if str(Share(least)) == str(Share(most)):
+        return tr("{share} went unused in each of them.", share=Share(least))
     return tr(
         "Between {least} (on {best}) and {most} (on {worst}) went unused.",
         least=Share(least), best=best, most=Share(most), worst=worst,

@@ -122,11 +122,10 @@ def further_findings(report: Report) -> Section | None:
     own = to_act_on(report)[_IN_FULL:]
     if not own:
         return None
-    section = _apart(
+    return _apart(
         "further-findings", tr("Further findings"), own, ("confidence", [tr(each.confidence.grade) for each in own]),
-        question=tr("What else can somebody do?"), headline=_counted(own, ""),
+        question=tr("What else can somebody do?"), headline=_counted(own, ""), shown=_FURTHER,
     )  # fmt: skip
-    return replace(section, shown=_FURTHER)
 
 
 def _found(found: Sequence[Finding]) -> str:
@@ -200,12 +199,13 @@ def _apart(
     headline: str,
     notes: tuple[str, ...] = (),
     terms: tuple[Term, ...] = (),
+    shown: int = _LISTED,
 ) -> Section:
     """A row for each; `about` is the last column's heading and what it tells of each finding."""
     label, told = about
     with_cost = any(each.cost is not None for each in own)
     currency = next((each.currency for each in own if each.currency), "")
-    rest = len(own) - _LISTED
+    rest = len(own) - shown
     return Section(
         name=name,
         title=title,
@@ -217,7 +217,7 @@ def _apart(
             SectionColumn("about", tr(label), "sentence"),
         ),
         rows=tuple(_row(each, text, with_cost=with_cost) for each, text in zip(own, told, strict=True)),
-        shown=_LISTED,
+        shown=shown,
         rest=tr_many("and {number} more finding", "and {number} more findings", rest),
         wide=True,
         question=question,

@@ -9,6 +9,8 @@ from dash import dcc, html
 
 from analytics.decide.lifecycle import STATUSES, action_sentence
 from analytics.decide.totals import totals
+from analytics.glossary import CONFIDENCE
+from analytics.glossary import STATUSES as GLOSSARY_STATUSES
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
@@ -53,9 +55,16 @@ _COLUMNS = (
 )
 
 
+_EXPLAINED = ("confidence", "status", "rule")
+"""Columns whose words a tooltip explains."""
+
+
 def columns(view: View) -> list[GridColumn]:
     """The columns with their headings."""
-    return [GridColumn(field, view.translate(name), kind, width_px) for field, name, kind, width_px in _COLUMNS]
+    return [
+        GridColumn(field, view.translate(name), kind, width_px, f"{field}_means" if field in _EXPLAINED else "")
+        for field, name, kind, width_px in _COLUMNS
+    ]
 
 
 def rows(view: View) -> list[Row]:
@@ -79,6 +88,9 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         "told": Cell(told, view.translate(notified(view.report, finding))),
         "command": plain(finding.next_command, 4000) or view.translate(ENDED),
         "rule": finding.rule,
+        "rule_means": view.translate(heading(finding, view.report)),
+        "confidence_means": view.translate(CONFIDENCE[finding.confidence.grade].meaning),
+        "status_means": view.translate(GLOSSARY_STATUSES[finding.status].meaning),
         "finding_id": finding.finding_id,
         "standing": finding.status,
         **ranked(len(finding.confidence.failed), view.translate(confidence(finding)), "confidence"),

@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from dash import dcc, html
 
+from analytics.glossary import Term
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
 from analytics.sections.palette import Palette
@@ -81,7 +82,7 @@ def section_panel(
         title=view.translate(section.title),
         question=view.translate(section.question),
         finding=view.translate(section.headline),
-        body=[*body, *after],
+        body=[*body, *after, *_explained(view, section.terms)],
         wide=wide or section.wide,
     )
 
@@ -102,6 +103,14 @@ _FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
 
 def _legend(view: View, colours: Palette, section: Section) -> list[html.Ul]:
     return [legend(view, colours, section.states)] if section.states else []
+
+
+def _explained(view: View, terms: Iterable[Term]) -> list[html.Details]:
+    words = [
+        html.Div([html.Dt(view.translate(tr(each.name))), html.Dd(view.translate(each.meaning))]) for each in terms
+    ]
+    summary = html.Summary(view.translate(tr("What the words mean")))
+    return [html.Details([summary, html.Dl(words)], className="terms")] if words else []
 
 
 def _beside(*parts: Any) -> html.Div:

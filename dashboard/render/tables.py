@@ -7,6 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
+from analytics.glossary import CONFIDENCE
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
@@ -93,7 +94,8 @@ def cell_component(view: View, colours: Palette, column: SectionColumn, cell: Ce
 
 def _text(view: View, column: SectionColumn, text: str) -> Any:
     if column.kind == "grade":
-        return html.Span(view.translate(tr(text)), className=f"grade {text}")
+        meaning = view.translate(CONFIDENCE[text].meaning)
+        return html.Span(view.translate(tr(text)), className=f"grade {text}", title=meaning)
     if isinstance(text, Sentence | SentenceList) or column.kind in _WORDS or not text:
         return view.language.shown(text)
     if column.kind in _PATHS:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from analytics.intervals import by_day, clip, cut, merge
-from fallow.clock import DAY_MS, HOUR_MS, from_ms
+from fallow.clock import DAY_MS, HOUR_MS, from_ms, to_ms
 
 SCHEMA = {"gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "zero_ms": pl.Int64, "energy_mj": pl.Float64}
 BOUND = st.one_of(st.none(), st.integers(0, 60))
@@ -71,6 +73,17 @@ def test_merge_covers_what_any_span_covers_and_leaves_gaps(frame: pl.DataFrame, 
     together = merge(frame, (), tail_ms=tail_ms)
     covered = {at for _, at in moments(longer)}
     assert {at for _, at in moments(together.with_columns(gpu=pl.lit("")))} == covered
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [("America/Santiago", "2026-09-06"), ("Africa/Cairo", "2026-04-24"), ("America/Havana", "2026-03-08")],
+)
+def test_a_day_whose_midnight_the_clocks_leave_out_begins_when_they_change(zone: str, day: str) -> None:
+    start = to_ms(datetime.fromisoformat(f"{day}T00:00:00+00:00")) - DAY_MS
+    frame = pl.DataFrame([("a", start, start + 3 * DAY_MS, 0, 0.0)], SCHEMA, orient="row")
+    lasts = by_day(frame, ZoneInfo(zone)).filter(pl.col("day") == day).select(pl.col("end") - pl.col("time"))
+    assert lasts.rows() == [(23 * HOUR_MS,)]
 
 
 @given(

@@ -14,7 +14,17 @@ from analytics.intervals import by_day
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms
 from tests.money.fleet import COLUMNS, T0, stretch
 
-ZONES = ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "Australia/Lord_Howe"]
+ZONES = [
+    "UTC",
+    "Europe/Paris",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Pacific/Apia",
+    "Australia/Lord_Howe",
+    "America/Santiago",
+    "Africa/Cairo",
+    "America/Havana",
+]
 
 
 @pytest.mark.parametrize("zone", ZONES)
