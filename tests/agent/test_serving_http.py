@@ -202,7 +202,7 @@ def test_tls_is_spoken_whoever_signed(tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "server.pem")
     server = HTTPServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         assert fetch(f"https://127.0.0.1:{server.server_port}/metrics") == TEXT

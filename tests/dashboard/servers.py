@@ -87,7 +87,7 @@ class Provider(ThreadingHTTPServer):
 @contextmanager
 def provider() -> Iterator[Provider]:
     with Provider() as found:
-        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield found

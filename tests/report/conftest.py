@@ -70,7 +70,7 @@ class Outcome:
 
 @pytest.fixture(autouse=True)
 def _one_ledger_for_many_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch)
+    share_results(monkeypatch, is_kept=False)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long
 def served(source: LakeSource) -> Iterator[str]:
     """The pages over a source of this process, and where they are."""
     server = make_server("127.0.0.1", 0, build_app(source).server, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
