@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_MOST_REASONS = 256
+"""Messages may name what differs every time (a process, an address): the oldest is forgotten, and told again if it returns."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -67,11 +70,11 @@ class CollectorCosts:
 
 
 class CollectorRuns:
-    """Runs collectors: times each, isolates its failure, and reports a reason once."""
+    """Runs collectors: times each, isolates its failure, and reports each reason of each collector once."""
 
     def __init__(self) -> None:
         self.costs: dict[str, CollectorCosts] = {}
-        self._reasons: set[str] = set()
+        self._reasons: dict[tuple[str, str], None] = {}  # oldest first
         self._incidents: list[str] = []
 
     def run(
@@ -88,14 +91,20 @@ class CollectorRuns:
             raise
         except Exception as error:  # noqa: BLE001  # the others go on; the event says what to mend
             costs.failures += 1
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            if reason not in self._reasons:
-                self._reasons.add(reason)
-                self._incidents.append(f"the collector {name} failed, and its columns are unknown: {reason}")
+            self._report(name, error)
             return otherwise
         finally:
             costs.runs += 1
             costs.wall_s += time.perf_counter() - begun_s
+
+    def _report(self, name: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if (name, reason) in self._reasons:
+            return
+        if len(self._reasons) >= _MOST_REASONS:
+            del self._reasons[next(iter(self._reasons))]
+        self._reasons[name, reason] = None
+        self._incidents.append(f"the collector {name} failed, and its columns are unknown: {reason}")
 
     def take_details(self) -> list[str]:
         """A sentence for each new reason since the last call, for events of the kind `part_failed`."""
