@@ -7,6 +7,7 @@ A source of the host is a `Collector`, listed in agent/supervise/sources.py. A s
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,16 +38,16 @@ class Interval:
         return self.end_ms - self.start_ms
 
 
-class Collector:
+class Collector(ABC):
     """One source of the supervisor's rows."""
 
     name = ""
     """What events and the log call it."""
     table = ""
 
+    @abstractmethod
     def collect(self, interval: Interval) -> Sequence[Any]:
         """Rows of the table for this interval, often none; may raise, which costs its own rows and nothing else."""
-        raise NotImplementedError
 
     def unknown(self, _: Interval) -> Sequence[Any]:
         """The rows that stand in where `collect` has failed: what is known without it."""
@@ -56,7 +57,7 @@ class Collector:
         """What happened since the last call; an event without a time has just happened."""
         return ()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
         """Ends what runs beside the sampling."""
 
 
