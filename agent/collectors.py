@@ -7,6 +7,7 @@ A source of the host is a `Collector`, listed in agent/supervise/sources.py. A s
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from agent.rows import EventRow, ProcessRow
 
 Result = TypeVar("Result")
+
+_MOST_REASONS = 256
+"""Messages may name what differs every time (a process, an address): the oldest is forgotten, and told again if it returns."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,16 @@ class Interval:
         return self.end_ms - self.start_ms
 
 
-class Collector:
+class Collector(ABC):
     """One source of the supervisor's rows."""
 
     name = ""
     """What events and the log call it."""
     table = ""
 
+    @abstractmethod
     def collect(self, interval: Interval) -> Sequence[Any]:
         """Rows of the table for this interval, often none; may raise, which costs its own rows and nothing else."""
-        raise NotImplementedError
 
     def unknown(self, _: Interval) -> Sequence[Any]:
         """The rows that stand in where `collect` has failed: what is known without it."""
@@ -53,7 +57,7 @@ class Collector:
         """What happened since the last call; an event without a time has just happened."""
         return ()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
         """Ends what runs beside the sampling."""
 
 
@@ -67,11 +71,11 @@ class CollectorCosts:
 
 
 class CollectorRuns:
-    """Runs collectors: times each, isolates its failure, and reports a reason once."""
+    """Runs collectors: times each, isolates its failure, and reports each reason of each collector once."""
 
     def __init__(self) -> None:
         self.costs: dict[str, CollectorCosts] = {}
-        self._reasons: set[str] = set()
+        self._reasons: dict[tuple[str, str], None] = {}  # oldest first
         self._incidents: list[str] = []
 
     def run(
@@ -88,14 +92,20 @@ class CollectorRuns:
             raise
         except Exception as error:  # noqa: BLE001  # the others go on; the event says what to mend
             costs.failures += 1
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            if reason not in self._reasons:
-                self._reasons.add(reason)
-                self._incidents.append(f"the collector {name} failed, and its columns are unknown: {reason}")
+            self._report(name, error)
             return otherwise
         finally:
             costs.runs += 1
             costs.wall_s += time.perf_counter() - begun_s
+
+    def _report(self, name: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if (name, reason) in self._reasons:
+            return
+        if len(self._reasons) >= _MOST_REASONS:
+            del self._reasons[next(iter(self._reasons))]
+        self._reasons[name, reason] = None
+        self._incidents.append(f"the collector {name} failed, and its columns are unknown: {reason}")
 
     def take_details(self) -> list[str]:
         """A sentence for each new reason since the last call, for events of the kind `part_failed`."""

@@ -55,13 +55,13 @@ def cost_of(step: str, lake: str) -> Cost:
 
 def build() -> Step:
     """Ledger, hourly tables and all findings, from whatever the lake has."""
-    from analytics.decide.review import find_all  # the other step must not pay for it
+    from analytics.decide.review import review  # the other step must not pay for it
     from analytics.window import load_window_ledger, open_inputs
 
     def run(lake: str) -> dict[str, int]:
         inputs = open_inputs(argparse.Namespace(lake=lake, since=None, until=None, config=None))
         ledger = load_window_ledger(inputs)
-        return {"findings": len(find_all(inputs, ledger)), "stretches": len(ledger.whole.stretches)}
+        return {"findings": len(review(inputs, ledger).shown), "stretches": len(ledger.whole.stretches)}
 
     return run
 

@@ -55,9 +55,6 @@ FULL_DRIVER: dict[Cuda, Version] = {
 FAMILY_DRIVER: dict[int, Version] = {13: (580,), 12: (525, 60, 13), 11: (450, 80, 2)}
 """The first Linux driver that runs any CUDA of a major version, with what it lacks left out [1, 2]."""
 
-UNBUNDLED: tuple[Cuda, ...] = ((13, 4),)
-"""Versions whose release notes name no driver of their own; their major version's driver runs them [1]."""
-
 
 @dataclass(frozen=True)
 class CardGeneration:
@@ -104,9 +101,6 @@ FIRST_OPEN_CAPABILITY = (7, 5)
 """The open kernel module knows Turing and newer; older cards need the proprietary one [4]."""
 FIRST_OPEN_ONLY_CAPABILITY = (10, 0)
 """From Blackwell on there is only the open kernel module [4]."""
-
-NEWEST_BRANCH = 615
-"""The newest driver branch at the time of reading [3]."""
 
 
 @dataclass(frozen=True)

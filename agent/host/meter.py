@@ -1,7 +1,7 @@
 """One row of the `host` table per interval: CPU, memory, pressure, disks and network.
 
-psutil reads; by hand are read pressure, which it does not know, and network cards, of which it sees its own network
-namespace only (docs/agent-cost.md has the figures).
+psutil reads; by hand are read pressure, which it does not know, network cards, of which it sees its own network namespace
+only, and memory, of which it estimates what the kernel does not tell (docs/agent-cost.md has the figures).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _RATES = ("cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_p
 _RESOURCES = ("cpu", "memory", "io")
 """What the kernel measures pressure of, as its files are called."""
 _SOME = re.compile(rb"^some .*\btotal=(\d+)$", re.MULTILINE)
+_MEMORY = re.compile(rb"^(MemTotal|MemAvailable): *(\d+) kB$", re.MULTILINE)
+_KIB = 1024
 _TIMES = 8  # user nice system idle iowait irq softirq steal; the guests' times after them lie in user and nice already
 _FIND_DEVICES_S = 60.0
 _LONGEST = 1.75
@@ -56,6 +58,12 @@ class _Look:
     pressure_us: Mapping[str, int | None]
     disks: Transfers | None
     interfaces: Transfers | None
+
+
+@dataclass(frozen=True)
+class _Memory:
+    total_bytes: int | None
+    used_bytes: int | None
 
 
 def _since_boot_s() -> float:
@@ -94,13 +102,13 @@ class HostMeter(Collector):
         psutil.PROCFS_PATH = self._proc
         look = self._look()
         before, self._before = self._before, look
-        memory, swap = _known(psutil.virtual_memory), _known(psutil.swap_memory)
+        memory, swap = _memory(self._proc), _known(psutil.swap_memory)
         return {
             "time": start_ms,
             "interval_ms": interval_ms,
             "cpu_count": _known(psutil.cpu_count),
-            "mem_used_bytes": None if memory is None else _bytes(memory.total - memory.available),
-            "mem_total_bytes": None if memory is None else _bytes(memory.total),
+            "mem_used_bytes": memory.used_bytes,
+            "mem_total_bytes": memory.total_bytes,
             "swap_used_bytes": None if swap is None else _bytes(swap.used),
             **cast("HostRow", _means(before, look, _LONGEST * interval_ms / 1000)),
         }
@@ -127,6 +135,19 @@ def _known(reading: Callable[[], Result]) -> Result | None:
         return reading()
     except Exception:  # noqa: BLE001  # as said
         return None
+
+
+def _memory(proc: str) -> _Memory:
+    """Memory installed and in use, as far as the kernel tells.
+
+    Kernels before 3.14 have no MemAvailable, and some containers' /proc says 0: psutil would put its own estimate there.
+    """
+    found = dict(_MEMORY.findall(read(f"{proc}/meminfo") or b""))
+    total_kib, available_kib = whole(found.get(b"MemTotal")), whole(found.get(b"MemAvailable"))
+    if total_kib is None:
+        return _Memory(None, None)
+    used_kib = total_kib - available_kib if available_kib else None
+    return _Memory(_bytes(total_kib * _KIB), None if used_kib is None else _bytes(used_kib * _KIB))
 
 
 def _bytes(size: int) -> int | None:

@@ -226,10 +226,3 @@ FAILING_SINCE = Family(
 )
 SPOOL_ROWS = Family("fallow_spool_rows", "1", "Rows waiting to be published", "agent.spool_rows")
 SPOOL_BYTES = Family("fallow_spool_bytes", "bytes", "Size of the spool on disk", "agent.spool_bytes")
-
-FAMILIES: tuple[Family, ...] = (
-    UP, INFO, MODE, STARTED, INTERVAL, SAMPLE_TIME, SAMPLE_AGE, GPU_INFO, GPU_HEALTH, *GPU, UTIL_SOURCE, IDLE, *DEVICE, *ERRORS,
-    RECOVERY, XID, XID_TIME, PROCESS_INFO, *PROCESS, *HOST, SERVING_UP, SERVING_GPU, *SERVING, *AGENT, PUBLISHED, FAILING,
-    FAILING_SINCE, SPOOL_ROWS, SPOOL_BYTES,
-)  # fmt: skip
-"""Every family, in the order in which a scrape shows them."""

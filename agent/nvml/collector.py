@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,24 +27,24 @@ class CollectedSpan:
     clocks: Clocks
 
 
-class GpuCollector:
+class GpuCollector(ABC):
     """One subject of a GPU's row; each GPU has an object of its own. All methods raise GpuGoneError and DriverGoneError."""
 
     name = ""
     of_instances = False
     """Whether MIG instances have it too; the rest belongs to their parent."""
 
+    @abstractmethod
     def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         """Columns of the `gpu` table; what cannot be known is left out."""
-        raise NotImplementedError
 
-    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
         """Takes what the driver would soon forget; called between intervals."""
 
-    def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
+    def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
         """Prepares for the end of an interval; called before anything of it is collected."""
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027  # most keep nothing
         """Drops what does not outlive a GPU that was lost or slept."""
 
     @property

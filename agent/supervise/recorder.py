@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agent.collectors import CollectorRuns, Interval
 from agent.own_memory import resident_bytes
@@ -17,8 +16,9 @@ from fallow.clock import SECOND_MS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent.collectors import Collector
     from agent.nvml.worker_protocol import IntervalAnswer
-    from agent.rows import AgentRow, DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow, Rows, ServingRow
+    from agent.rows import AgentRow, DeviceRow, EventRow, HealthRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import SnapshotBoard
     from agent.spool.backlog import Backlog
@@ -90,7 +90,7 @@ class Recorder:
         if answer is None:
             self._missed += 0 if rows["gpu"] else 1
         rows |= self._entries()
-        rows |= self._collect(rows["gpu"], [] if answer is None else answer["process"], start_ms, end_ms)
+        self._collect(rows, [] if answer is None else answer["process"], start_ms, end_ms)
         self._remember(rows, end_ms)
         rows["agent"] = [self._agent_row(start_ms, end_ms - start_ms, answer)]
         rows["event"] = self._events()
@@ -109,22 +109,26 @@ class Recorder:
             log.debug("%s", down)
             return None
 
-    def _collect(self, gpus: list[GpuRow], processes: list[ProcessRow], start_ms: int, end_ms: int) -> Rows:
-        """The rows of every source beside the driver; one that fails costs its own columns and nothing else."""
-        watched = {row["gpu"] for row in gpus if row["health"] in WATCHED and row.get("process_count")}
+    def _collect(self, rows: Rows, processes: list[ProcessRow], start_ms: int, end_ms: int) -> None:
+        """Adds the rows of every source beside the driver; one that fails costs its own columns and nothing else."""
+        watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count")}
         self._pids = {gpu: pids for gpu, pids in self._pids.items() if gpu in watched}
         self._pids |= _by_gpu(processes)
         self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
         interval = Interval(start_ms, end_ms, processes, self._pids)
-        found = {
-            each.table: list(self._runs.run(each.name, partial(each.collect, interval), each.unknown(interval)))
-            for each in self._parts.collectors
-        }
-        rows = cast("Rows", found)
+        by_table = cast("dict[str, list[Any]]", rows)
+        for each in self._parts.collectors:
+            by_table.setdefault(each.table, []).extend(self._rows_of(each, interval))
         listed_for_ms = max(self._settings.process_interval_ms, interval.length_ms)
         for row in rows["process"]:
             row["interval_ms"] = listed_for_ms
-        return rows
+
+    def _rows_of(self, collector: Collector, interval: Interval) -> list[Any]:
+        """What the collector says; where it fails, what stands in for that, and nothing where that fails too."""
+        found: list[Any] | None = self._runs.run(collector.name, lambda: list(collector.collect(interval)), None)
+        if found is not None:
+            return found
+        return self._runs.run(f"{collector.name} (stand-in)", lambda: list(collector.unknown(interval)), [])
 
     def _remember(self, rows: Rows, end_ms: int) -> None:
         """Keeps what the snapshot shows for longer than an interval, and leaves out counts that nobody knows."""
@@ -220,7 +224,7 @@ class Recorder:
                 idle_since_ms=self._idle.feed(rows["gpu"]),
                 devices=dict(self._devices),
                 processes=tuple(row for processes in self._processes.values() for row in processes),
-                host_row=rows["host"][0],
+                host_row=next(iter(rows["host"]), None),
                 serving=self._serving,
                 agent_row=rows["agent"][0],
                 health=tuple(self._health.values()),

@@ -121,7 +121,7 @@ class Supervisor:
         span_ms = self._settings.run_for_ms
         interval_ms = self._settings.interval_ms
         last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
-        while start_ms < last_ms and self._wait_for(end_ms := self._thinning.end_of(start_ms)):
+        while start_ms < last_ms and self._wait_for(start_ms, end_ms := self._thinning.end_of(start_ms)):
             begun_ms, start_ms = start_ms, self._catch_up(start_ms, end_ms)
             if self._clock.now_ms() < start_ms:  # the clock was put back: begin again where it is now
                 start_ms = self._first_interval()
@@ -179,22 +179,29 @@ class Supervisor:
     def _fleet_facts(self) -> dict[str, str]:
         return {"gpus": json.dumps(self._fleet.known.indexes)}
 
-    def _wait_for(self, end_ms: int) -> bool:
+    def _wait_for(self, start_ms: int, end_ms: int) -> bool:
         """Waits until an interval can be closed; False when asked to stop. The worker drains the rings meanwhile.
 
-        Returns early where the wall clock was put back so far that waiting for the interval makes no sense.
+        Returns early where the wall clock was put back to before the interval, so that waiting for it makes no sense.
         """
-        longest_s = (end_ms + LAG_MS - self._clock.now_ms()) / 1000
+        ahead_s = self._wall_ahead_s()
         while (left_s := (end_ms + LAG_MS - self._clock.now_ms()) / 1000) > 0:
-            if left_s > longest_s + self._settings.interval_ms / 1000:
-                self._recorder.note("clock_stepped", f"the wall clock was put back by about {left_s - longest_s:.0f} s")
-                break
+            put_back_s = ahead_s - self._wall_ahead_s()
+            if put_back_s > self._settings.interval_ms / 1000:
+                self._recorder.note("clock_stepped", f"the wall clock was put back by about {put_back_s:.0f} s")
+                if self._clock.now_ms() < start_ms:
+                    break
+                ahead_s -= put_back_s
             if self._bell.wait(min(left_s, _LONGEST_SLEEP_S)):
                 self._answer_bell()
                 if self._stopping:
                     return False
             self._surfaces.alive()
         return not self._stopping
+
+    def _wall_ahead_s(self) -> float:
+        """By how much the wall clock is ahead of the one that never steps: less than before where it was put back."""
+        return self._clock.now_ms() / 1000 - self._clock.monotonic_s()
 
     def _answer_bell(self) -> None:
         if self._reloading:

@@ -67,13 +67,6 @@ class Review:
         return tuple(finding for finding in self.findings if finding.status == "suppressed")
 
 
-def find_all(
-    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
-) -> tuple[Finding, ...]:
-    """The findings of the window that nobody has suppressed: those of `review`."""
-    return review(inputs, ledger, inventory, now_ms).shown
-
-
 def review(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> Review:

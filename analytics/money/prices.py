@@ -27,8 +27,6 @@ _LEAST_YEARS = Decimal("0.1")
 _LEAST_RATE = Decimal("0.000001")
 _MOST_HOURLY = Decimal(10**12)
 
-ORIGINS = ("site", "catalog")
-
 PricedAs = tuple[object, str | None]
 """What a price is about: a card by whatever name, and a pool."""
 

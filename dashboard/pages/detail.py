@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ _NO_NAME = 8
 _HISTORY: tuple[Callable[..., Section | None], ...] = (who_had_it, processes, findings_naming, events)
 
 
-class Detail(Page):
+class Detail(Page, ABC):
     """A page about one GPU or host: the two differ in their facts, their series and what is remarked on a host's rows."""
 
     listed = False
@@ -95,14 +96,14 @@ class Detail(Page):
         """The names that the address may mean."""
         return [asked]
 
-    def unknown(self, asked: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def unknown(self, asked: str) -> str: ...
 
-    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]: ...
 
-    def series(self, view: View, subject: Subject) -> PageSeries:
-        raise NotImplementedError
+    @abstractmethod
+    def series(self, view: View, subject: Subject) -> PageSeries: ...
 
     def _states(self, view: View, colours: Palette, subject: Subject) -> html.Section:
         """The states of its GPUs side by side with what was measured meanwhile, of what is in sight."""

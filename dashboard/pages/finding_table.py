@@ -24,7 +24,6 @@ from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
 from dashboard.view import View
 from fallow.clock import from_ms
 
-_GRADES = ("high", "medium", "low")
 _ORDER = tuple(STATUSES)
 
 CATEGORY_NAMES = {

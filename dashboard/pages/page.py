@@ -49,7 +49,7 @@ class PlacedSection:
 
 
 def of_report(made_by: Callable[[Report], Section | None], **places: Any) -> PlacedSection:
-    """A section that the report has as well, or could have; `places` as in Placed."""
+    """A section that the report has as well, or could have; `places` as in PlacedSection."""
     return PlacedSection(lambda view: made_by(view.report), **places)
 
 

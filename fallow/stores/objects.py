@@ -239,8 +239,3 @@ def _certificates(file: str) -> bytes:
     if b"-----BEGIN CERTIFICATE-----" not in found:
         raise UsageError(f"AWS_CA_BUNDLE {file} holds no certificate", "name a PEM file")
     return found
-
-
-def forget_clients() -> None:
-    """Lets go of open connections; the next use reads the environment again."""
-    _client.cache_clear()

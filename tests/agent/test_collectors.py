@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from functools import partial
+
 import pytest
 
 from agent.collectors import CollectorRuns, Interval
@@ -28,6 +31,32 @@ def test_a_reason_is_reported_once() -> None:
     for _ in range(3):
         runs.run("a", failing, [])
     assert runs.take_details() == ["the collector a failed, and its columns are unknown: ValueError: first line"]
+    assert runs.take_details() == []
+
+
+def test_collectors_that_fail_for_the_same_reason_are_each_reported() -> None:
+    def without_files() -> list[int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    runs = CollectorRuns()
+    for name in ("memory", "power", "host") * 2:
+        runs.run(name, without_files, [])
+    assert runs.take_details() == [
+        f"the collector {name} failed, and its columns are unknown: OSError: [Errno 24] Too many open files"
+        for name in ("memory", "power", "host")
+    ]
+
+
+def test_reasons_that_differ_every_time_do_not_fill_the_memory() -> None:
+    def fail(number: int) -> list[int]:
+        raise ValueError(f"process {number}")
+
+    runs = CollectorRuns()
+    for number in range(1000):
+        runs.run("a", partial(fail, number), [])
+    assert len(runs.take_details()) == 1000
+    assert len(runs._reasons) < 1000  # noqa: SLF001  # what is kept for the agent's life
+    runs.run("a", partial(fail, 999), [])
     assert runs.take_details() == []
 
 

@@ -232,6 +232,17 @@ def test_a_file_that_may_not_be_read_is_unknown(host: Host) -> None:
     assert row["cpu_count"] == psutil.cpu_count()
 
 
+@pytest.mark.parametrize(
+    "told",
+    ["", "MemAvailable: 0 kB\n", "MemAvailable: 1001 kB\n"],
+    ids=["kernels before 3.14", "nothing", "more than there is"],
+)
+def test_memory_of_which_the_kernel_does_not_tell_what_is_available_is_not_estimated(host: Host, told: str) -> None:
+    host.write("proc/meminfo", MEMORY.replace("MemAvailable: 300 kB\n", told) + "SwapTotal: 50 kB\nSwapFree: 20 kB\n")
+    row = host.row()
+    assert [row[name] for name in LEVELS] == [psutil.cpu_count(), None, 1000 * 1024, 30 * 1024]
+
+
 def test_a_host_without_swap_uses_none_and_one_without_pressure_does_not_know_it(host: Host) -> None:
     host.write("proc/meminfo", MEMORY + "SwapTotal: 0 kB\nSwapFree: 0 kB\n")
     for resource in ("cpu", "memory", "io"):

@@ -18,6 +18,7 @@ from agent.metrics.collector import collect, judge
 from agent.metrics.exposition import OPEN_METRICS, TEXT, Samples, label_text, negotiate
 from agent.snapshot import IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
+from tests.agent.metric_families import FAMILIES
 from tests.agent.snapshots import (
     BUSY,
     FREE,
@@ -220,7 +221,7 @@ def test_any_text_can_be_a_label(first: str, second: str) -> None:
 
 def test_every_family_reads_a_column_that_there_is() -> None:
     columns = {f"{table.name}.{column.name}" for table in schema.TABLES for column in table.columns}
-    read = [family for family in catalogue.FAMILIES if "." in family.source and " " not in family.source]
+    read = [family for family in FAMILIES if "." in family.source and " " not in family.source]
     assert len(read) > 60
     assert [family.source for family in read if family.source not in columns] == []
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.metrics.catalogue import FAMILIES, Family
+from agent.metrics import catalogue
+from agent.metrics.catalogue import Family
+from tests.agent.metric_families import FAMILIES
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ def written(page: str) -> str:
 def test_the_table_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == written(page), "run python -m tests.agent.test_metrics_docs"
+
+
+def test_every_family_of_the_catalogue_is_in_the_table() -> None:
+    named = [each for value in vars(catalogue).values() for each in (value if isinstance(value, tuple) else (value,))]
+    assert [each.name for each in named if isinstance(each, Family) and each not in FAMILIES] == []
 
 
 def test_every_name_in_the_text_is_a_name() -> None:

@@ -40,13 +40,31 @@ def missed(host: SimulatedHost) -> int:
     return sum(row["missed_intervals"] for row in host.rows("agent"))
 
 
+def steps(host: SimulatedHost) -> list[str]:
+    return [event["detail"] for event in host.events("clock_stepped")]
+
+
 def test_a_clock_that_is_put_back_a_little_doubles_no_interval(simulated: Simulated) -> None:
     host = simulated(one_gpu())
     host.at(5.4, lambda _: host.clock.step(-3))
     host.run(12)
     assert seconds_of(host) == [float(second) for second in range(1, 13)]
     assert missed(host) == 0
-    assert len(host.events("clock_stepped")) == 1
+    assert steps(host) == ["the wall clock was put back by about 3 s"]
+
+
+@pytest.mark.parametrize(("at_s", "back_s"), [(29.0, 12.0), (30.2, 10.1)], ids=["before it", "into it"])
+def test_a_step_late_in_a_long_interval_is_told_in_full_and_ends_no_interval_early(
+    simulated: Simulated, at_s: float, back_s: float
+) -> None:
+    host = simulated(one_gpu())
+    host.at(at_s, lambda _: host.clock.step(-back_s))
+    host.run(60, interval="10s")
+    assert seconds_of(host) == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
+    assert {row["health"] for row in host.of("GPU-a")} == {"ok"}
+    assert all(row["read_delay_ms"] >= 0 for row in host.of("GPU-a"))
+    assert missed(host) == 0
+    assert steps(host) == [f"the wall clock was put back by about {back_s:.0f} s"]
 
 
 def test_after_a_clock_was_put_back_far_rows_begin_again_at_its_time(simulated: Simulated) -> None:
@@ -61,7 +79,7 @@ def test_after_a_clock_was_put_back_far_rows_begin_again_at_its_time(simulated: 
     times = seconds_of(host)
     assert [second for second in times if second > 0] == [1, 2, 3, 4]
     assert [second for second in times if second < 0] == [-3593, -3592]
-    assert len(host.events("clock_stepped")) == 1
+    assert steps(host) == ["the wall clock was put back by about 3600 s"]
 
 
 def test_intervals_that_nobody_watched_stay_unknown_and_are_counted(simulated: Simulated) -> None:

@@ -85,7 +85,6 @@ def test_the_first_driver_of_a_major_version_runs_all_of_it() -> None:
     for (major, _), driver in catalog.FULL_DRIVER.items():
         if major in catalog.FAMILY_DRIVER and major != 11:  # 11.0 itself came with an older driver
             assert driver >= catalog.FAMILY_DRIVER[major]
-    assert all(cuda[0] in catalog.FAMILY_DRIVER and cuda not in catalog.FULL_DRIVER for cuda in catalog.UNBUNDLED)
 
 
 def test_a_dropped_card_has_both_ends_and_its_last_driver_runs_its_last_cuda() -> None:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 BUCKET = "fallow-tests"
 
 
+def forget_clients() -> None:
+    """Lets go of open connections; the next use reads the environment again."""
+    objects._client.cache_clear()  # noqa: SLF001  # a process of the product has one environment all its life
+
+
 @dataclass(frozen=True)
 class S3:
     """An S3-compatible store: the lake's address in it, what reaches it, and its port on loopback (None: elsewhere)."""
@@ -31,7 +36,7 @@ class S3:
 
     def apply(self, patch: pytest.MonkeyPatch, **other: str) -> None:
         """Makes this process's environment lead to the store."""
-        objects.forget_clients()
+        forget_clients()
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
         for name, value in {**self.environment, **other}.items():
@@ -82,7 +87,7 @@ def s3(object_store: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     own = replace(object_store, location=f"{object_store.location}/{uuid.uuid4().hex}")
     own.apply(monkeypatch)
     yield own
-    objects.forget_clients()
+    forget_clients()
 
 
 @pytest.fixture

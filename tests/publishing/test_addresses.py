@@ -10,6 +10,7 @@ import pytest
 from fallow.errors import LakeError, UsageError
 from fallow.stores import objects, open_store
 from tests.conftest import REPOSITORY, clean_environment
+from tests.publishing.conftest import forget_clients
 
 SECRET = "hush-hush-nobody-may-read-this"  # noqa: S105  # what must not be seen
 
@@ -43,7 +44,7 @@ def test_slashes_too_many_make_no_other_place() -> None:
 def test_the_other_clouds_fail_as_clearly(
     monkeypatch: pytest.MonkeyPatch, location: str, variables: dict[str, str], said: str
 ) -> None:
-    objects.forget_clients()
+    forget_clients()
     monkeypatch.setattr(objects, "RETRIES", 1)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -51,7 +52,7 @@ def test_the_other_clouds_fail_as_clearly(
         open_store(location).put("a", b"x")
     assert said in str(failed.value)
     assert SECRET not in str(failed.value)
-    objects.forget_clients()
+    forget_clients()
 
 
 def test_naming_an_object_store_loads_nothing() -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.decide.review import find_all
+from analytics.decide.review import review
 from analytics.rules import RULES
 from analytics.window import load_window_ledger, open_inputs
 from fallow.lake import Lake
@@ -82,7 +82,7 @@ def opened(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
 
 def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
     """What the commands would say of the scenario."""
-    return find_all(*opened(scenario, folder), now_ms=T_END)
+    return review(*opened(scenario, folder), now_ms=T_END).shown
 
 
 def chosen() -> dict[str, frozenset[str]]:
