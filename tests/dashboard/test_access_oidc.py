@@ -380,6 +380,7 @@ def test_a_short_key_is_refused(client_of: Callable[..., FlaskClient], tmp_path:
         client_of(session_key_file=str(tmp_path / "key"))
 
 
+@pytest.mark.long  # servers of their own
 def test_a_session_is_good_in_every_process_and_after_a_restart(
     settings: dict[str, str], fleet_lake: Lake, tmp_path: Path
 ) -> None:

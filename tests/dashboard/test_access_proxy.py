@@ -139,6 +139,7 @@ def test_insecure_shows_everybody_the_same_and_still_no_foreign_name(fleet_lake:
     assert ask(client, "192.0.2.1", {"Host": "evil.example"}).status_code == 403
 
 
+@pytest.mark.long  # servers of their own
 def test_a_real_connection_is_judged_by_its_own_address(fleet_lake: Lake) -> None:
     flags = ("dashboard", "--lake", fleet_lake.root, "--port", "0")
     headers = {HEADER: "ann", "X-Forwarded-For": "10.1.2.3", "X-Forwarded_User": "eve"}
