@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.simulation.catalog import POOLS, Pool
+from analytics.simulation.catalog import Pool
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class SimulatedHost:
     gpus: tuple[SimulatedGpu, ...]
 
 
-def build_hosts(gpus: int, seed: int) -> tuple[SimulatedHost, ...]:
+def build_hosts(gpus: int, seed: int, pools: Sequence[Pool]) -> tuple[SimulatedHost, ...]:
     """The hosts of a fleet of that many GPUs, pool by pool; the last host of a pool may be only partly filled."""
     hosts: list[SimulatedHost] = []
-    for pool, count in zip(POOLS, split_gpus(gpus), strict=True):
+    for pool, count in zip(pools, split_gpus(gpus, pools), strict=True):
         for nth, first in enumerate(range(0, count, pool.gpus_per_host)):
             name = f"sim-{pool.card.tag}-{nth + 1:02d}"
             size = min(pool.gpus_per_host, count - first)
@@ -39,11 +40,11 @@ def build_hosts(gpus: int, seed: int) -> tuple[SimulatedHost, ...]:
     return tuple(hosts)
 
 
-def split_gpus(gpus: int) -> list[int]:
-    """GPUs per pool in the order of POOLS, by largest remainder: they add up to `gpus`, earlier pools win ties."""
-    exact = [gpus * pool.share for pool in POOLS]
+def split_gpus(gpus: int, pools: Sequence[Pool]) -> list[int]:
+    """GPUs per pool, by largest remainder: they add up to `gpus`, earlier pools win ties."""
+    exact = [gpus * pool.share for pool in pools]
     counts = [int(part) for part in exact]
-    by_remainder = sorted(range(len(POOLS)), key=lambda nth: (counts[nth] - exact[nth], nth))
+    by_remainder = sorted(range(len(pools)), key=lambda nth: (counts[nth] - exact[nth], nth))
     for nth in by_remainder[: gpus - sum(counts)]:
         counts[nth] += 1
     return counts

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from analytics.money import owners, prices
-from analytics.simulation.catalog import POOLS, TEAMS
+from analytics.simulation.catalog import TEAMS
 from analytics.simulation.layout import split_gpus
 from analytics.simulation.placement import SimulatedFleet
 from analytics.simulation.scenes import PROJECT, PROJECT_OVER_DAYS
@@ -44,7 +44,7 @@ def owners_csv(fleet: SimulatedFleet) -> str:
 
 def prices_csv(fleet: SimulatedFleet) -> str:
     """The price table of the pools that have GPUs: three bought and written off, the fourth at an internal rate."""
-    there = [pool for pool, gpus in zip(POOLS, split_gpus(fleet.gpus), strict=True) if gpus]
+    there = [pool for pool, gpus in zip(fleet.pools, split_gpus(fleet.gpus, fleet.pools), strict=True) if gpus]
     bought = [
         {"pool": pool.name, "model": pool.card.model, "purchase": paid, "amortisation_years": _YEARS,
          "yearly_cost": _YEARLY_COST, "currency": "USD", "source": f"{order} (simulated)"}

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from analytics.simulation import calibration as known
-from analytics.simulation.habits import Habits
+from analytics.simulation.catalog import Pool
+from analytics.simulation.habits import TAUGHT, Habits
+from analytics.simulation.kinds import KINDS
 from analytics.simulation.layout import SimulatedHost
 from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -19,7 +21,7 @@ _SHORTEST_MS = 5 * MINUTE_MS
 class SimulatedFleet:
     """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
 
-    A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
+    `kind` is one of KINDS. A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
     """
 
     until_ms: int
@@ -28,6 +30,17 @@ class SimulatedFleet:
     seed: int = 1
     interval_ms: int = 30_000
     showcase: bool = False
+    kind: str = "measured"
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools, of which small fleets may have no GPU."""
+        return KINDS[self.kind].pools
+
+    @property
+    def habits(self) -> Habits:
+        """How its people work."""
+        return TAUGHT if self.showcase else KINDS[self.kind].habits
 
     def __post_init__(self) -> None:
         """Checks the numbers; UsageError names the one that cannot be."""
@@ -36,6 +49,8 @@ class SimulatedFleet:
                 f"cannot simulate {self.gpus} GPUs over {self.days} days from seed {self.seed}",
                 "give at least one GPU, at least one day and a seed of 0 or more",
             )
+        if self.kind not in KINDS:
+            raise UsageError(f"there is no kind of fleet called {self.kind}", f"give one of {', '.join(KINDS)}")
         if self.interval_ms < 1000 or DAY_MS % self.interval_ms or self.interval_ms > HOUR_MS:
             raise UsageError(
                 f"an interval of {self.interval_ms} ms does not divide a day", "give 10s, 30s or 60s, at most an hour"
@@ -120,8 +135,9 @@ class PlacementBoard:
 
     def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
         """The first block of the wanted size, largest first, that leaves at least half of its pool to ordinary work."""
+        named = [pool for pool in pools if any(host.pool.name == pool for host in self.hosts)]
         for count in counts:
-            for pool in pools:
+            for pool in named or sorted({host.pool.name for host in self.hosts}):
                 mine = [host for host in self.hosts if host.pool.name == pool]
                 size = sum(len(host.gpus) for host in mine)
                 if 2 * (sum(len(self.taken[host.name]) for host in mine) + count) > size:

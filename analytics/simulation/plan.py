@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.simulation.habits import MEASURED, TAUGHT
 from analytics.simulation.layout import build_hosts
 from analytics.simulation.placement import HostPlan, PlacementBoard, Planted, SimulatedFleet
 from analytics.simulation.scenes import SHOWN_FROM_DAYS, play
@@ -21,9 +20,8 @@ class FleetPlan:
 
 def plan_fleet(fleet: SimulatedFleet) -> FleetPlan:
     """The plan of a fleet; the same fleet gives the same plan. One of each situation per 256 GPUs, as far as they fit."""
-    habits = TAUGHT if fleet.showcase else MEASURED
-    hosts = build_hosts(fleet.gpus, fleet.seed)
-    board = PlacementBoard(fleet, hosts, habits)
+    hosts = build_hosts(fleet.gpus, fleet.seed, fleet.pools)
+    board = PlacementBoard(fleet, hosts, fleet.habits)
     for nth in range(1 + fleet.gpus // 256):
         board.held_notebook(nth)
         board.never_used()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from analytics.simulation.calibration import Behaviour
 from analytics.simulation.catalog import SERVICES, TEAMS
 from analytics.simulation.habits import MEASURED, Habits
 from analytics.simulation.layout import SimulatedHost
+from analytics.simulation.routines import Visit, projects, returning_runs
 from analytics.simulation.spells import draw_ms
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -88,7 +89,7 @@ def host_stays(
 
     Work of several GPUs is spread over those in `free`; each of those in `alone` only gets work of its own.
     """
-    draw = {"training": _training, "serving": _serving, "notebook": _notebooks}[host.pool.work]
+    draw = _WORK[host.pool.work]
     site = _Site(host, habits)
     rng = np.random.default_rng([seed, host.number, 1])
     stays = []
@@ -104,7 +105,11 @@ def host_stays(
 def _slots(free: tuple[int, ...], work: str, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
     at = 0
     while at < len(free):
-        sizes = [size for size in (8, 4, 2, 1) if size <= len(free) - at] if work == "training" else [1]
+        sizes = (
+            [size for size in (8, 4, 2, 1) if size <= len(free) - at]
+            if work in ("training", "returning", "project")
+            else [1]
+        )
         chance = np.array([{8: 0.45, 4: 0.3, 2: 0.15, 1: 0.1}[size] for size in sizes])
         size = sizes[int(rng.choice(len(sizes), p=chance / chance.sum()))]
         yield free[at : at + size]
@@ -164,6 +169,36 @@ def _notebooks(
             arguments=NOTEBOOK_ARGUMENTS if site.habits.told else None,
         )  # fmt: skip
         at_ms = _working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
+
+
+def _returning(
+    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+) -> Iterator[Stay]:
+    yield from _visits(site, slot, rng, returning_runs(rng, since_ms, until_ms))
+
+
+def _projects(
+    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+) -> Iterator[Stay]:
+    yield from _visits(site, slot, rng, projects(rng, since_ms, until_ms, _working_hour))
+
+
+def _visits(site: _Site, slot: tuple[int, ...], rng: np.random.Generator, visits: Iterable[Visit]) -> Iterator[Stay]:
+    for visit in visits:
+        team, user = _person(np.random.default_rng(visit.person))
+        yield Stay(
+            visit.start_ms, visit.end_ms, slot, site.habits.training, "returning", user, team, name=f"{team}-run", job_id="",
+            command="python3", seed=_seed(rng), idle_from_ms=visit.idle_from_ms if visit.end_ms > visit.idle_from_ms else None,
+        )  # fmt: skip
+
+
+_WORK = {
+    "training": _training,
+    "serving": _serving,
+    "notebook": _notebooks,
+    "returning": _returning,
+    "project": _projects,
+}
 
 
 def _next_start(at_ms: int, rng: np.random.Generator) -> int:

@@ -59,7 +59,7 @@ def test_a_large_fleet_holds_every_situation_more_than_once() -> None:
 
 @pytest.mark.parametrize("gpus", [1, 2, 7, 64, 1000, 4001])
 def test_the_pools_add_up(gpus: int) -> None:
-    counts = split_gpus(gpus)
+    counts = split_gpus(gpus, POOLS)
     assert sum(counts) == gpus
     assert all(abs(count - gpus * pool.share) < 1 for count, pool in zip(counts, POOLS, strict=True))
 
