@@ -45,11 +45,11 @@ def block(
     language: Language | None = None,
     *,
     whole: bool = False,
-    told: str = "",
+    notified: str = "",
 ) -> str:
     """One finding on a few lines, in the words of the commands where no language is given; `whole` shortens nothing.
 
-    `told` says how often its holder was told of it.
+    `notified` says how often its user was notified.
     """
     said = str if language is None else language.translate
     long = _WHOLE if whole else _INNER
@@ -58,7 +58,7 @@ def block(
     grade, failed = said(finding.confidence.grade), finding.confidence.failed
     lines = [
         *wrap(said(heading(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
-        *_labelled(said("holder"), said(holder_since(finding))),
+        *_labelled(said("user"), said(holder_since(finding))),
         *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
         *(
             line
@@ -66,7 +66,7 @@ def block(
             for line in _labelled(said(label), said(gpus))
         ),
         *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
-        *(_labelled(said("notified"), said(told)) if told else []),
+        *(_labelled(said("notified"), said(notified)) if notified else []),
         *_labelled(said("confidence"), said(tr("{grade}:", grade=grade)) if failed else grade),
         *(line for each in failed for line in wrap(said(each), _WIDTH, f"{'':15}- ", f"{'':17}")),
         *_labelled(said("evidence"), said(evidence(finding))),

@@ -31,7 +31,7 @@ def scope_parts(scope: Scope) -> list[Sentence]:
         *([tr("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
         *([tr("model {name}", name=plain(scope.model))] if scope.model is not None else []),
         *([tr("team {name}", name=plain(scope.team))] if scope.team is not None else []),
-        *([tr("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
+        *([tr("user {name}", name=plain(scope.holder))] if scope.holder is not None else []),
     ]
 
 

@@ -52,7 +52,7 @@ def head(report: Report, language: Language) -> dict[str, Any]:
         "language": language,
         "report": report,
         "title": language.translate(page_title(report)),
-        "edition": [(label, name) for label, name in vars(report.scope).items() if name is not None],
+        "edition": report.scope.parts(),
         "facts": facts(report, language),
         "headline": headline(report),
         "taken": reclaimable(report),

@@ -104,7 +104,7 @@ def _rows(card: FindingCard, language: Language) -> Iterator[tuple[str, str]]:
 
     finding = card.finding
     grade, failed = finding.confidence.grade, finding.confidence.failed
-    yield "holder", shown(holder_since(finding))
+    yield "user", shown(holder_since(finding))
     if finding.job:
         yield "job", shown(plain(finding.job, 400))
     yield from ((label, shown(gpus)) for label, gpus in taken(finding))
