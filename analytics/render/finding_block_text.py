@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from analytics.decide.totals import to_take
 from analytics.inventory import Inventory
-from analytics.language.language import Language, SentenceList
+from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
 from analytics.workloads.model import Finding
-from analytics.workloads.wording import gpus_of
 
 ENDED = tr("nothing to take back: it has ended")
 NONE = tr("no findings: no GPU was held for long without a kernel, and none went unused")
@@ -57,7 +57,7 @@ def block(
     look = beside.look if finding.reclaimable and finding.category == "reclaim" else ""
     grade, failed = said(finding.confidence.grade), finding.confidence.failed
     lines = [
-        *wrap(said(heading(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
+        *wrap(said(heading_with_sums(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
         *_labelled(said("user"), said(holder_since(finding))),
         *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
         *(
@@ -92,15 +92,12 @@ def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     )  # fmt: skip
 
 
-def heading(finding: Finding) -> str:
-    """What it comes to, and what it is about: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
+def heading_with_sums(finding: Finding) -> Sentence:
+    """What it comes to before its heading: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
     cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
     energy = [] if finding.energy_kwh is None else [tr("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
     sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
-    gpus: str = gpus_of(len(finding.gpus))
-    where = tr("{gpus} on {host}", gpus=gpus, host=plain(finding.host)) if finding.host else gpus
-    what = tr("{sums}: {where} {sentence}", sums=sums, where=where, sentence=finding.sentence)
-    return tr("{sentence} (simulated)", sentence=what) if finding.simulated else what
+    return tr("{label}: {value}", label=sums, value=heading(finding))
 
 
 def holder_since(finding: Finding) -> str:

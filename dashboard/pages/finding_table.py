@@ -15,8 +15,8 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
-from analytics.sections.costliest import heading
 from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
 from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
