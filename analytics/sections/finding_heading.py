@@ -31,5 +31,5 @@ def _gpus_on_hosts(finding: Finding) -> Sentence:
     if not hosts:
         return gpus
     several = tr_many("{number} host", "{number} hosts", len(hosts))
-    where = SentenceList([plain(each) for each in hosts]) if len(hosts) <= _NAMED else several
+    where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _NAMED else several
     return tr("{gpus} on {where}", gpus=gpus, where=where)

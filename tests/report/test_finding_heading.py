@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "where"), [("", ""), ("a", " on a"), ("a+b+c", " on a, b and c"), ("a+b+c+d", " on 4 hosts")]
+    ("hosts", "where"), [("", ""), ("a", " on a"), ("a+b+c", " on a, b, c"), ("a+b+c+d", " on 4 hosts")]
 )
 def test_a_few_hosts_are_named(full: Lake, hosts: str, where: str) -> None:
     finding = replace(report_of(full, "2026-W40").findings[0], host=hosts, gpus=("x", "y"), simulated=False)
