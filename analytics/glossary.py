@@ -10,28 +10,52 @@ from analytics.language.sentences import tr
 
 @dataclass(frozen=True)
 class Term:
-    """One word of the field and its meaning, one sentence without a full stop; `column` is its name in data where that differs."""
+    """One word of the field and its meaning, one sentence without a full stop.
+
+    `column` is its name in data where that differs; `short` is the meaning in a few words, for the narrow columns of a table.
+    """
 
     name: str
     meaning: str
     column: str = ""
+    short: str = ""
 
 
 STATES: Mapping[str, Term] = {
     each.name: each
     for each in (
-        Term("unknown", tr("nothing was observed: the agent was down, or no row came for more than 3 intervals")),
         Term(
-            "unavailable", tr("the GPU could not work: lost, not responding, waiting for a reset, or without a driver")
+            "unknown",
+            tr(
+                "nothing was observed: the agent was down, or no row came for longer than the allowed gap (default: 3 intervals)"
+            ),
+            short=tr("not observed"),
         ),
-        Term("free", tr("no process and no allocation")),
-        Term("reserved", tr("allocated, but no process on it")),
-        Term("held", tr("a process holds it but has run no kernel for at least 5 minutes")),
-        Term("low", tr("kernels ran, but mean utilization stayed below 10 %")),
-        Term("active", tr("kernels ran, and mean utilization was 10 % or more")),
+        Term(
+            "unavailable",
+            tr("the GPU could not work: lost, not responding, waiting for a reset, or without a driver"),
+            short=tr("lost, blocked or without a driver"),
+        ),
+        Term("free", tr("no process and no allocation"), short=tr("no process, no allocation")),
+        Term("reserved", tr("allocated, but no process on it"), short=tr("allocated, no process")),
+        Term(
+            "held",
+            tr("a process holds it but has run no kernel for the idle threshold or longer (default: 5 minutes)"),
+            short=tr("a process holds it, no kernel ran"),
+        ),
+        Term(
+            "low",
+            tr("kernels ran, but mean utilization stayed below the low threshold (default: 10 %)"),
+            short=tr("kernels ran, low utilization"),
+        ),
+        Term(
+            "active",
+            tr("kernels ran, and mean utilization reached the low threshold (default: 10 %)"),
+            short=tr("working"),
+        ),
     )
 }
-"""The ledger's states; thresholds are the defaults of `ledger.idle_after` and `ledger.low_below_pct`."""
+"""The ledger's states; the thresholds are `ledger.gap_after`, `ledger.idle_after` and `ledger.low_below_pct`."""
 
 CONFIDENCE: Mapping[str, Term] = {
     each.name: each

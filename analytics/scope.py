@@ -1,4 +1,4 @@
-"""A part of the fleet or of its people: one pool, one team or one holder, for tables, reports and exports alike."""
+"""A part of the fleet or of its people: one pool, one team or one user, for tables, reports and exports alike."""
 
 from __future__ import annotations
 
@@ -60,8 +60,13 @@ class Scope:
         return self.team is not None or self.holder is not None
 
     def __str__(self) -> str:
-        """`pool a100, team vision`."""
-        return ", ".join(f"{name} {value}" for name, value in vars(self).items() if value is not None)
+        """`pool a100, user ann`."""
+        return ", ".join(f"{name} {value}" for name, value in self.parts())
+
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """What it is narrowed to: the word for people, and the name."""
+        asked = {"pool": self.pool, "model": self.model, "team": self.team, "user": self.holder}
+        return tuple((word, name) for word, name in asked.items() if name is not None)
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +76,7 @@ def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--team", metavar="NAME", type=given_name, help="of what this team (owners file) was given only"
     )
-    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="of what this holder was given only")
+    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="of what this user was given only")
 
 
 def narrow(

@@ -23,7 +23,7 @@ ALLOCATED = (*IDLE_ALLOCATED, *IN_USE)
 """Somebody has the GPU: an allocation, or a workload without one."""
 
 WITHOUT_EVIDENCE = ("unknown", "unavailable")
-"""Tells nothing of what the GPU would be used for: nobody looked, or nobody could have used it."""
+"""Tells nothing of what the GPU would be used for: it was not observed, or nobody could have used it."""
 
 PERHAPS_FREE = ("unknown", "free")
 """Free, as far as anybody knows."""

@@ -67,9 +67,9 @@ def off_peak(stretches: pl.DataFrame, pools: Mapping[str, str], until_ms: int, z
     hours = _hours(rows, named, since_ms, until_ms)
     found: list[OffPeak] = []
     for (pool,), own in hours.partition_by("pool", as_dict=True).items():
-        spare = _spare(own, zone)
-        if spare is not None:
-            found += _windows(str(pool), spare, float(own["there"].max()), weeks)  # type: ignore[arg-type]  # never empty
+        unused = _unused(own, zone)
+        if unused is not None:
+            found += _windows(str(pool), unused, float(own["there"].max()), weeks)  # type: ignore[arg-type]  # never empty
     return tuple(sorted(found, key=lambda each: (each.pool, each.weekday, each.from_hour)))
 
 
@@ -89,7 +89,7 @@ def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int
     return found.with_columns(pl.col("needed", "unknown").fill_null(0.0)).sort("pool", "time")
 
 
-def _spare(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
+def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
     """GPUs not needed in each of the week's 168 hours; None where an hour was never seen well."""
     known = hours.filter(pl.col("unknown") <= 0.1 * pl.col("there"))
     there = float(known["there"].max() or 0.0)  # type: ignore[arg-type]
@@ -107,10 +107,10 @@ def _quantile(values: Sequence[float]) -> float:
     return sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
 
 
-def _windows(pool: str, spare: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:
-    """Runs of hours with clearly more to spare than the median hour; one that reaches over Sunday's end begins there."""
-    least = sorted(spare)[_HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
-    enough = [each >= least for each in spare]
+def _windows(pool: str, unused: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:
+    """Runs of hours with clearly more unused than in the median hour; one that reaches over Sunday's end begins there."""
+    least = sorted(unused)[_HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
+    enough = [each >= least for each in unused]
     if all(enough) or not any(enough):
         return
     first = next(hour for hour in range(_HOURS) if enough[hour] and not enough[hour - 1])
@@ -121,7 +121,7 @@ def _windows(pool: str, spare: Sequence[int], gpus: float, weeks: int) -> Iterat
             start = hour
         if not there and start is not None:
             if hour - start >= HOURS_MIN:
-                least_spare = min(spare[each % _HOURS] for each in range(start, hour))
+                gpus_unused = min(unused[each % _HOURS] for each in range(start, hour))
                 begin = start % _HOURS
-                yield OffPeak(pool, begin // 24, begin % 24, begin % 24 + hour - start, least_spare, weeks)
+                yield OffPeak(pool, begin // 24, begin % 24, begin % 24 + hour - start, gpus_unused, weeks)
             start = None

@@ -41,7 +41,7 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
     send_command.add_send_arguments(send)
     nudge = verbs.add_parser(
         "nudge",
-        help="tell holders of their own findings",
+        help="notify users of their own findings",
         epilog=f"example: {nudge_command.NUDGE_EXAMPLE}",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,

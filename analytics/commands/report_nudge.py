@@ -1,4 +1,4 @@
-"""`fallow report nudge`: tells holders of their own findings; says what it would do unless --send is given."""
+"""`fallow report nudge`: tells users of their own findings; says what it would do unless --send is given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="config file")
     parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument("--timezone", metavar="ZONE", help="IANA name of the zone of quiet hours (or report.timezone)")
-    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this holder")
+    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this user")
     parser.add_argument(
         "--send", action="store_true", default=False, help="really send (default: say what would be sent)"
     )
@@ -104,7 +104,7 @@ def _contacts(inputs: Inputs) -> Contacts:
 
 
 def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] | None:
-    """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a holder that nobody is."""
+    """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a user that nobody is."""
     ledger = load_window_ledger(inputs, or_empty=True)
     # a clock that is ahead makes no row newer than now
     newest_ms = max(min(end_ms, now_ms) for end_ms in ledger.whole.host_ends.values())
@@ -114,7 +114,7 @@ def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] 
     holders = {name for each in ledger.whole.stretches["holder"].unique() if each for name in each.split(JOINER)}
     if holder is not None and holder not in holders:
         raise EmptyLakeError(
-            f"nothing in this lake is of holder {plain(holder)}", "the names are those of `fallow ledger --by holder`"
+            f"nothing in this lake is of user {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
     found = review(inputs, ledger, now_ms=now_ms).shown
     return [each for each in found if holder is None or holder in (each.holder or "").split(JOINER)]

@@ -12,18 +12,6 @@ from analytics.language.sentences import tr
 from analytics.quality.timestamps import Stamp
 from analytics.workloads.model import Finding
 
-STATUSES = {
-    "new": "not among last week's findings",
-    "standing": "was there last week as well",
-    "notified": "its holder was told",
-    "acknowledged": "somebody has taken it on",
-    "suppressed": "hidden until its expiry, for the reason given",
-    "closed": "was there last week and is not any more",
-    "unseen": "was there last week, and its GPUs were not seen to the end of this one: nobody knows",
-    "reversed": "was there last week, and its GPUs were used again within the week: it was wrong",
-}
-"""Every status and its meaning."""
-
 _DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
 _DID = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "notify": "notified", "note": "note"}
 

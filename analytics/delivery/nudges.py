@@ -218,8 +218,8 @@ def _alone(finding: Finding) -> str:
     if finding.status in _LEFT_ALONE:
         return finding.status
     if finding.category not in CATEGORIES:
-        return f"{finding.category}: not for a holder"
-    return "" if finding.holder else "no holder"
+        return f"{finding.category}: not for a user"
+    return "" if finding.holder else "no user"
 
 
 def _nudge(address: str, own: Sequence[tuple[Finding, str]], past: Past) -> Nudge:

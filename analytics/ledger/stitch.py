@@ -144,7 +144,7 @@ def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
 
 
 def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
-    """The time between pieces, and between a GPU's first and last row and its pieces: nobody looked."""
+    """The time between pieces, and between a GPU's first and last row and its pieces: not observed."""
     columns = (*_UNIT, "time", "end", "gpu_share")
     bounds = pl.concat(
         [

@@ -16,9 +16,9 @@ def hosts_of(number: int) -> Sentence:
     return tr_many("{number} host", "{number} hosts", number)
 
 
-def claims_of(number: int) -> Sentence:
-    """`1 claim`, `2 claims`."""
-    return tr_many("{number} claim", "{number} claims", number)
+def allocations_of(number: int) -> Sentence:
+    """`1 allocation`, `2 allocations`."""
+    return tr_many("{number} allocation", "{number} allocations", number)
 
 
 def rows_of(number: int) -> Sentence:

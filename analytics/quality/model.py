@@ -64,7 +64,7 @@ class QualityCheck(Protocol):
 _MORE = {
     "GPU": ("{number} more GPU", "{number} more GPUs"),
     "host": ("{number} more host", "{number} more hosts"),
-    "claim": ("{number} more claim", "{number} more claims"),
+    "claim": ("{number} more allocation", "{number} more allocations"),
     "model": ("{number} more model", "{number} more models"),
 }
 

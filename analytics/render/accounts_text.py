@@ -9,6 +9,7 @@ from analytics.language.plain_text import count, hours, percent, plain, wrap
 from analytics.money.accounts import Account
 from analytics.money.window_money import Money
 from analytics.render.money_text import WIDTH, amount
+from analytics.sections.names import account_name
 from analytics.states import IN_USE
 from fallow.clock import HOUR_MS
 
@@ -89,8 +90,9 @@ def table_text(rows: Sequence[Account], group: str, money: Money, width: int = W
 
 
 def _name(row: Account, group: str) -> str:
-    name = row.label.removeprefix("NVIDIA ") if group == "model" else row.label
-    return plain(name, _NAME_MOST)
+    if row.name is None:
+        return plain(account_name(row.label), _NAME_MOST)
+    return plain(row.label.removeprefix("NVIDIA ") if group == "model" else row.label, _NAME_MOST)
 
 
 def _columns(

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from analytics.decide.totals import to_take
 from analytics.inventory import Inventory
-from analytics.language.language import Language, SentenceList
+from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
 from analytics.workloads.model import Finding
-from analytics.workloads.wording import gpus_of
 
 ENDED = tr("nothing to take back: it has ended")
 NONE = tr("no findings: no GPU was held for long without a kernel, and none went unused")
@@ -45,11 +45,11 @@ def block(
     language: Language | None = None,
     *,
     whole: bool = False,
-    told: str = "",
+    notified: str = "",
 ) -> str:
     """One finding on a few lines, in the words of the commands where no language is given; `whole` shortens nothing.
 
-    `told` says how often its holder was told of it.
+    `notified` says how often its user was notified.
     """
     said = str if language is None else language.translate
     long = _WHOLE if whole else _INNER
@@ -57,8 +57,8 @@ def block(
     look = beside.look if finding.reclaimable and finding.category == "reclaim" else ""
     grade, failed = said(finding.confidence.grade), finding.confidence.failed
     lines = [
-        *wrap(said(heading(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
-        *_labelled(said("holder"), said(holder_since(finding))),
+        *wrap(said(heading_with_sums(finding)), _WIDTH, f"{finding.finding_id}  ", "  "),
+        *_labelled(said("user"), said(holder_since(finding))),
         *(_labelled(said("job"), plain(finding.job, long)) if finding.job else []),
         *(
             line
@@ -66,7 +66,7 @@ def block(
             for line in _labelled(said(label), said(gpus))
         ),
         *_labelled(said("rule"), f"{finding.rule}, {said(finding.status)}"),
-        *(_labelled(said("notified"), said(told)) if told else []),
+        *(_labelled(said("notified"), said(notified)) if notified else []),
         *_labelled(said("confidence"), said(tr("{grade}:", grade=grade)) if failed else grade),
         *(line for each in failed for line in wrap(said(each), _WIDTH, f"{'':15}- ", f"{'':17}")),
         *_labelled(said("evidence"), said(evidence(finding))),
@@ -92,15 +92,12 @@ def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     )  # fmt: skip
 
 
-def heading(finding: Finding) -> str:
-    """What it comes to, and what it is about: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
+def heading_with_sums(finding: Finding) -> Sentence:
+    """What it comes to before its heading: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
     cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
     energy = [] if finding.energy_kwh is None else [tr("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
     sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
-    gpus: str = gpus_of(len(finding.gpus))
-    where = tr("{gpus} on {host}", gpus=gpus, host=plain(finding.host)) if finding.host else gpus
-    what = tr("{sums}: {where} {sentence}", sums=sums, where=where, sentence=finding.sentence)
-    return tr("{sentence} (simulated)", sentence=what) if finding.simulated else what
+    return tr("{label}: {value}", label=sums, value=heading(finding))
 
 
 def holder_since(finding: Finding) -> str:

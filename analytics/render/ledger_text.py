@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analytics import glossary
 from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import tr_many
 from analytics.ledger.summary import Summary, Totals, ratio
 from fallow.schema import STATES
-
-MEANING = {
-    "unknown": tr("nobody looked"),
-    "unavailable": tr("lost, wedged or driver down"),
-    "free": tr("no process, no claim"),
-    "reserved": tr("claimed, no process"),
-    "held": tr("a process holds it, no kernel ran"),
-    "low": tr("activity, but little"),
-    "active": tr("working"),
-}
-"""The states in three words; docs/how-a-number-is-made.md has the whole definitions."""
 
 
 def summary_text(
@@ -34,10 +24,10 @@ def summary_text(
         *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
         "",
         "measured at zero utilization, whoever holds the GPU (share of observed time)",
-        f"  in all            {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
+        f"  {'in all':<35} {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
     ]
     lines += [
-        f"  in spells >= {name:<4} {percent(ratio(spell_ms, totals.observed_ms)):>8}"
+        f"  {f'in idle intervals of at least {name}':<35} {percent(ratio(spell_ms, totals.observed_ms)):>8}"
         for name, spell_ms in summary.idle.spell_ms.items()
     ]
     return "\n".join(lines)
@@ -97,7 +87,7 @@ def cost_lines(
 
 def _remark(state: str, share: float | None, bar: int, room: int, language: Language) -> str:
     """What stands behind a state's numbers: a bar and the meaning, the meaning alone, or nothing, the same for all."""
-    meanings = {name: language.translate(meaning) for name, meaning in MEANING.items()}
+    meanings = {name: language.translate(term.short) for name, term in glossary.STATES.items()}
     longest = max(map(len, meanings.values()))
     if room >= 2 + bar + 1 + longest:
         return f"  {_bar(share, bar)} {meanings[state]}"

@@ -32,12 +32,12 @@ GPU_HOURS_MIN = 24
 
 KINDS = {
     "silent": "the host fell silent",
-    "unknown time": "nobody looked",
+    "unknown time": "not observed",
     "no utilization": "utilization was not measured",
     "holder not known": "the user is not known",
     "use not watched": "nobody recorded who used it",
 }
-"""What nobody saw, by the word for it in the evidence."""
+"""What was not observed, by the word for it in the evidence."""
 
 
 def blind_spot_findings(context: Context) -> Iterator[Finding]:
@@ -139,7 +139,7 @@ def _blind_spot_finding(
         next_command=command,
         host=host,
     )
-    # that nobody looked is itself known for sure
+    # that it was not observed is itself known for sure
     return replace(finding, confidence=grade())
 
 

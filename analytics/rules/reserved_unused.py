@@ -167,7 +167,7 @@ def _reserved_unused_notes(current: pl.DataFrame) -> list[str]:
     return (
         [
             tr(
-                "release the reservation {claims} where it was made; fallow does not know the command",
+                "release the allocation {claims} where it was made; fallow does not know the command",
                 claims=", ".join(claims),
             )
         ]

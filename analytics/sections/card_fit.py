@@ -150,7 +150,7 @@ def _row(row: dict[str, Any]) -> tuple[Cell, ...]:
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
     """Whose it is, its job and its model."""
     return (
-        tr("(holder not known)") if row["holder"] is None else plain(row["holder"], most),
+        tr("(user not known)") if row["holder"] is None else plain(row["holder"], most),
         tr("no job") if row["job"] is None else plain(row["job"], most),
         plain(row["model"], most) if row["model"] else tr("unknown model"),
     )

@@ -9,6 +9,7 @@ from analytics.language.quantities import Amount, GpuHours, Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.report.model import Report
+from analytics.sections.finding_heading import heading
 from analytics.sections.findings import costliest
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
@@ -44,14 +45,6 @@ def costliest_findings(report: Report) -> Section:
         notes=(overlap,) if len(gpus) > len(set(gpus)) else (),
         wide=True,
     )
-
-
-def heading(finding: Finding, report: Report) -> str:
-    """`8 GPUs never used since first seen`; that they are simulated only where others are not: else it stands above."""
-    apart = finding.simulated and report.simulated_gpus < report.summary.totals.gpus
-    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    what = tr("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
-    return tr("{sentence} (simulated)", sentence=what) if apart else what
 
 
 def _row(finding: Finding, report: Report) -> tuple[Cell, ...]:

@@ -19,10 +19,10 @@ _Groups = Sequence[tuple[str | Quantity | LinkedCell, Totals]]
 _SHOWN = 60
 _TITLES = {"day": tr("Coverage by day"), "pool": tr("Coverage by pool"), "model": tr("Coverage by model"), "host": tr("Coverage by host")}  # fmt: skip
 _QUESTIONS = {
-    "day": tr("On which days did nobody look? Observed share of the GPU time."),
-    "pool": tr("Which pools are seen less than others?"),
-    "model": tr("Which models are seen less than others?"),
-    "host": tr("Which hosts are seen less than others?"),
+    "day": tr("Which days were not fully observed? Observed share of the GPU time."),
+    "pool": tr("Which pools are observed less than the others?"),
+    "model": tr("Which models are observed less than the others?"),
+    "host": tr("Which hosts are observed less than the others?"),
 }
 _HEADS = {"day": tr("day"), "pool": tr("pool"), "model": tr("model"), "host": tr("host")}
 

@@ -106,7 +106,7 @@ def fewer_gpus(basis: PageBasis) -> Section:
     return Section(
         name="fewer",
         title=tr("With fewer GPUs"),
-        question=tr("If GPUs go, in how many hours of the window was more wanted at once than what stays?"),
+        question=tr("If some GPUs are removed, in how many hours of the window would the remaining ones not have been enough?"),
         headline=_fewer_headline(found, hours.height),
         columns=(
             SectionColumn("gone", tr("GPUs removed"), "count"),

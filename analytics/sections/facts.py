@@ -62,10 +62,10 @@ def _observed(report: Report) -> str:
 def _silent(hosts: Sequence[Silent]) -> str:
     if not hosts:
         return tr("none")
-    return tr("{hosts}: the time after that is in no sum", hosts=silent_hosts(hosts))
+    return tr("{hosts}: the time after that is in no sum", hosts=silent_host_names(hosts))
 
 
-def silent_hosts(hosts: Sequence[Silent]) -> SentenceList:
+def silent_host_names(hosts: Sequence[Silent]) -> SentenceList:
     """The first hosts that were not seen to the end, each since when, and how many more there are."""
     more = len(hosts) - _NAMED
     rest = [tr_many("and {number} more host", "and {number} more hosts", more)] if more > 0 else []

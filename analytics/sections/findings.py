@@ -14,10 +14,10 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.names import JOINER
 from analytics.quality.timestamps import Stamp
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
 from analytics.sections.names import NAME_MOST
 from analytics.sections.section import Cell, FindingCard, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
@@ -66,12 +66,12 @@ def _became(report: Report, finding: Finding) -> str:
 
 
 def notified(report: Report, finding: Finding) -> str:
-    """How often the holder was told, and when last."""
-    told = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
-    if not told:
+    """How often the user was notified, and when last."""
+    sent = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
+    if not sent:
         return tr("never")
     return tr_many(
-        "{number} time, last on {day}", "{number} times, last on {day}", len(told), day=Day(told[-1].time_ms)
+        "{number} time, last on {day}", "{number} times, last on {day}", len(sent), day=Day(sent[-1].time_ms)
     )
 
 
@@ -123,7 +123,7 @@ def further_findings(report: Report) -> Section | None:
     if not own:
         return None
     return _apart(
-        "further-findings", tr("Further findings"), own, ("confidence", [tr(each.confidence.grade) for each in own]),
+        report, "further-findings", tr("Further findings"), own, ("confidence", [tr(each.confidence.grade) for each in own]),
         question=tr("What else can somebody do?"), headline=_counted(own, ""), shown=_FURTHER,
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ def inefficient(report: Report) -> Section:
     """Work that could use its GPUs better."""
     own = busy_but_inefficient(report)
     return _apart(
-        "inefficient", tr("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
+        report, "inefficient", tr("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
         question=tr("Which GPUs work, but could do more?"),
         headline=_counted(own, tr("Nothing was found.")),
         notes=(tr("Not reclaimable: these GPUs work, but could do more. Nothing of it is in the figures above."),),
@@ -153,7 +153,7 @@ def winding_down(report: Report) -> Section:
     """Users whose work fades out."""
     own = [each for each in report.findings if each.rule == "wind_down"]
     return _apart(
-        "winding-down", tr("Winding down"), own, ("evidence", [evidence(each) for each in own]),
+        report, "winding-down", tr("Winding down"), own, ("evidence", [evidence(each) for each in own]),
         question=tr("Whose work fades out?"), headline=_counted(own, tr("Nobody's work fades out.")),
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ def gone(report: Report) -> Section:
     """What became of last week's findings, the wrong ones first."""
     own = ended(report)
     return _apart(
-        "gone", tr("Closed and reversed since last week"), own,
+        report, "gone", tr("Closed and reversed since last week"), own,
         ("what became of it", [_became(report, each) for each in own]),
         question=tr("How often were last week's findings wrong?"), headline=_reversals(report),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
@@ -174,7 +174,7 @@ def suppressed(report: Report) -> Section:
     own = report.review.suppressed
     hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
     return _apart(
-        "suppressed", tr("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
+        report, "suppressed", tr("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
         question=tr("What did somebody hide, until when and why?"),
         headline=hidden if own else tr("Nothing is suppressed."),
     )  # fmt: skip
@@ -190,6 +190,7 @@ def _counted(own: Sequence[Finding], none: str) -> str:
 
 
 def _apart(
+    report: Report,
     name: str,
     title: str,
     own: Sequence[Finding],
@@ -202,7 +203,7 @@ def _apart(
     shown: int = _LISTED,
 ) -> Section:
     """A row for each; `about` is the last column's heading and what it tells of each finding."""
-    label, told = about
+    label, texts = about
     with_cost = any(each.cost is not None for each in own)
     currency = next((each.currency for each in own if each.currency), "")
     rest = len(own) - shown
@@ -216,7 +217,7 @@ def _apart(
             *((SectionColumn("cost", tr("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
             SectionColumn("about", tr(label), "sentence"),
         ),
-        rows=tuple(_row(each, text, with_cost=with_cost) for each, text in zip(own, told, strict=True)),
+        rows=tuple(_row(report, each, text, with_cost=with_cost) for each, text in zip(own, texts, strict=True)),
         shown=shown,
         rest=tr_many("and {number} more finding", "and {number} more findings", rest),
         wide=True,
@@ -227,21 +228,10 @@ def _apart(
     )  # fmt: skip
 
 
-def _row(finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
+def _row(report: Report, finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
     cost = (None if finding.cost is None else Number(finding.cost, 2),) if with_cost else ()
-    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding))
+    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
     return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
-
-
-def heading(finding: Finding) -> Sentence:
-    """`8 GPUs on node-07 never used since first seen`."""
-    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    hosts = finding.host.split(JOINER) if finding.host else []
-    if not hosts:
-        return tr("{gpus} {sentence}", gpus=gpus, sentence=finding.sentence)
-    several = tr_many("{number} host", "{number} hosts", len(hosts))
-    where = plain(hosts[0]) if len(hosts) == 1 else several
-    return tr("{gpus} on {where} {sentence}", gpus=gpus, where=where, sentence=finding.sentence)
 
 
 def whose(finding: Finding) -> str:

@@ -75,8 +75,8 @@ def who_had_it(_: PageBasis, subject: Subject) -> Section:
     return Section(
         name="stays",
         title=tr("Who had it"),
-        question=tr("Who held or claimed it in the window, and what was made of it? GPU-hours by state."),
-        headline=_counted(tr_many("{number} stay", "{number} stays", found.height), found.height)
+        question=tr("Who used it or had it allocated in the window, and what was made of it? GPU-hours by state."),
+        headline=_counted(tr_many("{number} period of use", "{number} periods of use", found.height), found.height)
         if found.height
         else tr("Nobody had it in this window."),
         columns=(

@@ -32,7 +32,7 @@ def jobs_of_holder(basis: PageBasis, holder: str) -> Section:
     return Section(
         name="jobs",
         title=tr("Jobs"),
-        question=tr("What were the GPUs given for, and which jobs let them wait? First and last seen in this window."),
+        question=tr("What were the GPUs given for, and which jobs left them idle? First and last seen in this window."),
         headline=_headline(found),
         columns=(
             SectionColumn("job", tr("job"), "name"),

@@ -37,7 +37,7 @@ def moves(report: Report) -> Section:
             SectionColumn("target", tr("card to move to"), "words"),
             SectionColumn("saving", tr("would save"), "money"),
             SectionColumn("cost", tr("cost"), "money"),
-            SectionColumn("confidence", tr("confidence"), "words"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
         ),
         rows=tuple(_row(each, currency) for each in found[:_SHOWN]),
         notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
@@ -71,7 +71,7 @@ def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
         target_card(finding),
         Amount(saving_of(finding), currency),
         Amount(finding.cost, currency),
-        tr(finding.confidence.grade),
+        finding.confidence.grade,
     )
 
 

@@ -7,6 +7,7 @@ from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
+from analytics.money.priced_segments import NOT_KNOWN
 from analytics.sections.section import Cell
 
 NAME_MOST = 200
@@ -15,6 +16,11 @@ NAME_MOST = 200
 def place_name(name: str, most: int = NAME_MOST) -> str:
     """The name of a pool or a model on one line; where there is none, the words for that."""
     return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+
+
+def account_name(label: str) -> str:
+    """The label of what has no name, as people read it: data say `holder` where the words are `user`."""
+    return tr("(user not known)") if label == NOT_KNOWN else tr(label)
 
 
 def placed(name: str, language: Language) -> str:

@@ -11,7 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import UserFigures
 from analytics.report.model import Report
-from analytics.sections.names import NAME_MOST
+from analytics.sections.names import NAME_MOST, account_name
 from analytics.sections.section import Cell, Section, SectionColumn, StateBar
 
 _LISTED = 12
@@ -83,7 +83,7 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
 
 
 def _name(person: UserFigures) -> str:
-    return tr(person.label) if person.name is None else plain(person.name, NAME_MOST)
+    return account_name(person.label) if person.name is None else plain(person.name, NAME_MOST)
 
 
 def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool) -> tuple[Cell, ...]:

@@ -50,9 +50,7 @@ def surplus(report: Report) -> Section | None:
 def _headline(found: Sequence[Reclaimable]) -> str:
     """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
-        return tr(
-            "No pool is known to have GPUs to spare: all of them were needed at once, or the history is too short."
-        )
+        return tr("No pool is known to have a surplus: all GPUs were needed at once, or the history is too short.")
     if not any(each.high for each in found):
         return tr("No GPU can go with the reserve kept.")
     point, eight = sum(each.point for each in found), Number(sum(each.blocks.get(8, 0) for each in found))
@@ -63,9 +61,15 @@ def _headline(found: Sequence[Reclaimable]) -> str:
             point, groups=Number(len(found)), eight=eight,
         )  # fmt: skip
     [own] = found
+    if own.low == own.high:
+        return tr_many(
+            "{number} GPU of {pool} can go with the reserve kept. In whole blocks of eight: {eight}.",
+            "{number} GPUs of {pool} can go with the reserve kept. In whole blocks of eight: {eight}.",
+            point, pool=place_name(own.pool), eight=eight,
+        )  # fmt: skip
     return tr_many(
-        "{number} GPU of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
-        "{number} GPUs of {pool} can go with the reserve kept, by the interval {low} to {high}. In whole blocks of eight: {eight}.",
+        "{number} GPU of {pool} can go with the reserve kept (estimate: {low} to {high}). In whole blocks of eight: {eight}.",
+        "{number} GPUs of {pool} can go with the reserve kept (estimate: {low} to {high}). In whole blocks of eight: {eight}.",
         point, pool=place_name(own.pool), low=Number(own.low), high=Number(own.high), eight=eight,
     )  # fmt: skip
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from analytics.decide.totals import totals
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.scope import Scope
-from analytics.sections.facts import silent_hosts
+from analytics.sections.facts import silent_host_names
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
-WASTE_STATES = UNUSED
 
 
 def title(report: Report) -> SentenceList:
@@ -31,20 +31,20 @@ def scope_parts(scope: Scope) -> list[Sentence]:
         *([tr("pool {name}", name=plain(scope.pool))] if scope.pool is not None else []),
         *([tr("model {name}", name=plain(scope.model))] if scope.model is not None else []),
         *([tr("team {name}", name=plain(scope.team))] if scope.team is not None else []),
-        *([tr("holder {name}", name=plain(scope.holder))] if scope.holder is not None else []),
+        *([tr("user {name}", name=plain(scope.holder))] if scope.holder is not None else []),
     ]
 
 
 def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
-    totals = report.summary.totals
-    wasted = sum(totals.state_ms[state] for state in WASTE_STATES)
+    spent = report.summary.totals
+    wasted = sum(spent.state_ms[state] for state in UNUSED)
     if report.is_empty:
         known = report.known
         if report.fleet_was_seen and report.seen.silent:
             return tr(
                 "Nothing of {scope} was observed in this window. Silent: {hosts}.",
-                scope=SentenceList(scope_parts(report.scope), ", "), hosts=silent_hosts(report.seen.silent),
+                scope=SentenceList(scope_parts(report.scope), ", "), hosts=silent_host_names(report.seen.silent),
             )  # fmt: skip
         if report.fleet_was_seen:
             return tr("Nothing in this window is of {scope}.", scope=SentenceList(scope_parts(report.scope), ", "))
@@ -52,12 +52,12 @@ def headline(report: Report) -> str:
             "Nothing was observed in this window. The lake has rows from {since} to {until}.",
             since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
         )  # fmt: skip
-    if not totals.observed_ms:
+    if not spent.observed_ms:
         return tr("Nothing was observed in this window.")
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
-        wasted=GpuHours(wasted), observed=GpuHours(totals.observed_ms), active=Share(totals.share("active")),
-        **{state: Share(totals.share(state)) for state in WASTE_STATES},
+        wasted=GpuHours(wasted), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
+        **{state: Share(spent.share(state)) for state in UNUSED},
     )  # fmt: skip
 
 
@@ -68,19 +68,17 @@ def reclaimable(report: Report) -> str:
     """
     if report.is_empty:
         return ""
-    now = {gpu for finding in report.findings for gpu in finding.reclaimable_gpus}
-    sure = {
-        gpu for finding in report.findings if finding.confidence.grade == "high" for gpu in finding.reclaimable_gpus
-    }  # fmt: skip
+    found = totals(report.findings)
+    now, sure = found.gpus_to_take, found.gpus_to_take_surely
     last_ms = report.seen.last_ms
     if last_ms is not None and not report.seen.to_the_end:
-        return _reclaimable_at(last_ms, len(now), len(sure))
+        return _reclaimable_at(last_ms, now, sure)
     if not now:
         return tr("No GPU could be taken back at the end of the window.")
     return tr_many(
         "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
         "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
-        len(now), sure=Number(len(sure)),
+        now, sure=Number(sure),
     )  # fmt: skip
 
 

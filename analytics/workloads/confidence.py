@@ -193,8 +193,8 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
 
 
 def watched_holders(*, unwatched: bool) -> list[str]:
-    """Fails where nobody could have seen a process."""
-    return [tr("neither processes nor memory were read: somebody may be using it")] if unwatched else []
+    """Fails where no process could have been seen."""
+    return [tr("processes and memory were not read: somebody may be using it")] if unwatched else []
 
 
 def other_work(others: int) -> list[str]:

@@ -115,8 +115,8 @@ def _prices(known: Known, finding: Finding) -> list[Sentence]:
     ]
 
 
-SOURCES = {"process": "process", "claim": "claim", "memory": "memory"}
-"""How the ledger knows a holder."""
+SOURCES = {"process": "process", "claim": "allocation", "memory": "memory"}
+"""How the ledger knows a user."""
 
 SHARED_LABELS = (
     label("holder_source", "user known by {value}", words_for(SOURCES)),

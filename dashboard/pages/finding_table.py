@@ -7,17 +7,16 @@ from typing import Any
 
 from dash import dcc, html
 
-from analytics.decide.lifecycle import STATUSES, action_sentence
+from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import totals
-from analytics.glossary import CONFIDENCE
-from analytics.glossary import STATUSES as GLOSSARY_STATUSES
+from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
-from analytics.sections.costliest import heading
 from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
 from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
@@ -46,7 +45,7 @@ _COLUMNS = (
     ("gpu_hours", tr("GPU-hours"), NUMBER, 100),
     ("cost", tr("cost"), NUMBER, 120),
     ("since", tr("since"), MOMENT, 118),
-    ("told", tr("user told"), NUMBER, 170),
+    ("told", tr("user notified"), NUMBER, 170),
     ("command", tr("next command"), "text", 320),
     ("category", tr("category"), RANK, 130),
     ("rule", tr("rule"), "text", 160),
@@ -74,7 +73,7 @@ def rows(view: View) -> list[Row]:
 def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
     words = view.language
     holder = plain(finding.holder) if finding.holder else view.translate(finding.without_holder)
-    told = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
+    count = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
     return {
         "finding": view.translate(heading(finding, view.report)),
         "holder": holder,
@@ -84,12 +83,12 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
         "cost": Cell(finding.cost, words.money(finding.cost, finding.currency)),
         "since": Cell(finding.since_ms, words.day(finding.since_ms), _day(view, finding.since_ms)),
-        "told": Cell(told, view.translate(notified(view.report, finding))),
+        "told": Cell(count, view.translate(notified(view.report, finding))),
         "command": plain(finding.next_command, 4000) or view.translate(ENDED),
         "rule": finding.rule,
         "rule_means": view.translate(heading(finding, view.report)),
         "confidence_means": view.translate(CONFIDENCE[finding.confidence.grade].meaning),
-        "status_means": view.translate(GLOSSARY_STATUSES[finding.status].meaning),
+        "status_means": view.translate(STATUSES[finding.status].meaning),
         "finding_id": finding.finding_id,
         "standing": finding.status,
         **ranked(len(finding.confidence.failed), view.translate(confidence(finding)), "confidence"),
@@ -194,7 +193,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("energy"), energy if finding.energy_kwh is None else view.translate(tr("{kwh} kWh", kwh=energy))),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),
-        (tr("user told"), view.translate(notified(view.report, finding))),
+        (tr("user notified"), view.translate(notified(view.report, finding))),
         (tr("category"), view.translate(CATEGORY_NAMES[finding.category])),
         (tr("rule"), finding.rule),
         (tr("GPUs to take back"), _gpus(view, finding.reclaimable_gpus) or view.translate(tr("none now"))),

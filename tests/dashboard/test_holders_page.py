@@ -148,9 +148,9 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
     fill(lake, rows, lists, devices=[device("a"), device("b")])
     client = build_app(LakeSource(lambda: inputs_of(lake))).server.test_client()
     rows_shown = table(page(client, "/holders"), "holders-title")
-    assert {row[0] for row in rows_shown} == {"name", "(holder not known)", "<b>eve</b>?=1"}
+    assert {row[0] for row in rows_shown} == {"name", "(user not known)", "<b>eve</b>?=1"}
     french = words(page(client, "/holders", "?lang=fr"))
-    assert "(détenteur inconnu)" in french
+    assert "(utilisateur inconnu)" in french
     assert "heures GPU" in french
 
 

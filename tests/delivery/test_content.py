@@ -59,8 +59,8 @@ def test_a_chat_has_the_cost_of_each_finding_that_has_a_price(week: Report) -> N
 
 def test_the_part_of_the_fleet_is_named_in_the_readers_language(lake: Lake) -> None:
     part = report_of(lake, WEEK, scope=Scope(pool="train", holder="ann"))
-    assert packed(part).scope == "pool train, holder ann"
-    assert packed(part, "fr").scope == "pool train, détenteur ann"
+    assert packed(part).scope == "pool train, user ann"
+    assert packed(part, "fr").scope == "pool train, utilisateur ann"
     assert packed(report_of(lake, WEEK)).scope == ""
 
 

@@ -243,7 +243,7 @@ def test_only_one_holder(nudge: Nudger) -> None:
 
 
 def test_a_holder_that_nobody_is_is_refused(nudge: Nudger) -> None:
-    with pytest.raises(EmptyLakeError, match="nothing in this lake is of holder nobody; the names are those of"):
+    with pytest.raises(EmptyLakeError, match="nothing in this lake is of user nobody; the names are those of"):
         nudge("--holder", "nobody")
 
 

@@ -109,7 +109,7 @@ held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 6
   held                            1      2        2          4.0                  -
 
 F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
-  holder       ann, since 2026-11-20 00:00 UTC
+  user         ann, since 2026-11-20 00:00 UTC
   to take back GPU-1, GPU-2 (2 of 2)
   rule         held, new
   confidence   low:
@@ -173,7 +173,7 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     text = run(capsys, mixed, "--limit", "1")
     assert "3 GPUs can be taken back (each counted once), 0 with high confidence; 1 finding without a price" in text
     assert "and 1 more finding with 1 more GPU to take back; `fallow findings` lists all" in text
-    assert "holder       cy (team vision), since 2026-11-20 00:00 UTC" in text
+    assert "user         cy (team vision), since 2026-11-20 00:00 UTC" in text
     assert "to take back b, c (2 of 2)" in text
 
 

@@ -71,7 +71,7 @@ def test_a_standing_claim_is_only_looked_at(lake: Lake) -> None:
     fleet, _ = claimed(3, scheduler="csv", claim_id="contract")
     (each,) = found(RULE, fleet, lake)
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-gpu")
-    assert each.notes == ("release the reservation contract where it was made; fallow does not know the command",)
+    assert each.notes == ("release the allocation contract where it was made; fallow does not know the command",)
 
 
 def test_a_past_window_is_only_looked_at(lake: Lake) -> None:

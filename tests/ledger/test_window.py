@@ -149,21 +149,21 @@ TEXT = """\
 2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 97.3 % of the time observed
 
   state           GPU-hours  of observed
-  unknown               0.2            -                       nobody looked
-  unavailable           0.0        0.0 %                       lost, wedged or driver down
-  free                  1.4       24.3 %  █████                no process, no claim
-  reserved              0.4        7.2 %  █                    claimed, no process
+  unknown               0.2            -                       not observed
+  unavailable           0.0        0.0 %                       lost, blocked or without a driver
+  free                  1.4       24.3 %  █████                no process, no allocation
+  reserved              0.4        7.2 %  █                    allocated, no process
   held                  2.0       34.3 %  ███████              a process holds it, no kernel ran
-  low                   0.0        0.0 %                       activity, but little
+  low                   0.0        0.0 %                       kernels ran, low utilization
   active                2.0       34.3 %  ███████              working
   total                 6.0
 
 measured at zero utilization, whoever holds the GPU (share of observed time)
-  in all              65.7 %
-  in spells >= 5m     65.7 %
-  in spells >= 30m    65.7 %
-  in spells >= 60m    57.1 %
-  in spells >= 120m   34.3 %
+  in all                                65.7 %
+  in idle intervals of at least 5m      65.7 %
+  in idle intervals of at least 30m     65.7 %
+  in idle intervals of at least 60m     57.1 %
+  in idle intervals of at least 120m    34.3 %
 """
 
 

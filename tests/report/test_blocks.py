@@ -63,8 +63,8 @@ def week(full: Lake) -> Report:
 def test_the_title_names_week_and_scope(full: Lake, report: Callable[..., Outcome]) -> None:
     flags = ("--week", "2026-W40", "--pool", "train", "--holder", "ann")
     for lang, title in (
-        ("en", "GPU waste report, 2026-W40, pool train, holder ann"),
-        ("fr", "Rapport sur le gaspillage de GPU, 2026-W40, pool train, détenteur ann"),
+        ("en", "GPU waste report, 2026-W40, pool train, user ann"),
+        ("fr", "Rapport sur le gaspillage de GPU, 2026-W40, pool train, utilisateur ann"),
     ):
         assert report(full, *flags, "--lang", lang).out.splitlines()[0] == title
         assert report(full, *flags, "--lang", lang, "--format", "md").out.startswith(f"# {title}\n")

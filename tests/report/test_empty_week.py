@@ -75,13 +75,13 @@ def test_who_had_nothing_in_a_week_has_an_edition_that_says_so(full: Lake, repor
     dark, without = (report(full, "--week", week, "--holder", "svc") for week in (BEFORE, "2026-W39"))
     assert (dark.code, without.code) == (0, 0)
     assert "Nothing was observed in this window." in dark.out
-    assert "Nothing in this window is of holder svc." in without.out
+    assert "Nothing in this window is of user svc." in without.out
 
 
 def test_a_name_that_nobody_has_is_refused(full: Lake, report: Callable[..., Outcome]) -> None:
     done = report(full, "--week", "2026-W39", "--holder", "svcc")
     assert done.code == 1
-    assert done.err.startswith("fallow: nothing in this window is of holder svcc; ")
+    assert done.err.startswith("fallow: nothing in this window is of user svcc; ")
 
 
 def test_a_week_that_has_not_begun_is_refused(full: Lake, report: Callable[..., Outcome]) -> None:

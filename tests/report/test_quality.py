@@ -52,8 +52,8 @@ def test_nobody_looked(lake: Lake, remarks: Remarks) -> None:
         host(lake, f"h{number}", 2 * HOUR + 600 * number, 6 * HOUR)
     sentences = remarks(lake)["unobserved"]
     assert len(sentences) == 6
-    assert sentences[0] == "h6: nobody looked for 1.8 GPU-hours (30.6 % of its time)"
-    assert sentences[-1] == "2 more hosts: nobody looked for 1.8 GPU-hours"
+    assert sentences[0] == "h6: 1.8 GPU-hours not observed (30.6 % of its time)"
+    assert sentences[-1] == "2 more hosts: 1.8 GPU-hours not observed"
 
 
 def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(
@@ -218,8 +218,8 @@ def test_claims_that_overlap(lake: Lake, remarks: Remarks) -> None:
     assert one(remarks(lake)) == (
         "overlapping_claims",
         (
-            "1 GPU named by several claims at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
-            "and everybody who claims is its holder"
+            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
+            "and everybody with an allocation is its user"
         ),
     )
 
@@ -229,7 +229,7 @@ def test_a_claim_that_ends_before_it_begins(lake: Lake, remarks: Remarks) -> Non
     fill(lake, hour("a"), claims=claims, devices=listed("a"))
     assert one(remarks(lake)) == (
         "backward_claims",
-        "1 claim with an end before the start (such as j2): left out",
+        "1 allocation with an end before the start (such as j2): left out",
     )
 
 
@@ -239,7 +239,7 @@ def test_claims_without_telemetry(lake: Lake, remarks: Remarks) -> None:
     kind, sentence = one(remarks(lake))
     assert kind == "claims_without_telemetry"
     assert sentence.startswith(
-        "1 claim with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum"
+        "1 allocation with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum"
     )
 
 
@@ -253,7 +253,7 @@ def test_claims_of_which_only_a_number_is_known(lake: Lake, remarks: Remarks) ->
     assert one(remarks(lake)) == (
         "claims_by_count",
         (
-            "2 claims with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
+            "2 allocations with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
             "and the time counts as free where no process shows"
         ),
     )
@@ -275,7 +275,7 @@ def test_telemetry_without_claims(lake: Lake, remarks: Remarks) -> None:
     assert one(remarks(lake)) == (
         "telemetry_without_claims",
         (
-            "0.5 GPU-hours of use on 1 GPU that no claim covers, on hosts that have claims (such as a on h1, 0.5 hours by ann): "
+            "0.5 GPU-hours of use on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
             "counted as use all the same"
         ),
     )

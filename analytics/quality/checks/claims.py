@@ -1,4 +1,4 @@
-"""Claims that contradict each other, and claims and telemetry that know nothing of one another."""
+"""Allocations that contradict each other, and allocations and telemetry that know nothing of one another."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from analytics.allocations.spans import (
 from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.counted import claims_of, gpus_of
+from analytics.quality.counted import allocations_of, gpus_of
 from analytics.quality.model import Data, Remark, named
 from analytics.states import OCCUPIED
 
 
 def overlapping(data: Data) -> Iterator[Remark]:
-    """GPUs that several claims name at once."""
+    """GPUs that several allocations name at once."""
     found = _inside(overlapping_allocations(data.claims), data, "time")
     if len(found):
         worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
@@ -30,10 +30,10 @@ def overlapping(data: Data) -> Iterator[Remark]:
         )
         example = tr("{gpu}: {claims}", gpu=worst["gpu"], claims=named(worst["claims"].split("+"), "claim"))
         sentence = tr_many(
-            "{number} GPU named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
-            "and everybody who claims is its holder",
-            "{number} GPUs named by several claims at once, for {hours} GPU-hours (such as {example}): the time counts once, "
-            "and everybody who claims is its holder",
+            "{number} GPU named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
+            "and everybody with an allocation is its user",
+            "{number} GPUs named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
+            "and everybody with an allocation is its user",
             found["gpu"].n_unique(),
             hours=GpuHours(int((found["end"] - found["time"]).sum())),
             example=example,
@@ -42,13 +42,13 @@ def overlapping(data: Data) -> Iterator[Remark]:
 
 
 def contradicting(data: Data) -> Iterator[Remark]:
-    """Claims that end before they begin."""
+    """Allocations that end before they begin."""
     backward = data.claims.filter(pl.col("end") < pl.col("time")).sort("time", "claim_id")
     if len(backward):
         example = _name(backward.row(0, named=True))
         sentence = tr_many(
-            "{number} claim with an end before the start (such as {example}): left out",
-            "{number} claims with an end before the start (such as {example}): left out",
+            "{number} allocation with an end before the start (such as {example}): left out",
+            "{number} allocations with an end before the start (such as {example}): left out",
             len(backward),
             example=example,
         )
@@ -56,7 +56,7 @@ def contradicting(data: Data) -> Iterator[Remark]:
 
 
 def without_telemetry(data: Data) -> Iterator[Remark]:
-    """Claims on GPUs, or hosts, of which nothing was recorded."""
+    """Allocations of GPUs, or hosts, of which nothing was recorded."""
     spans = _inside(known_allocations(data.claims), data, "start")
     gpus, hosts = (data.stretches[name].unique().implode() for name in ("gpu", "host"))
     silent = spans.filter(
@@ -70,8 +70,8 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
         example = tr("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
         sentence = tr(
             "{claims} with {hours} GPU-hours on GPUs that nothing was recorded of (such as {example}): in no sum; run the agent "
-            "there, or check the claims' GPU and host names",
-            claims=claims_of(silent["job"].n_unique()),
+            "there, or check the allocations' GPU and host names",
+            claims=allocations_of(silent["job"].n_unique()),
             hours=GpuHours(gpu_ms),
             example=example,
         )
@@ -79,7 +79,7 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
 
 
 def by_count(data: Data) -> Iterator[Remark]:
-    """Claims of which only a number of GPUs is known, on hosts where nobody saw which."""
+    """Allocations of which only a number of GPUs is known, on hosts where nobody saw which."""
     gpus = data.stretches.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique())
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
     shown = data.stretches.select("gpu", "host", "time", "end", "job").drop_nulls("job")
@@ -94,7 +94,7 @@ def by_count(data: Data) -> Iterator[Remark]:
         sentence = tr(
             "{claims} with {hours} GPU-hours known by a number of GPUs alone (such as {example}): which GPUs they had nobody can "
             "say, and the time counts as free where no process shows",
-            claims=claims_of(counted["claim_id"].n_unique()),
+            claims=allocations_of(counted["claim_id"].n_unique()),
             hours=GpuHours(int(counted["gpu_ms"].sum())),
             example=example,
         )
@@ -102,7 +102,7 @@ def by_count(data: Data) -> Iterator[Remark]:
 
 
 def without_claims(data: Data) -> Iterator[Remark]:
-    """GPUs in use that no claim covers, on hosts that have claims."""
+    """GPUs in use that no allocation covers, on hosts that have allocations."""
     claimed = data.stretches.filter(pl.col("gpu").is_in(data.claims["gpu"].drop_nulls().unique().implode()))
     hosts = pl.concat([data.claims["host"], claimed["host"]]).unique().implode()
     used = data.stretches.filter(pl.col("state").is_in(OCCUPIED), pl.col("host").is_in(hosts))
@@ -124,7 +124,7 @@ def without_claims(data: Data) -> Iterator[Remark]:
         if worst["holder"]:
             example = tr("{example} by {holder}", example=example, holder=worst["holder"])
         sentence = tr(
-            "{hours} GPU-hours of use on {gpus} that no claim covers, on hosts that have claims (such as {example}): counted as "
+            "{hours} GPU-hours of use on {gpus} that no allocation covers, on hosts that have allocations (such as {example}): counted as "
             "use all the same",
             hours=GpuHours(int(outside["outside_ms"].sum())),
             gpus=gpus_of(len(by_gpu)),

@@ -17,7 +17,7 @@ _LEFT_OUT = tr("time after that is not in any sum")
 
 
 def unobserved(data: Data) -> Iterator[Remark]:
-    """Hosts at which nobody looked for some of the time."""
+    """Hosts that were not observed for some of the time."""
     span = pl.col("end") - pl.col("time")
     unknown = pl.col("state") == "unknown"
     hosts = (
@@ -28,7 +28,7 @@ def unobserved(data: Data) -> Iterator[Remark]:
     )
     for row in hosts.head(MOST_NAMED).iter_rows(named=True):
         sentence = tr(
-            "{host}: nobody looked for {hours} GPU-hours ({share} of its time)",
+            "{host}: {hours} GPU-hours not observed ({share} of its time)",
             host=row["host"],
             hours=GpuHours(row["unknown_ms"]),
             share=Share(row["unknown_ms"] / row["total_ms"]),
@@ -37,8 +37,8 @@ def unobserved(data: Data) -> Iterator[Remark]:
     if len(hosts) > MOST_NAMED:
         rest, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
         sentence = tr_many(
-            "{number} more host: nobody looked for {hours} GPU-hours",
-            "{number} more hosts: nobody looked for {hours} GPU-hours",
+            "{number} more host: {hours} GPU-hours not observed",
+            "{number} more hosts: {hours} GPU-hours not observed",
             more,
             hours=GpuHours(rest),
         )

@@ -86,9 +86,9 @@ def shared_names(data: Data) -> Iterator[Remark]:
         example = tr("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
         sentence = tr_many(
             "{host}: two machines seem to write under this name, for {number} slot held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but holders and host figures are mixed: give each machine a name of its own in agent.host",
+            "hours); every GPU is counted, but users and host figures are mixed: give each machine a name of its own in agent.host",
             "{host}: two machines seem to write under this name, for {number} slots held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but holders and host figures are mixed: give each machine a name of its own in agent.host",
+            "hours); every GPU is counted, but users and host figures are mixed: give each machine a name of its own in agent.host",
             rows["pci_bus_id"].n_unique(),
             host=str(host),
             example=example,

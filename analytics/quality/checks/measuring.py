@@ -13,7 +13,7 @@ from analytics.quality.model import Data, Remark
 
 _BY_MEMORY = "{hours} GPU-hours count as in use because memory was allocated; no process list says by whom"
 _UNWATCHED = (
-    "{hours} GPU-hours count as free or only claimed because utilization was 0; neither processes nor memory were read, so "
+    "{hours} GPU-hours count as free or only reserved because utilization was 0; neither processes nor memory were read, so "
     "that somebody may have held the GPU"
 )
 _POINT_SAMPLES = "{hours} GPU-hours rest on point samples that do not say how much of their interval they watched"
@@ -44,7 +44,7 @@ def holder_by_memory(data: Data) -> Iterator[Remark]:
 
 
 def holder_unwatched(data: Data) -> Iterator[Remark]:
-    """GPUs that are called free, or claimed without a process, although nobody could have seen a holder."""
+    """GPUs that are called free, or reserved without a process, although nobody could have seen a holder."""
     split = pl.col("gpu_share") < 1
     yield from _time_of(
         data,

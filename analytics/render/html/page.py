@@ -20,7 +20,7 @@ from analytics.render.html.marked import marked
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
-from analytics.sections.findings import heading
+from analytics.sections.finding_heading import heading
 from analytics.sections.key_figures import key_figures
 from analytics.sections.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.sections.report_sections import chapters
@@ -52,12 +52,12 @@ def head(report: Report, language: Language) -> dict[str, Any]:
         "language": language,
         "report": report,
         "title": language.translate(page_title(report)),
-        "edition": [(label, name) for label, name in vars(report.scope).items() if name is not None],
+        "edition": report.scope.parts(),
         "facts": facts(report, language),
         "headline": headline(report),
         "taken": reclaimable(report),
         "tiles": () if report.is_empty else key_figures(report),
-        "heading": heading,
+        "heading": lambda finding: heading(finding, report),
         "card_facts": card_facts,
         "card_notes": card_notes,
         "taken_names": taken_names,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from analytics.render.finding_block_text import ENDED, heading, holder_since, taken
+from analytics.render.finding_block_text import ENDED, heading_with_sums, holder_since, taken
 from analytics.render.report.text import for_text, written
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
@@ -91,7 +91,7 @@ def _card(card: FindingCard, language: Language) -> str:
     def line(label: str, text: str) -> str:
         return f"- {language.translate(tr('{label}: {value}', label=tr(label), value=text))}"
 
-    name = tr("{label}: {value}", label=card.finding.finding_id, value=heading(card.finding))
+    name = tr("{label}: {value}", label=card.finding.finding_id, value=heading_with_sums(card.finding))
     rows = (line(label, text) for label, text in _rows(card, language))
     return "\n".join([f"#### {escape(language.translate(name), _WHOLE)}", "", *rows])
 
@@ -104,7 +104,7 @@ def _rows(card: FindingCard, language: Language) -> Iterator[tuple[str, str]]:
 
     finding = card.finding
     grade, failed = finding.confidence.grade, finding.confidence.failed
-    yield "holder", shown(holder_since(finding))
+    yield "user", shown(holder_since(finding))
     if finding.job:
         yield "job", shown(plain(finding.job, 400))
     yield from ((label, shown(gpus)) for label, gpus in taken(finding))

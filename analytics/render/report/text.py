@@ -102,7 +102,7 @@ def _explained(term: Term) -> str:
 
 
 def _card(card: FindingCard, language: Language) -> str:
-    return block(replace(card.finding, notes=card.notes), language=language, told=card.notified)
+    return block(replace(card.finding, notes=card.notes), language=language, notified=card.notified)
 
 
 def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:

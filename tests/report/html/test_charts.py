@@ -125,8 +125,8 @@ def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: 
 
     spare = Reclaimable("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
     for code, wanted in (
-        ("en", "4 GPUs of train can go with the reserve kept, by the interval 3 to 6. In whole blocks of eight: 0."),
-        ("fr", "4 GPU de train peuvent partir, réserve gardée ; intervalle : de 3 à 6. Par blocs entiers de huit : 0."),
+        ("en", "4 GPUs of train can go with the reserve kept (estimate: 3 to 6). In whole blocks of eight: 0."),
+        ("fr", "4 GPU de train peuvent partir, réserve gardée (estimation : de 3 à 6). Par blocs entiers de huit : 0."),
     ):
         assert headline(code, spare) == wanted
     one, none = (replace(spare, low=0, point=most, high=most) for most in (1, 0))
@@ -139,7 +139,7 @@ def test_without_history_nothing_is_said_to_be_reclaimable(week: Report) -> None
     section = surplus(replace(week, reclaimable=()))
     assert section is not None
     assert (drawing(section, ENGLISH), section.rows) == ("", ())
-    assert section.headline.startswith("No pool is known to have GPUs to spare")
+    assert section.headline.startswith("No pool is known to have a surplus")
 
 
 def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -> None:

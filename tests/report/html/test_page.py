@@ -153,7 +153,7 @@ def test_text_stands_out_in_both_schemes(html: str) -> None:
 
 def test_a_personal_edition_says_whose_it_is_and_nothing_of_the_pools(full: Lake) -> None:
     own = page(report_of(full, WEEK, scope=Scope(holder="svc")), language("en"))
-    assert '<p class="edition">holder <b><bdi>svc</bdi></b></p>' in own
+    assert '<p class="edition">user <b><bdi>svc</bdi></b></p>' in own
     assert "Beyond what was needed at once" not in own
     assert "Off-peak hours" not in own
     assert "greta" not in own
