@@ -55,7 +55,7 @@ STATES: Mapping[str, Term] = {
         ),
     )
 }
-"""The ledger's states; the thresholds are `ledger.gap_after`, `ledger.idle_after` and `ledger.low_below_pct`."""
+"""The ledger's states; the thresholds are `ledger.idle_after` and `ledger.low_below_pct`."""
 
 CONFIDENCE: Mapping[str, Term] = {
     each.name: each
