@@ -175,6 +175,7 @@ def _standing_surplus_finding(
         since_ms=since_ms,
         gpus=named["gpu"].sort().to_list(),
         host="",
+        is_promised=False,  # the back-test of the estimate says how sure it is
         notes=[_whole_hosts(whole)] if whole else [],
     )
     yield replace(finding, surplus=surplus)
