@@ -17,7 +17,7 @@ from analytics.ledger.day import SOURCES, HostDay
 from analytics.ledger.demand import load_claims
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
 from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day
-from analytics.ledger.manifest import DERIVED, Manifest, files_of, sizes_of
+from analytics.ledger.manifest import Manifest, files_of, sizes_of
 from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
@@ -140,14 +140,15 @@ def _read(
     files = files_of(found.lake, dates)
     if any(sizes_of(files.get(date, {})) != found.manifest.days[date][1] for date in days):
         return None
-    of_table = {
-        table.name: [own[table.name] for _, own in sorted(files.items()) if table.name in own] for table in DERIVED
-    }
-    of_table["spell"] = [file for file in of_table["spell"] if file.date >= utc_day(since_ms - DAY_MS)]
-    stretches, spells = (keep.recent_table(table, of_table[table.name]) for table in (schema.LEDGER, schema.SPELL))
+    contents, recent_dates = found.manifest.contents, [date for date in dates if date >= utc_day(since_ms - DAY_MS)]
+    stretches = keep.recent_table(found.lake, schema.LEDGER, dates, contents["ledger"])
+    spells = keep.recent_table(found.lake, schema.SPELL, recent_dates, contents["spell"])
     if stretches is None or spells is None:
         return None
-    rollups = Rollups({table.name: of_table[table.name] for table in TABLES}, claims=found.claims.rows)
+    rollup_files = {
+        table.name: [own[table.name] for _, own in sorted(files.items()) if table.name in own] for table in TABLES
+    }
+    rollups = Rollups(rollup_files, claims=found.claims.rows)
     gpu_files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
     earlier = _earlier(found.lifetimes, min(days), max(days))
     return Ledger(stretches, spells, gpu_files, rollups, found.inventory, earlier)

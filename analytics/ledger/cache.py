@@ -105,10 +105,14 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
                 lake.delete(file)
 
 
-def recent_table(table: schema.Table, files: Sequence[LakeFile]) -> pl.DataFrame | None:
-    """The rows of `ledger` or `spell` of some days; None where a GPU was on several hosts."""
-    rows = read_days(files, table, table.names)
-    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
+def recent_table(
+    lake: Lake, table: schema.Table, dates: Collection[str], contents: Mapping[str, str]
+) -> pl.DataFrame | None:
+    """The rows of `ledger` or `spell` of some days; None as `verified_rows` has it, and where a GPU was on several hosts."""
+    rows = verified_rows(lake, table, dates, contents)
+    if rows is None or on_several_hosts(rows):
+        return None
+    return _with_ends(rows, table.name.replace("ledger", "stretch"))
 
 
 def kept_table(
