@@ -13,79 +13,9 @@ from analytics.importers.model import FileReport, Imported, Tally, check_host, d
 from analytics.importers.nvidia_smi_fields import check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.source import open_source
+from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, check_zone, given_interval_ms, in_range, localise, on_grid
 from fallow.errors import InputError
-
-_LEAST_GAP_MS = 500
-"""nvidia-smi reads the GPUs of one tick within milliseconds; loops are seconds long."""
-
-_MOST_GPUS = 16
-
-
-def by_position(path: str, rows: pl.DataFrame, interval_ms: int | None, *, cut_off: bool, tally: Tally) -> pl.DataFrame:
-    """The rows (nr, block, true_ms, ...) with `position`: the place in the tick where the file has no column that names the GPU.
-
-    A tick ends at a gap in time and at a header line. Ticks of another size than the file's usual one cannot be
-    attributed and are dropped, except the last one of a file that was cut off: its leading rows are in their places.
-    Raises InputError where ticks cannot be told apart.
-    """
-    if not rows["nameless"].any():
-        return rows.with_columns(position=pl.lit(None, pl.UInt32))
-    mine = rows.filter("nameless")
-    mine, usual = _ticks(path, mine, interval_ms)
-    last = mine["tick"][-1]
-    good = pl.col("size") == usual
-    if cut_off:
-        good |= (pl.col("tick") == last) & (pl.col("size") < usual)
-    kept = mine.filter(good)
-    tally.drop(f"tick without {usual} rows and nothing that names its GPUs", mine.height - kept.height)
-    others = rows.filter(~pl.col("nameless"))
-    return pl.concat([others, kept.drop("tick", "size")], how="diagonal").sort("nr")
-
-
-def _ticks(path: str, mine: pl.DataFrame, interval_ms: int | None) -> tuple[pl.DataFrame, int]:
-    """The rows with tick, its size and the position in it, and the usual size: that which most rows are in.
-
-    Which gap ends a tick is tried out; InputError where two gaps explain the file about as well and differ in size.
-    """
-    tried = []
-    for gap_ms in _gaps(path, mine, interval_ms):
-        apart = (pl.col("true_ms").diff().abs() > gap_ms) | (pl.col("block").diff() != 0)
-        split = mine.with_columns(tick=apart.fill_null(value=False).cum_sum()).with_columns(size=pl.len().over("tick"))
-        sizes = split["size"].value_counts().sort("count", "size", descending=[True, False])
-        usual = _said(mine) or int(sizes["size"][0])
-        tried.append((split.filter(pl.col("size") == usual).height / split.height, usual, split))
-    best, usual, split = max(tried, key=lambda each: each[0])
-    rivals = [size for share, size, _ in tried if size != usual and share >= 0.9 * best]
-    if rivals or best <= 0.5:
-        raise InputError(
-            f"{path} does not say which GPU a line is about, and its ticks cannot be told apart for sure",
-            "give --interval, or query index or uuid too",
-        )
-    return split.with_columns(position=pl.int_range(pl.len(), dtype=pl.UInt32).over("tick")), usual
-
-
-def _gaps(path: str, mine: pl.DataFrame, interval_ms: int | None) -> list[float]:
-    """Gaps beyond which a new tick may begin: half the interval, or half of what usual wide gaps are."""
-    if interval_ms is not None:
-        return [interval_ms / 2]
-    between = mine["true_ms"].diff().abs().drop_nulls()
-    wide = between.filter(between >= _LEAST_GAP_MS)
-    if len(wide):
-        quantiles = [wide.quantile(share, "nearest") for share in (0.0, 0.05, 0.25, 0.5, 0.75)]
-        return sorted({each / 2 for each in quantiles if each is not None})
-    if mine.height > _MOST_GPUS:
-        raise InputError(
-            f"{path} does not say which GPU a line is about, and its ticks cannot be told apart by time",
-            "give --interval, or query index or uuid too",
-        )
-    return [_LEAST_GAP_MS]
-
-
-def _said(mine: pl.DataFrame) -> int | None:
-    """How many GPUs the field `count` names."""
-    said = mine["count"].cast(pl.Int64, strict=False).drop_nulls().unique()
-    return int(said[0]) if len(said) == 1 else None
 
 
 def named(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
@@ -110,6 +40,16 @@ def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
         .with_columns(gpu_index=pl.coalesce("index", pl.col("position").cast(pl.String)).cast(pl.Int16, strict=False))
         .drop("uuid_of_index")
     )
+
+
+def check_count(rows: pl.DataFrame, host: str) -> None:
+    """Raises InputError where the rows name more GPUs than one host can have."""
+    count = rows["gpu"].n_unique()
+    if count > MOST_GPUS:
+        raise InputError(
+            f"{count:,} GPUs on the one host {host}, and no host has more than {MOST_GPUS}",
+            "import each host's files by themselves with its --host, and query index or uuid",
+        )
 
 
 def _escape(text: str) -> str:
@@ -172,7 +112,7 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     tally.drop("time before 2007 or in the future", int((~fits).sum()))
     rows = rows.filter(fits)
     if rows.height:
-        rows = by_position(
+        rows = place(
             path, rows, settings.interval_ms, cut_off=source.cut_off or not source.last_line_whole, tally=tally
         )
         rows = named(rows, tally)
@@ -188,6 +128,7 @@ def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tup
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
     once = unique_keys(rows)
+    check_count(once, host)
     again = rows.height - once.height
     notes = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
     return once, notes
