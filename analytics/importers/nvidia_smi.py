@@ -5,16 +5,26 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
-from analytics.importers.nvidia_smi_fields import check_fields
+from analytics.importers.nvidia_smi_fields import QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
+from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.source import open_source
 from analytics.importers.ticks import MOST_GPUS, place
-from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, check_zone, given_interval_ms, in_range, localise, on_grid
+from analytics.importers.times import (
+    NVIDIA_SMI_BEGAN_MS,
+    check_zone,
+    drop_impossible,
+    given_interval_ms,
+    localise,
+    on_grid,
+    steps_back,
+)
 from fallow.errors import InputError
 
 
@@ -74,7 +84,7 @@ class NvidiaSmi:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, plain or gzipped")
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
-        parser.add_argument("--tz", metavar="ZONE",
+        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
@@ -89,10 +99,11 @@ class NvidiaSmi:
         )
         read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
         frame, notes = _merge([frame for frame, _ in read], settings.host)
+        merged = sum(report.rows_kept for _, report in read) - frame.height
         frame, interval = on_grid(frame, settings.interval_ms)
         return Imported(
             settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
-            f"{settings.zone} ({'assumed' if args.tz is None else 'given'})", notes,
+            f"{settings.zone} ({'assumed' if args.tz is None else 'given'})", notes, settings.interval_ms, merged,
         )  # fmt: skip
 
 
@@ -104,13 +115,16 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
     rows, lines = parse_lines(source, settings.fields, tally)
-    true_ms, notes = localise(rows["local"], settings.zone)
-    tally.notes.extend(notes)
-    rows = rows.with_columns(true_ms=true_ms)
-    fits = in_range(rows, NVIDIA_SMI_BEGAN_MS)
-    tally.drop(f"local time that {settings.zone} skips", true_ms.null_count())
-    tally.drop("time before 2007 or in the future", int((~fits).sum()))
-    rows = rows.filter(fits)
+    times = localise(rows["local"], settings.zone)
+    if times.skipped is not None:
+        raise InputError(
+            f"{path}: line {rows['nr'][times.skipped] + 1} has the time {rows['local'][times.skipped]}, which "
+            f"{settings.zone} skips",
+            "give the zone that the host's clock showed: --tz ZONE",
+        )
+    tally.notes.extend(times.notes)
+    tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
+    rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
         rows = place(
             path, rows, settings.interval_ms, cut_off=source.cut_off or not source.last_line_whole, tally=tally
@@ -121,7 +135,33 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
         raise InputError(
             f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
         )
+    tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
     return rows, tally.report(path, lines, rows.height)
+
+
+def _claims(path: str) -> dict[str, Claim]:
+    """What a file of nvidia-smi claims: its units are its own, and --fields names them where its header does not."""
+    return {
+        field.column: Claim(f"{path}: {field.column}", declared=False, declare=partial(_declare, field))
+        for field in QUANTITIES
+    }
+
+
+def _declare(field: Field, unit: str) -> str:
+    shown = unit or field.default_unit
+    return f"its header names the wrong unit, or none: --fields names them for files without one, '{field.names[0]} [{shown}]'"
+
+
+def _card(rows: pl.DataFrame) -> int | None:
+    largest = rows["mem_total_bytes"].max() if "mem_total_bytes" in rows.columns else None
+    return int(largest) if isinstance(largest, int) else None
+
+
+def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
+    """A clock that was set back by an hour in a zone that did not set it back then."""
+    back = [] if noted else steps_back(rows["local"].dt.epoch("ms"))
+    return [f"line {rows['nr'][row] + 1} is an hour before the line above it, which no clock of {zone} does: is --tz right?"
+            for row in back[:1]]  # fmt: skip
 
 
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -85,7 +85,7 @@ def test_halves_of_two_ticks_are_not_one(smi: Callable, place: str) -> None:
 def test_two_groups_of_gpus_are_one_host(smi: Callable, place: str) -> None:
     """GPUs of the second socket answer 30 ms later: an uneven rhythm of four is an even one of eight."""
     text = "".join(
-        f"{at(tick * 0.1 + 0.001 * gpu + (0.03 if gpu > 3 else 0))}, 5 %, {gpu + 1} MiB\n"
+        f"{at(tick * 0.1 + 0.001 * gpu + (0.03 if gpu > 3 else 0))}, {tick} %, {gpu + 1} MiB\n"
         for tick in range(100)
         for gpu in range(8)
     )
