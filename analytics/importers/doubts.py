@@ -10,9 +10,13 @@ from analytics.importers.model import Imported
 from analytics.importers.overview import ImportOverview
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
 from fallow.clock import MINUTE_MS, format_duration, format_ms
+from fallow.units import format_bytes
 
 _LEAST_MEMORY = 0.001
 """Of the card: a CUDA context alone takes hundreds of MiB."""
+
+_LEAST_CONTEXT_BYTES = 64 * 2**20
+"""Half of what the smallest CUDA context takes on cards since 2016."""
 
 _MOST_HOURS = 1.5
 _MOST_DROPPED = 0.1
@@ -74,13 +78,17 @@ def _utilization(imported: Imported, _: ImportOverview) -> Iterator[str]:
 def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     """Idle cards may hold nothing; a card that computes holds a context."""
     frame, card = imported.gpu, overview.mem_total_bytes
-    if card is None or "mem_used_bytes" not in frame.columns:
+    if "mem_used_bytes" not in frame.columns:
         return
     busy = frame.filter(pl.col("gpu_util_pct") > 0) if "gpu_util_pct" in frame.columns else frame.clear()
     used = (busy if busy.height >= _ENOUGH else frame)["mem_used_bytes"].drop_nulls()
     mean = used.mean()
-    if isinstance(mean, int | float) and 0 < mean < _LEAST_MEMORY * card:
+    if not isinstance(mean, int | float) or mean == 0:
+        return
+    if card is not None and mean < _LEAST_MEMORY * card:
         yield f"memory used is {mean / card:.3%} of the card on average: is its unit right?"
+    elif busy.height >= _ENOUGH and mean < _LEAST_CONTEXT_BYTES:
+        yield f"memory used is {format_bytes(mean)} on average where GPUs compute: is its unit right?"
 
 
 def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:

@@ -157,8 +157,12 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     time, gpu = settings.time, settings.gpu
     raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)])
     tally.notes.extend(source.notes)
-    if source.text is not None and not source.last_line_whole and not source.cut_off:
-        tally.notes.append("the last line has no line end: if the file was cut off, its last value may be too")
+    for reason, count in source.dropped:
+        tally.drop(reason, count)
+    left_out = sum(count for _, count in source.dropped)
+    if source.doubtful in (time, gpu):
+        tally.drop("last line cut off", 1)
+        raw, left_out = raw.head(-1), left_out + 1
     times = read_times(raw[time], settings.zone)
     tally.notes.extend(times.notes)
     tally.odd.extend(times.odd)
@@ -167,7 +171,7 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
             f"{wanted.path}: row {times.skipped + 1} has the time {raw[time][times.skipped]}, which {settings.zone} skips",
             "give the zone that the times are in: --tz ZONE",
         )
-    values, claims = _values(wanted, raw, settings.units, tally)
+    values, claims = _values(wanted, _doubt_last_value(wanted, raw, source.doubtful, tally), settings.units, tally)
     names = raw[gpu].cast(pl.String).str.strip_chars()
     names = scoped(names.set(names == "", None), settings.host)
     frame = pl.DataFrame({"gpu": names, "true_ms": times.ms.cast(pl.Int64), **values})
@@ -181,7 +185,18 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
             f"check that '{time}' holds times and '{gpu}' names GPUs",
         )
     tally.odd.extend(check_values(kept, claims, tally.nulled, settings.card))
-    return SeriesPart(kept, tally.report(wanted.path, raw.height, kept.height), times.local)
+    return SeriesPart(kept, tally.report(wanted.path, raw.height + left_out, kept.height), times.local)
+
+
+def _doubt_last_value(wanted: Wanted, raw: pl.DataFrame, doubtful: str | None, tally: Tally) -> pl.DataFrame:
+    """The rows without the value that may lack digits, because its line has no end."""
+    names = [name for name, column in wanted.columns if column == doubtful]
+    if not names or doubtful is None or raw[doubtful][-1] is None:
+        return raw
+    for name in names:
+        tally.null(name, "last line has no end: value may be cut off", 1)
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    return raw.with_columns(pl.when(last).then(None).otherwise(doubtful).alias(doubtful))
 
 
 def _values(

@@ -31,6 +31,9 @@ _LEAST_SHARE = 0.6
 _LEAST_RATIO = 2.0
 """Of the usual gap between ticks over the usual gap within one."""
 _REGULAR = 0.25
+_OUT_OF_ORDER = 0.02
+"""Of the steps that may lead back in time: clocks are set, but files that are in another order name no GPU."""
+
 _LOOKED_AT = 100_000
 _GUESS_HINT = "query index or uuid too, or give --interval as far as it fits the file"
 
@@ -92,6 +95,11 @@ def tick_shape(path: str, times: Whole, blocks: Whole, said: int | None, interva
     times, blocks = times[:_LOOKED_AT], blocks[:_LOOKED_AT]
     if said is not None and not 1 <= said <= MOST_GPUS:
         raise InputError(f"{path}: its field count names {said} GPUs, more than a host can have", "query index or uuid")
+    if int(((np.diff(times) < 0) & (np.diff(blocks) == 0)).sum()) > max(3, _OUT_OF_ORDER * len(times)):
+        raise InputError(
+            f"{path} does not say which GPU a line is about, and its lines are not in the order of their times",
+            "give the file as nvidia-smi wrote it, or query index or uuid too",
+        )
     sizes = range(1, MOST_GPUS + 1) if said is None else [said]
     tried = [each for size in sizes for each in _candidates(times, blocks, size)]
     fits = [each for each in tried if _stands(each, interval_ms, said)]
@@ -237,7 +245,14 @@ def _positions(shape: TickShape, times: Whole, blocks: Whole, *, cut_off: bool) 
         if complete or _in_time(shape, times, starts, sizes, group):
             begin, count = int(starts[group[0]]), _lines(sizes, group)
             known[begin : begin + count] = np.arange(count) % shape.gpus
-    return known
+    return _in_order(known, times)
+
+
+def _in_order(known: Whole, times: Whole) -> Whole:
+    """The places without those of ticks in which time goes back: nvidia-smi asks one GPU after another."""
+    tick = np.cumsum(known == 0)
+    back = np.flatnonzero((np.diff(times) < 0) & (tick[1:] == tick[:-1]) & (known[1:] > 0)) + 1
+    return np.where(np.isin(tick, tick[back]), -1, known)
 
 
 def _lines(sizes: Whole, group: Group) -> int:

@@ -137,7 +137,7 @@ def test_each_column_keeps_what_it_can_be(one: Callable, place: str, column: str
 
 
 def test_rows_without_time_or_gpu_and_repeated_keys(one: Callable, place: str) -> None:
-    done = one(f"t,g,v\n,a,1\nsoon,a,1\n{NOON},,1\n-5,a,1\n{NOON},a,\n{NOON},a,3\n{NOON},a,4\n\n{NOON},b")
+    done = one(f"t,g,v\n,a,1\nsoon,a,1\n{NOON},,1\n-5,a,1\n{NOON},a,\n{NOON},a,3\n{NOON},a,4\n\n{NOON},b\n{NOON},bb")
     assert query(place, "select gpu, gpu_util_pct from lake order by gpu") == [("import/a", 3), ("import/b", None)]
     assert done.dropped() == {
         "no time": 1,
@@ -145,8 +145,14 @@ def test_rows_without_time_or_gpu_and_repeated_keys(one: Callable, place: str) -
         "no GPU": 1,
         "time before 1970": 1,
         "same GPU and time again: first non-null value kept": 2,
+        "last line cut off": 1,
     }
-    assert "no line end" in done.summary["files"][0]["notes"][0]
+
+
+def test_a_last_value_without_line_end_is_doubted(one: Callable, place: str) -> None:
+    done = one(f"t,g,v\n{NOON},a,45\n{NOON + 10},a,45")
+    assert query(place, "select gpu_util_pct from lake order by time") == [(45,), (None,)]
+    assert done.nulled() == {("gpu_util_pct", "last line has no end: value may be cut off"): 1}
 
 
 @pytest.mark.parametrize(
@@ -245,3 +251,14 @@ def test_lists_are_no_numbers(fallow_import: Callable, tmp_path: Path) -> None:
     done = fallow_import(*KEYS, "--interval", "10s", "--column", f"gpu_util_pct={path}:v")
     assert done.code == 1
     assert "List" in done.err
+
+
+def test_every_line_that_is_left_out_is_counted(one: Callable, place: str) -> None:
+    """A decimal comma, two lines in one, an empty row, a header in the middle, a line without an end."""
+    good = "".join(f"{NOON + 10 * at},a,{at}\n" for at in range(40))
+    ugly = f"{NOON},a,1,5\n{NOON},a,{NOON},a,7\n,,\n\n  \nt,g,v\n{NOON + 500},a,9,\n"
+    done = one(f"t,g,v\n{good}{ugly}")
+    assert done.dropped() == {"more fields than the header has": 2, "nothing in any column": 1, "time unreadable": 1}
+    assert done.summary["files"][0]["lines_read"] == 45
+    assert done.summary["rows"] == {"read": 45, "dropped": 4, "merged": 0, "kept": 41}
+    assert query(place, "select max(gpu_util_pct) from lake") == [(39,)]

@@ -21,7 +21,7 @@ HEAD = "timestamp, utilization.gpu [%], memory.used [MiB]\n"
 
 
 def log(ticks: int, gpus: int = 8, period_s: float = 0.102, slow: int = 0, *, keeps_time: bool = False) -> list[str]:
-    """Lines of `nvidia-smi -lms` without a name; GPU g uses g MiB. Slow ticks wait up to 450 ms within themselves.
+    """Lines of `nvidia-smi -lms` without a name; GPU g uses g + 1 GiB. Slow ticks wait up to 450 ms within themselves.
 
     nvidia-smi sleeps after each tick; with `keeps_time` late ticks are followed at once by those that are due.
     """
@@ -31,7 +31,7 @@ def log(ticks: int, gpus: int = 8, period_s: float = 0.102, slow: int = 0, *, ke
     for tick in range(ticks):
         now = max(now + 0.001, tick * period_s) if keeps_time else now
         for gpu in range(gpus):
-            lines.append(f"{at(now)}, {tick % 100} %, {gpu + 1} MiB\n")
+            lines.append(f"{at(now)}, {tick % 100} %, {gpu + 1} GiB\n")
             now += chance.uniform(0.0005, 0.0025)
             if tick in late and gpu == tick % (gpus - 1):
                 now += chance.uniform(0.06, 0.45)
@@ -40,7 +40,7 @@ def log(ticks: int, gpus: int = 8, period_s: float = 0.102, slow: int = 0, *, ke
     return lines
 
 
-PLACED = "select count(distinct gpu), count(*), count(*) filter (mem_used_bytes != 1048576 * (1 + split_part(gpu, '/', 2)::int)) from lake"
+PLACED = "select count(distinct gpu), count(*), count(*) filter (mem_used_bytes != 1073741824 * (1 + split_part(gpu, '/', 2)::bigint)) from lake"
 
 
 def test_the_tick_is_inferred_from_the_timestamps(smi: Callable, place: str) -> None:
@@ -85,12 +85,22 @@ def test_halves_of_two_ticks_are_not_one(smi: Callable, place: str) -> None:
 def test_two_groups_of_gpus_are_one_host(smi: Callable, place: str) -> None:
     """GPUs of the second socket answer 30 ms later: an uneven rhythm of four is an even one of eight."""
     text = "".join(
-        f"{at(tick * 0.1 + 0.001 * gpu + (0.03 if gpu > 3 else 0))}, {tick} %, {gpu + 1} MiB\n"
+        f"{at(tick * 0.1 + 0.001 * gpu + (0.03 if gpu > 3 else 0))}, {tick} %, {gpu + 1} GiB\n"
         for tick in range(100)
         for gpu in range(8)
     )
     smi(HEAD + text)
     assert query(place, PLACED) == [(8, 800, 0)]
+
+
+def test_lines_out_of_order_name_no_gpu(smi: Callable, place: str) -> None:
+    lines = log(100)
+    lines[80], lines[83] = lines[83], lines[80]
+    assert smi(HEAD + "".join(lines)).dropped() == {"tick without 8 rows and nothing that names its GPUs": 8}
+    assert query(place, PLACED) == [(8, 792, 0)]
+    done = smi(HEAD + "".join(sorted(lines, reverse=True)))
+    assert done.code == 1
+    assert "not in the order of their times" in done.err
 
 
 def test_one_gpu_every_100_ms_is_not_nine_gpus(smi: Callable, place: str) -> None:
@@ -130,5 +140,5 @@ def test_no_line_is_given_to_another_gpu(
     except FallowError:
         return
     assert interval != 10_000
-    assert (frame["mem_used_bytes"] // 2**20 == frame["position"].cast(int) + 1).all()
+    assert (frame["mem_used_bytes"] // 2**30 == frame["position"].cast(int) + 1).all()
     assert report.rows_kept + sum(each.count for each in report.dropped) == len(lines)

@@ -106,9 +106,9 @@ def test_impossible_values_are_refused(
         ("pcie_tx_bytes_per_s", "tx_kib", 2, 2048),
     ],
 )  # fmt: skip
-def test_each_dimension_is_converted(
+def test_each_dimension_is_converted(  # noqa: PLR0917 (pytest)
     series: Callable, place: str, column: str, source: str, value: float, stored: float
-) -> None:  # noqa: PLR0917 (pytest)
+) -> None:
     assert series(column, source, (value, value)).code == 0
     assert query(place, f"from lake select distinct {column}") == [(stored,)]
 

@@ -1,0 +1,216 @@
+"""Mutated files: no traceback, no value in the wrong unit or on the wrong GPU, and every row accounted for."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fallow.cli import main
+from importers.conftest import at, query
+
+TICKS, GPUS, STEP_S = 40, 4, 10
+NOON = 1_795_176_000
+Values = dict[str, float]
+
+
+def truth(tick: int, gpu: int) -> Values:
+    """What GPU `gpu` did in tick `tick`: no two GPUs and no two ticks alike."""
+    return {"util": (7 * tick + 23 * gpu) % 100, "mem": 20_000 + 10_000 * gpu + tick, "power": 120 + 100 * gpu + tick}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A file: header, lines, delimiter, the flags, and the factor that each quantity is off by."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    delimiter: str = ","
+    interval: str | None = None
+    end: int = 0
+
+    def text(self) -> str:
+        lines = [self.names, *self.rows]
+        text = "".join(self.delimiter.join(line) + "\n" for line in lines)
+        return text[: len(text) - self.end]
+
+
+def column(mutant: Mutant, name: str) -> int:
+    return next((at for at, each in enumerate(mutant.names) if each.startswith(name)), -1)
+
+
+def scaled(mutant: Mutant, name: str, factor: float) -> Mutant:
+    """The same quantity in a unit that nothing declares."""
+    place = column(mutant, name)
+    if place < 0:
+        return mutant
+
+    def other(cell: str) -> str:
+        number, _, unit = cell.strip().partition(" ")
+        try:
+            return f"{float(number) * factor:.10g}" + (f" {unit}" if unit else "")
+        except ValueError:
+            return cell
+
+    rows = tuple(
+        (*row[:place], other(row[place]), *row[place + 1 :]) if place < len(row) else row for row in mutant.rows
+    )
+    return replace(mutant, rows=rows)
+
+
+def without(mutant: Mutant, name: str) -> Mutant:
+    place = column(mutant, name)
+    if place < 0:
+        return mutant
+    return replace(
+        mutant,
+        names=(*mutant.names[:place], *mutant.names[place + 1 :]),
+        rows=tuple((*row[:place], *row[place + 1 :]) for row in mutant.rows),
+    )
+
+
+def shuffled(mutant: Mutant, seed: int) -> Mutant:
+    rows = list(mutant.rows)
+    random.Random(seed).shuffle(rows)  # noqa: S311
+    return replace(mutant, rows=tuple(rows))
+
+
+def cut(mutant: Mutant, start: int, length: int) -> Mutant:
+    return replace(mutant, rows=mutant.rows[:start] + mutant.rows[start + length :])
+
+
+def doubled(mutant: Mutant, start: int, length: int) -> Mutant:
+    return replace(mutant, rows=mutant.rows[: start + length] + mutant.rows[start:])
+
+
+PLACES = st.integers(0, TICKS * GPUS - 1)
+MUTATIONS = st.one_of(
+    st.builds(
+        lambda name, factor: lambda mutant: scaled(mutant, name, factor),
+        st.sampled_from(["util", "mem", "power"]), st.sampled_from([0.01, 1000, 1024, 2**20, 1 / 1000, 1 / 1024, 2**-20, 2**-30]),
+    ),
+    st.builds(lambda start, length: lambda mutant: cut(mutant, start, length), PLACES, st.integers(1, 30)),
+    st.builds(lambda start, length: lambda mutant: doubled(mutant, start, length), PLACES, st.integers(1, 30)),
+    st.builds(lambda seed: lambda mutant: shuffled(mutant, seed), st.integers(0, 99)),
+    st.builds(lambda end: lambda mutant: replace(mutant, end=end), st.integers(1, 400)),
+    st.builds(lambda name: lambda mutant: without(mutant, name), st.sampled_from(["power", "util", "t", "index", "card"])),
+    st.builds(lambda each: lambda mutant: replace(mutant, delimiter=each), st.sampled_from([";", "\t", "|", " "])),
+    st.builds(lambda each: lambda mutant: replace(mutant, interval=each), st.sampled_from(["1s", "10s", "60s", "1h", "100ms"])),
+)  # fmt: skip
+Mutation = Callable[[Mutant], Mutant]
+MUTANTS = st.lists(MUTATIONS, min_size=1, max_size=3)
+
+
+def smi(*, indexed: bool) -> Mutant:
+    rows = []
+    for tick in range(TICKS):
+        for gpu in range(GPUS):
+            value = truth(tick, gpu)
+            rows.append((
+                at(STEP_S * tick + 0.003 * gpu), *([f" {gpu}"] if indexed else []), f" {value['util']} %", f" {value['mem']} MiB",
+                " 81559 MiB", f" {value['power']}.00 W",
+            ))  # fmt: skip
+    index = ("index",) if indexed else ()
+    names = ("timestamp", *index, "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
+    return Mutant(names, tuple(rows))
+
+
+def series() -> Mutant:
+    rows = []
+    for tick in range(TICKS):
+        for gpu in range(GPUS):
+            value = truth(tick, gpu)
+            memory = int(value["mem"]) * 2**20
+            rows.append((str(NOON + STEP_S * tick), str(gpu), str(value["util"]), str(memory), str(value["power"])))
+    return Mutant(("time", "gpu", "util", "mem", "power"), tuple(rows))
+
+
+def imported(mutant: Mutant, *arguments: str) -> tuple[dict, list[tuple]]:
+    """The summary and the lake's rows; nothing and no rows where the import is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, lake = Path(folder, "in.csv"), f"{folder}/lake"
+        path.write_text(mutant.text())
+        interval = ["--interval", mutant.interval] if mutant.interval else []
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([
+                "import", *(each.format(path=path) for each in arguments), *interval, "--host", "h", "--lake", lake, "--json"
+            ])  # fmt: skip
+        if code:
+            assert err.getvalue().count("\n") == 1, err.getvalue()
+            assert not Path(lake).exists()
+            return {}, []
+        rows = query(
+            lake,
+            "select split_part(gpu, '/', 2)::int, floor((epoch_ms(time) + offset_ms) / 10000)::bigint, gpu_util_pct, "
+            "mem_used_bytes, round(power_w) from lake",
+        )
+        return json.loads(out.getvalue()), rows
+
+
+def check(summary: dict, rows: list[tuple], start: int, *, hours_known: bool = True) -> None:
+    """Every row is accounted for, and every value is the GPU's own at that time, in the lake's unit."""
+    if not summary:
+        return
+    counts = summary["rows"]
+    assert counts["read"] == counts["dropped"] + counts["merged"] + counts["kept"]
+    for file in summary["files"]:
+        left_out = sum(each["count"] for each in file["dropped"])
+        assert file["lines_read"] == file["rows_kept"] + left_out + file["not_samples"]
+    written = next(each for each in summary["tables"] if each["table"] == "gpu")
+    assert written["new"] == counts["kept"] == len(rows)
+    if hours_known:
+        assert summary["overview"]["gpu_hours"] <= 1.6 * GPUS * TICKS * STEP_S / 3600
+    for gpu, slot, util, memory, power in rows:
+        value = truth(slot - start // STEP_S, gpu)
+        assert util in (None, value["util"])
+        assert memory in (None, value["mem"] * 2**20)
+        assert power in (None, value["power"])
+
+
+def mutate(base: Mutant, mutations: list[Mutation]) -> Mutant:
+    for mutation in mutations:
+        base = mutation(base)
+    return base
+
+
+FUZZ = settings(suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@FUZZ
+@given(mutations=MUTANTS)
+def test_mutated_logs_of_nvidia_smi(indexed: bool, mutations: list[Mutation]) -> None:  # noqa: FBT001
+    start = 1_795_168_800  # 2026-11-20T10:00:00Z
+    check(*imported(mutate(smi(indexed=indexed), mutations), "nvidia-smi", "{path}"), start)
+
+
+@FUZZ
+@given(mutations=MUTANTS, card=st.booleans())
+def test_mutated_series(mutations: list[Mutation], card: bool) -> None:  # noqa: FBT001
+    mutant = mutate(series(), mutations)
+    named = {"gpu_util_pct": "util", "mem_used_bytes": "mem", "power_w": "power"}
+    flags = [
+        flag
+        for name, source in named.items()
+        if source in mutant.names
+        for flag in ("--column", f"{name}={{path}}:{source}")
+    ]
+    card_flags = ["--mem-total", "80GiB"] if card else []
+    check(*imported(mutant, "series", "--time", "time", "--gpu", "gpu", *flags, *card_flags), NOON)
+
+
+def test_the_unmutated_files_are_published() -> None:
+    for indexed in (True, False):
+        summary, rows = imported(smi(indexed=indexed), "nvidia-smi", "{path}")
+        assert len(rows) == TICKS * GPUS
+        check(summary, rows, 1_795_168_800)
