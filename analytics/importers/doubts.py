@@ -83,7 +83,7 @@ def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     busy = frame.filter(pl.col("gpu_util_pct") > 0) if "gpu_util_pct" in frame.columns else frame.clear()
     used = (busy if busy.height >= _ENOUGH else frame)["mem_used_bytes"].drop_nulls()
     mean = used.mean()
-    if not isinstance(mean, int | float) or mean == 0:
+    if not isinstance(mean, int | float) or (mean == 0 and busy.height < _ENOUGH):
         return
     if card is not None and mean < _LEAST_MEMORY * card:
         yield f"memory used is {mean / card:.3%} of the card on average: is its unit right?"

@@ -28,7 +28,12 @@ _FEW = 3
 _SHARE = 0.05
 _ABOVE_CARD = 1.01
 _CLOCKS = {"sm_clock_mhz": (10.0, 6_000.0), "mem_clock_mhz": (10.0, 25_000.0)}
-_OUTSIDE = ("outside 0..100: value dropped", "outside 0..1: value dropped", "too large: value dropped")
+_OUTSIDE = (
+    "outside 0..100: value dropped",
+    "outside 0..1: value dropped",
+    "too large: value dropped",
+    "less than one byte: value dropped",
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def _outside(name: str, values: pl.Series, nulled: Mapping[tuple[str, str], int]
     total = count + len(values)
     if count >= _FEW and count > _SHARE * total:
         top = {"_pct": "100", "_ratio": "1"}.get("_" + name.rpartition("_")[2])
-        what = f"outside 0..{top}" if top else "larger than it can be"
+        what = f"outside 0..{top}" if top else "that cannot be"
         yield _Fault(name, f"has {count:,} of {total:,} values {what}")
 
 

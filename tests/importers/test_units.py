@@ -84,9 +84,10 @@ def test_a_unit_in_the_cell_counts_more(series: Callable, place: str) -> None:
         ("mem_used_bytes", (2**41, 2**42), "above any card's 1.0 TiB"),
         ("power_w", (345_000, 60_000), "--unit power_w=mW"),
         ("power_w", (0.345, 0.06), "--unit power_w=kW"),
+        ("mem_used_bytes", (0.35, 0, 0.4, 0.41), "3 of 4 values that cannot be"),
         ("temperature_c", (176, 150), "Fahrenheit"),
         ("sm_clock_mhz", (1.98, 1.4), "--unit sm_clock_mhz=GHz"),
-        ("sm_clock_mhz", (1_980_000, 1_400_000, 345_000, 345_000), "larger than it can be"),
+        ("sm_clock_mhz", (1_980_000, 1_400_000, 345_000, 345_000), "4 of 4 values that cannot be"),
     ],
 )
 def test_impossible_values_are_refused(
