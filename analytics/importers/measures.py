@@ -35,6 +35,7 @@ _WRITTEN = {
 }  # fmt: skip
 _ELSEWHERE = {"f": "Fahrenheit", "fahrenheit": "Fahrenheit", "k": "Kelvin", "kelvin": "Kelvin"}
 _BRACKETS = re.compile(r"[\[(]\s*([^\])]*?)\s*[\])]\s*$")
+_LETTERS = r"[A-Za-z%]"
 _CELL = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
 
 
@@ -128,6 +129,8 @@ def in_lake_unit(values: pl.Series, column: Column, unit: ReadUnit | None, tally
         return values
     if values.dtype != pl.String:
         return values if unit.factor == 1 else (values.cast(pl.Float64) * unit.factor).alias(values.name)
+    if unit.factor == 1 and not values.str.contains(_LETTERS).any():
+        return values
     text = values.str.strip_chars()
     parts = text.str.extract_groups(_CELL).struct.unnest()
     number, written = parts.to_series(0), parts.to_series(1)

@@ -1,20 +1,24 @@
-"""`fallow import nvidia-smi`: the CSV that `nvidia-smi --query-gpu=... --format=csv` writes."""
+"""`fallow import nvidia-smi`: what `nvidia-smi` writes for machines, all of it read as the CSV of --query-gpu."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
 import polars as pl
 
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
+from analytics.importers.nvidia_smi_dmon import dmon_as_csv, is_dmon
 from analytics.importers.nvidia_smi_fields import QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
+from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
+from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
 from analytics.importers.plausibility import Claim, check_values
-from analytics.importers.source import open_source
+from analytics.importers.source import ImportSource, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
     NVIDIA_SMI_BEGAN_MS,
@@ -25,7 +29,7 @@ from analytics.importers.times import (
     on_grid,
     steps_back,
 )
-from fallow.errors import InputError
+from fallow.errors import InputError, UsageError
 
 
 def named(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
@@ -74,37 +78,64 @@ class NvidiaSmiSettings:
     zone: str
     interval_ms: int | None
     fields: tuple[str, ...] | None
+    day: date | None = None
+    """Of the first line of a dmon table that has times only."""
 
 
 class NvidiaSmi:
     name = "nvidia-smi"
-    summary = "CSV that nvidia-smi --query-gpu=... --format=csv wrote on one host"
+    summary = "what nvidia-smi wrote on one host: CSV of --query-gpu, tables of dmon -o DT, XML of -q -x"
     example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, plain or gzipped")
+        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, dmon table or XML, plain or gzipped")
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
         parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
+        parser.add_argument("--date", metavar="DAY", help="day of the first line of a dmon table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
     def read(self, args: argparse.Namespace) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = NvidiaSmiSettings(
-            check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields
-        )
-        read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
-        frame, notes = _merge([frame for frame, _ in read], settings.host)
-        merged = sum(report.rows_kept for _, report in read) - frame.height
-        frame, interval = on_grid(frame, settings.interval_ms)
-        return Imported(
-            settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
-            f"{settings.zone} ({'assumed' if args.tz is None else 'given'})", notes, settings.interval_ms, merged,
+            check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields,
+            _day(args.date),
         )  # fmt: skip
+        read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
+        return together(read, settings, zone_given=args.tz is not None)
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--date {text} is not a day", "such as --date 2026-11-20") from error
+
+
+def together(
+    read: Sequence[tuple[pl.DataFrame, FileReport]], settings: NvidiaSmiSettings, *, zone_given: bool
+) -> Imported:
+    """All files of one host as one import."""
+    frame, notes = _merge([frame for frame, _ in read], settings.host)
+    merged = sum(report.rows_kept for _, report in read) - frame.height
+    frame, interval = on_grid(frame, settings.interval_ms)
+    return Imported(
+        settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
+        f"{settings.zone} ({'given' if zone_given else 'assumed'})", notes, settings.interval_ms, merged,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before."""
+
+    path: str
+    source: ImportSource
+    left_out: int = 0
 
 
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
@@ -114,6 +145,22 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
+    if is_dmon(source.text):
+        tally.notes.append("read as a table of nvidia-smi dmon")
+        return read_lines(
+            Lines(path, replace(source, text=dmon_as_csv(path, source.text, settings.day))), settings, tally
+        )
+    if is_xml(source.text):
+        text, lost = xml_as_csv(path, source.text)
+        tally.notes.append("read as documents of nvidia-smi -q -x")
+        tally.drop(DOCUMENT_CUT_OFF, lost)
+        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost), settings, tally)
+    return read_lines(Lines(path, source), settings, tally)
+
+
+def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple[pl.DataFrame, FileReport]:
+    """The rows of CSV of nvidia-smi and their account; raises InputError, UsageError."""
+    path, source = given.path, given.source
     rows, lines = parse_lines(source, settings.fields, tally)
     times = localise(rows["local"], settings.zone)
     if times.skipped is not None:
@@ -126,17 +173,15 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
-        rows = place(
-            path, rows, settings.interval_ms, cut_off=source.cut_off or not source.last_line_whole, tally=tally
-        )
-        rows = named(rows, tally)
+        cut_off = source.cut_off or not source.last_line_whole
+        rows = named(place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally), tally)
     if rows.is_empty():
         reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
             f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
         )
     tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
-    return rows, tally.report(path, lines, rows.height)
+    return rows, tally.report(path, lines + given.left_out, rows.height)
 
 
 def _claims(path: str) -> dict[str, Claim]:

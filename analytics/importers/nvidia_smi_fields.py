@@ -44,6 +44,7 @@ QUANTITIES = (
     Field("power_w", ("power.draw", "power.draw.average", "power.draw.instant"), WATTS, "W"),
     Field("energy_mj", ("total_energy_consumption", "energy.total", "total_energy"), MILLIJOULES, "mJ"),
     Field("temperature_c", ("temperature.gpu",), CELSIUS, "C"),
+    Field("mem_temperature_c", ("temperature.memory",), CELSIUS, "C"),
     Field("sm_clock_mhz", ("clocks.sm", "clocks.current.sm"), MHZ, "MHz"),
     Field("mem_clock_mhz", ("clocks.mem", "clocks.current.memory"), MHZ, "MHz"),
     Field("mem_total_bytes", ("memory.total",), BYTES, "MiB"),

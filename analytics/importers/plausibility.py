@@ -27,6 +27,7 @@ _HOTTEST_C = 125
 _FEW = 3
 _SHARE = 0.05
 _ABOVE_CARD = 1.01
+_RARE = 1_000
 _CLOCKS = {"sm_clock_mhz": (10.0, 6_000.0), "mem_clock_mhz": (10.0, 25_000.0)}
 _OUTSIDE = (
     "outside 0..100: value dropped",
@@ -122,7 +123,7 @@ def _memory(name: str, values: pl.Series, card: int | None) -> Iterator[_Fault]:
     if tiny * 2 > len(used):
         what = f"holds {int(str(used.filter(used < _MIB).max())):,} bytes at most, less than any process takes on a GPU"
         yield _Fault(name, what, _memory_unit(top, used, card))
-    elif tiny:
+    elif tiny * _RARE > len(used):
         yield _Fault(name, f"has {tiny:,} values below 1 MiB, which no GPU reports", certain=False)
     limit = _LARGEST_CARD_BYTES if card is None else card * _ABOVE_CARD
     above = int((used > limit).sum())

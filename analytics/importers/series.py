@@ -251,7 +251,7 @@ def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame
     once = unique_keys(kept)
     repeated = kept.height - once.height
     tally.drop("same GPU and time again: first non-null value kept", repeated)
-    other = kept.n_unique() - once.height
+    other = kept.n_unique() - once.height if repeated else 0
     if other > max(_FEW_REPEATS, _REPEATS * kept.height):
         tally.odd.append(
             f"{other:,} of {kept.height:,} rows repeat a GPU and time with another value: "
