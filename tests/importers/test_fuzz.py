@@ -222,6 +222,48 @@ def test_mutated_series(mutations: list[Mutation], card: bool) -> None:  # noqa:
     check(*imported(mutant, "series", "--time", "time", "--gpu", "gpu", *flags, *card_flags), NOON)
 
 
+DMON = "#Date       Time        gpu    pwr     sm     fb\n#YYYYMMDD   HH:MM:SS    Idx      W      %     MB\n" + "".join(
+    f" 20261120   10:00:{tick:02}      {gpu}    14{tick}    {tick}   3953\n" for tick in range(20) for gpu in range(2)
+)
+XML = "".join(
+    f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>' + "".join(
+        f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick} %</gpu_util></utilization></gpu>" for gpu in range(2)
+    ) + "</nvidia_smi_log>\n" for tick in range(20)
+)  # fmt: skip
+GPUSTAT = "".join(
+    json.dumps({"hostname": "h", "query_time": f"2026-11-20T10:00:{tick:02}", "gpus": [
+        {"index": gpu, "uuid": f"GPU-{gpu}", "utilization.gpu": tick, "memory.used": 3953} for gpu in range(2)
+    ]}) + "\n" for tick in range(20)
+)  # fmt: skip
+DAMAGE = st.lists(
+    st.tuples(st.integers(0, 2000), st.integers(0, 60), st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"])),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text"), [("nvidia-smi", DMON), ("nvidia-smi", XML), ("gpustat", GPUSTAT)])
+@FUZZ
+@given(damage=DAMAGE)
+def test_damaged_files_of_other_formats(kind: str, text: str, damage: list[tuple[int, int, str]]) -> None:
+    for start, length, instead in damage:
+        text = text[:start] + instead + text[start + length :]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "in")
+        path.write_text(text)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["import", kind, str(path), "--host", "h", "--lake", f"{folder}/lake", "--json", "--yes"])
+        if code:
+            assert err.getvalue().count("\n") == 1
+            return
+        summary = json.loads(out.getvalue())
+        counts = summary["rows"]
+        assert counts["read"] == counts["dropped"] + counts["merged"] + counts["kept"]
+        for file in summary["files"]:
+            left_out = sum(each["count"] for each in file["dropped"])
+            assert file["lines_read"] == file["rows_kept"] + left_out + file["not_samples"]
+
+
 def test_the_unmutated_files_are_published() -> None:
     for indexed in (True, False):
         summary, rows = imported(smi(indexed=indexed), "nvidia-smi", "{path}")
