@@ -84,7 +84,11 @@ def _load(inputs: Inputs, history_ms: int) -> Ledger:
     first_ms = history_start_ms(inputs.window, history_ms)
     if first_ms is None:
         return load_whole(inputs)
-    found = load_recent(inputs.lake, inputs.ledger_settings, inputs.window, first_ms)
+    workers = inputs.settings.integer("ledger.workers")
+    with bar("ledger") as progress:
+        found = load_recent(
+            inputs.lake, inputs.ledger_settings, inputs.window, first_ms, workers=workers, progress=progress
+        )
     return found or recent(load_whole(inputs), first_ms)
 
 

@@ -44,7 +44,7 @@ def _frame() -> pl.DataFrame:
             "time": np.repeat(START_S + 10 * np.arange(ticks), GPUS),
             "gpu": np.tile([f"GPU-{index:08d}" for index in range(GPUS)], ticks),
             "util": generator.integers(0, 101, ticks * GPUS),
-            "memory": generator.integers(0, 80 * 2**30, ticks * GPUS),
+            "memory": generator.integers(0, 80 * 2**10, ticks * GPUS) * 2**20,
         }
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from analytics.importers.gpustat import Gpustat
 from analytics.importers.model import Importer
 from analytics.importers.nvidia_smi import NvidiaSmi
 from analytics.importers.series import ImportedSeries
 
-IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), ImportedSeries())
+IMPORTERS: tuple[Importer, ...] = (NvidiaSmi(), Gpustat(), ImportedSeries())
 """Every importer, in the order in which `fallow import --help` lists them."""

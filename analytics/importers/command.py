@@ -1,47 +1,75 @@
-"""`fallow import KIND ...`: reads all files, merges them into the lake, and reports what became of every row."""
+"""`fallow import KIND ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
+import sys
 
 from analytics.importers import IMPORTERS
+from analytics.importers.doubts import doubts
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.model import FileReport, Imported
+from analytics.importers.overview import ImportOverview, overview_lines, overview_of
 from analytics.importers.publish import Published, publish
-from fallow.clock import format_ms
+from fallow.clock import SystemClock, format_ms
+from fallow.errors import InputError
 
 
-def as_json(imported: Imported, published: Sequence[Published], lake: str) -> dict[str, object]:
+@dataclasses.dataclass(frozen=True)
+class ImportOutcome:
+    """An import as it is told: what was read, its figures, what looks wrong, and what was published."""
+
+    imported: Imported
+    overview: ImportOverview
+    odd: tuple[str, ...]
+    published: tuple[Published, ...] | None
+    """None where nothing was."""
+
+    lake: str
+
+
+def as_json(outcome: ImportOutcome) -> dict[str, object]:
+    imported = outcome.imported
     since, until = _window(imported)
+    dropped = sum(each.count for report in imported.files for each in report.dropped)
+    kept = sum(report.rows_kept for report in imported.files)
     return {
-        "lake": lake,
+        "lake": outcome.lake,
         "host": imported.host,
         "since": since,
         "until": until,
-        "gpus": imported.gpu["gpu"].n_unique(),
+        "gpus": outcome.overview.gpus,
         "interval": imported.interval,
         "timezone": imported.timezone,
         "notes": list(imported.notes),
+        "overview": dataclasses.asdict(outcome.overview),
+        "rows": {"read": kept + dropped, "dropped": dropped, "merged": imported.merged, "kept": outcome.overview.rows},
+        "odd": list(outcome.odd),
+        "published": outcome.published is not None,
         "files": [dataclasses.asdict(report) for report in imported.files],
-        "tables": [dataclasses.asdict(each) for each in published],
+        "tables": [dataclasses.asdict(each) for each in outcome.published or ()],
     }
 
 
-def as_text(imported: Imported, published: Sequence[Published], lake: str) -> str:
+def as_text(outcome: ImportOutcome) -> str:
+    imported = outcome.imported
     since, until = _window(imported)
     lines = [line for report in imported.files for line in _file(report)]
     lines += [
         f"window    {since} to {until}",
-        f"GPUs      {imported.gpu['gpu'].n_unique()} on host {imported.host}",
+        f"GPUs      {outcome.overview.gpus:,} on host {imported.host}",
+        *overview_lines(outcome.overview),
         f"interval  {imported.interval}",
         f"time zone {imported.timezone}",
         *(f"note      {note}" for note in imported.notes),
-        f"lake      {lake}",
-        *(_table(each) for each in published),
+        *(f"odd       {odd}" for odd in outcome.odd),
+        f"lake      {outcome.lake}",
+        *(_table(each) for each in outcome.published or ()),
     ]
+    if outcome.published is None:
+        lines.append("  nothing is published")
     return "\n".join(lines)
 
 
@@ -76,14 +104,33 @@ def _window(imported: Imported) -> tuple[str, str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for importer, subcommand in add_kinds(parser, "kinds of history", IMPORTERS):
         subcommand.set_defaults(importer=importer)
+        subcommand.add_argument(
+            "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     _, lake = open_lake(args)
     imported = args.importer.read(args)
-    published = publish(lake, imported)
-    if args.json:
-        print(json.dumps(as_json(imported, published, lake.root), indent=2))
-    else:
-        print(as_text(imported, published, lake.root))
+    overview = overview_of(imported)
+    odd = doubts(imported, overview, SystemClock().now_ms())
+    outcome = ImportOutcome(imported, overview, odd, None, lake.root)
+    if odd and not args.yes:
+        _ask(outcome, machines=args.json)
+    outcome = dataclasses.replace(outcome, published=publish(lake, imported))
+    print(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     return 0
+
+
+def _ask(outcome: ImportOutcome, *, machines: bool) -> None:
+    """Returns if somebody at a terminal says yes; raises InputError otherwise, with the summary on standard output."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(as_text(outcome), file=sys.stderr)
+        print("This looks wrong. Publish it all the same? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise InputError("nothing was published", "put right what is odd, or answer y")
+    print(json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome))
+    raise InputError(
+        f"nothing was published, for this looks wrong: {'; '.join(outcome.odd)}", "add --yes to publish all the same"
+    )

@@ -32,6 +32,11 @@ class FileReport:
     dropped: tuple[Count, ...] = ()
     nulled: tuple[Count, ...] = ()
     notes: tuple[str, ...] = ()
+    not_samples: int = 0
+    """Header lines and blank lines: with the rows kept and dropped they make up the lines read."""
+
+    odd: tuple[str, ...] = ()
+    """What looks wrong, in sentences without a full stop; asked about before anything is published."""
 
 
 @dataclass
@@ -41,6 +46,8 @@ class Tally:
     dropped: Counter[str] = field(default_factory=Counter)
     nulled: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    not_samples: int = 0
+    odd: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, count: int) -> None:
         """Counts rows that were dropped; a count of 0 leaves no trace."""
@@ -60,6 +67,8 @@ class Tally:
             tuple(Count(reason, count) for reason, count in self.dropped.most_common()),
             tuple(Count(reason, count, column) for (column, reason), count in sorted(self.nulled.items())),
             tuple(self.notes),
+            self.not_samples,
+            tuple(self.odd),
         )
 
 
@@ -78,6 +87,21 @@ class Imported:
     interval: str
     timezone: str
     notes: tuple[str, ...] = ()
+    given_interval_ms: int | None = None
+    merged: int = 0
+    """How many of the files' rows have the GPU and time of another one, and are one row with it."""
+
+    odd: tuple[str, ...] = ()
+    """What looks wrong beside what the files' own reports say."""
+
+
+_UUID = r"^(GPU|MIG)-"
+
+
+def scoped(names: pl.Series, host: str) -> pl.Series:
+    """GPU ids as the lake has them: UUIDs as they are, others behind their host (`gn001/0`), for hosts number alike."""
+    known = names.str.contains(_UUID) | names.str.starts_with(f"{host}/")
+    return names.zip_with(known.fill_null(value=True), pl.Series([f"{host}/"], dtype=pl.String) + names)
 
 
 class Importer(Protocol):

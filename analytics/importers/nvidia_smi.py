@@ -1,91 +1,35 @@
-"""`fallow import nvidia-smi`: the CSV that `nvidia-smi --query-gpu=... --format=csv` writes."""
+"""`fallow import nvidia-smi`: what `nvidia-smi` writes for machines, all of it read as the CSV of --query-gpu."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
 
 import polars as pl
 
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
-from analytics.importers.nvidia_smi_fields import check_fields
+from analytics.importers.nvidia_smi_dmon import dmon_as_csv, is_dmon
+from analytics.importers.nvidia_smi_fields import QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
-from analytics.importers.source import open_source
-from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, check_zone, given_interval_ms, in_range, localise, on_grid
-from fallow.errors import InputError
-
-_LEAST_GAP_MS = 500
-"""nvidia-smi reads the GPUs of one tick within milliseconds; loops are seconds long."""
-
-_MOST_GPUS = 16
-
-
-def by_position(path: str, rows: pl.DataFrame, interval_ms: int | None, *, cut_off: bool, tally: Tally) -> pl.DataFrame:
-    """The rows (nr, block, true_ms, ...) with `position`: the place in the tick where the file has no column that names the GPU.
-
-    A tick ends at a gap in time and at a header line. Ticks of another size than the file's usual one cannot be
-    attributed and are dropped, except the last one of a file that was cut off: its leading rows are in their places.
-    Raises InputError where ticks cannot be told apart.
-    """
-    if not rows["nameless"].any():
-        return rows.with_columns(position=pl.lit(None, pl.UInt32))
-    mine = rows.filter("nameless")
-    mine, usual = _ticks(path, mine, interval_ms)
-    last = mine["tick"][-1]
-    good = pl.col("size") == usual
-    if cut_off:
-        good |= (pl.col("tick") == last) & (pl.col("size") < usual)
-    kept = mine.filter(good)
-    tally.drop(f"tick without {usual} rows and nothing that names its GPUs", mine.height - kept.height)
-    others = rows.filter(~pl.col("nameless"))
-    return pl.concat([others, kept.drop("tick", "size")], how="diagonal").sort("nr")
-
-
-def _ticks(path: str, mine: pl.DataFrame, interval_ms: int | None) -> tuple[pl.DataFrame, int]:
-    """The rows with tick, its size and the position in it, and the usual size: that which most rows are in.
-
-    Which gap ends a tick is tried out; InputError where two gaps explain the file about as well and differ in size.
-    """
-    tried = []
-    for gap_ms in _gaps(path, mine, interval_ms):
-        apart = (pl.col("true_ms").diff().abs() > gap_ms) | (pl.col("block").diff() != 0)
-        split = mine.with_columns(tick=apart.fill_null(value=False).cum_sum()).with_columns(size=pl.len().over("tick"))
-        sizes = split["size"].value_counts().sort("count", "size", descending=[True, False])
-        usual = _said(mine) or int(sizes["size"][0])
-        tried.append((split.filter(pl.col("size") == usual).height / split.height, usual, split))
-    best, usual, split = max(tried, key=lambda each: each[0])
-    rivals = [size for share, size, _ in tried if size != usual and share >= 0.9 * best]
-    if rivals or best <= 0.5:
-        raise InputError(
-            f"{path} does not say which GPU a line is about, and its ticks cannot be told apart for sure",
-            "give --interval, or query index or uuid too",
-        )
-    return split.with_columns(position=pl.int_range(pl.len(), dtype=pl.UInt32).over("tick")), usual
-
-
-def _gaps(path: str, mine: pl.DataFrame, interval_ms: int | None) -> list[float]:
-    """Gaps beyond which a new tick may begin: half the interval, or half of what usual wide gaps are."""
-    if interval_ms is not None:
-        return [interval_ms / 2]
-    between = mine["true_ms"].diff().abs().drop_nulls()
-    wide = between.filter(between >= _LEAST_GAP_MS)
-    if len(wide):
-        quantiles = [wide.quantile(share, "nearest") for share in (0.0, 0.05, 0.25, 0.5, 0.75)]
-        return sorted({each / 2 for each in quantiles if each is not None})
-    if mine.height > _MOST_GPUS:
-        raise InputError(
-            f"{path} does not say which GPU a line is about, and its ticks cannot be told apart by time",
-            "give --interval, or query index or uuid too",
-        )
-    return [_LEAST_GAP_MS]
-
-
-def _said(mine: pl.DataFrame) -> int | None:
-    """How many GPUs the field `count` names."""
-    said = mine["count"].cast(pl.Int64, strict=False).drop_nulls().unique()
-    return int(said[0]) if len(said) == 1 else None
+from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
+from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
+from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.source import ImportSource, open_source
+from analytics.importers.ticks import MOST_GPUS, place
+from analytics.importers.times import (
+    NVIDIA_SMI_BEGAN_MS,
+    check_zone,
+    drop_impossible,
+    given_interval_ms,
+    localise,
+    on_grid,
+    steps_back,
+)
+from fallow.errors import InputError, UsageError
 
 
 def named(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
@@ -112,6 +56,16 @@ def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
     )
 
 
+def check_count(rows: pl.DataFrame, host: str) -> None:
+    """Raises InputError where the rows name more GPUs than one host can have."""
+    count = rows["gpu"].n_unique()
+    if count > MOST_GPUS:
+        raise InputError(
+            f"{count:,} GPUs on the one host {host}, and no host has more than {MOST_GPUS}",
+            "import each host's files by themselves with its --host, and query index or uuid",
+        )
+
+
 def _escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -124,36 +78,64 @@ class NvidiaSmiSettings:
     zone: str
     interval_ms: int | None
     fields: tuple[str, ...] | None
+    day: date | None = None
+    """Of the first line of a dmon table that has times only."""
 
 
 class NvidiaSmi:
     name = "nvidia-smi"
-    summary = "CSV that nvidia-smi --query-gpu=... --format=csv wrote on one host"
+    summary = "what nvidia-smi wrote on one host: CSV of --query-gpu, tables of dmon -o DT, XML of -q -x"
     example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, plain or gzipped")
+        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, dmon table or XML, plain or gzipped")
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
-        parser.add_argument("--tz", metavar="ZONE",
+        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
+        parser.add_argument("--date", metavar="DAY", help="day of the first line of a dmon table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
     def read(self, args: argparse.Namespace) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = NvidiaSmiSettings(
-            check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields
-        )
-        read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
-        frame, notes = _merge([frame for frame, _ in read], settings.host)
-        frame, interval = on_grid(frame, settings.interval_ms)
-        return Imported(
-            settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
-            f"{settings.zone} ({'assumed' if args.tz is None else 'given'})", notes,
+            check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields,
+            _day(args.date),
         )  # fmt: skip
+        read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
+        return together(read, settings, zone_given=args.tz is not None)
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--date {text} is not a day", "such as --date 2026-11-20") from error
+
+
+def together(
+    read: Sequence[tuple[pl.DataFrame, FileReport]], settings: NvidiaSmiSettings, *, zone_given: bool
+) -> Imported:
+    """All files of one host as one import."""
+    frame, notes = _merge([frame for frame, _ in read], settings.host)
+    merged = sum(report.rows_kept for _, report in read) - frame.height
+    frame, interval = on_grid(frame, settings.interval_ms)
+    return Imported(
+        settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
+        f"{settings.zone} ({'given' if zone_given else 'assumed'})", notes, settings.interval_ms, merged,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before."""
+
+    path: str
+    source: ImportSource
+    left_out: int = 0
 
 
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
@@ -163,31 +145,75 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
-    rows, lines = parse_lines(source, settings.fields, tally)
-    true_ms, notes = localise(rows["local"], settings.zone)
-    tally.notes.extend(notes)
-    rows = rows.with_columns(true_ms=true_ms)
-    fits = in_range(rows, NVIDIA_SMI_BEGAN_MS)
-    tally.drop(f"local time that {settings.zone} skips", true_ms.null_count())
-    tally.drop("time before 2007 or in the future", int((~fits).sum()))
-    rows = rows.filter(fits)
-    if rows.height:
-        rows = by_position(
-            path, rows, settings.interval_ms, cut_off=source.cut_off or not source.last_line_whole, tally=tally
+    if is_dmon(source.text):
+        tally.notes.append("read as a table of nvidia-smi dmon")
+        return read_lines(
+            Lines(path, replace(source, text=dmon_as_csv(path, source.text, settings.day))), settings, tally
         )
-        rows = named(rows, tally)
+    if is_xml(source.text):
+        text, lost = xml_as_csv(path, source.text)
+        tally.notes.append("read as documents of nvidia-smi -q -x")
+        tally.drop(DOCUMENT_CUT_OFF, lost)
+        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost), settings, tally)
+    return read_lines(Lines(path, source), settings, tally)
+
+
+def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple[pl.DataFrame, FileReport]:
+    """The rows of CSV of nvidia-smi and their account; raises InputError, UsageError."""
+    path, source = given.path, given.source
+    rows, lines = parse_lines(source, settings.fields, tally)
+    times = localise(rows["local"], settings.zone)
+    if times.skipped is not None:
+        raise InputError(
+            f"{path}: line {rows['nr'][times.skipped] + 1} has the time {rows['local'][times.skipped]}, which "
+            f"{settings.zone} skips",
+            "give the zone that the host's clock showed: --tz ZONE",
+        )
+    tally.notes.extend(times.notes)
+    tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
+    rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
+    if rows.height:
+        cut_off = source.cut_off or not source.last_line_whole
+        rows = named(place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally), tally)
     if rows.is_empty():
         reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
             f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
         )
-    return rows, tally.report(path, lines, rows.height)
+    tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
+    return rows, tally.report(path, lines + given.left_out, rows.height)
+
+
+def _claims(path: str) -> dict[str, Claim]:
+    """What a file of nvidia-smi claims: its units are its own, and --fields names them where its header does not."""
+    return {
+        field.column: Claim(f"{path}: {field.column}", declared=False, declare=partial(_declare, field))
+        for field in QUANTITIES
+    }
+
+
+def _declare(field: Field, unit: str) -> str:
+    shown = unit or field.default_unit
+    return f"its header names the wrong unit, or none: --fields names them for files without one, '{field.names[0]} [{shown}]'"
+
+
+def _card(rows: pl.DataFrame) -> int | None:
+    largest = rows["mem_total_bytes"].max() if "mem_total_bytes" in rows.columns else None
+    return int(largest) if isinstance(largest, int) else None
+
+
+def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
+    """A clock that was set back by an hour in a zone that did not set it back then."""
+    back = [] if noted else steps_back(rows["local"].dt.epoch("ms"))
+    return [f"line {rows['nr'][row] + 1} is an hour before the line above it, which no clock of {zone} does: is --tz right?"
+            for row in back[:1]]  # fmt: skip
 
 
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
     once = unique_keys(rows)
+    check_count(once, host)
     again = rows.height - once.height
     notes = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
     return once, notes

@@ -6,23 +6,19 @@ Names and units: `nvidia-smi --help-query-gpu` of drivers 470 to 580.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 import polars as pl
 
+from analytics.importers.measures import BYTES, CELSIUS, MHZ, MILLIJOULES, WATTS, find_unit
 from analytics.importers.model import Tally
 from analytics.importers.values import clean
 from fallow.errors import UsageError
 from fallow.schema import DEVICE, GPU, Column
 
-_BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
-_WATTS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
-_MHZ = {"MHz": 1.0, "kHz": 1e-3, "GHz": 1e3}
 _PERCENT = {"%": 1.0}
-_CELSIUS = {"C": 1.0}
-_MILLIJOULES = {"mJ": 1.0, "J": 1e3, "kJ": 1e6}
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Field:
 
     column: str
     names: tuple[str, ...]
-    units: dict[str, float]
+    units: Mapping[str, float]
     default_unit: str = ""
 
     @property
@@ -43,15 +39,16 @@ class Field:
 QUANTITIES = (
     Field("gpu_util_pct", ("utilization.gpu",), _PERCENT, "%"),
     Field("mem_util_pct", ("utilization.memory",), _PERCENT, "%"),
-    Field("mem_used_bytes", ("memory.used",), _BYTES, "MiB"),
-    Field("mem_reserved_bytes", ("memory.reserved",), _BYTES, "MiB"),
-    Field("power_w", ("power.draw", "power.draw.average", "power.draw.instant"), _WATTS, "W"),
-    Field("energy_mj", ("total_energy_consumption", "energy.total", "total_energy"), _MILLIJOULES, "mJ"),
-    Field("temperature_c", ("temperature.gpu",), _CELSIUS, "C"),
-    Field("sm_clock_mhz", ("clocks.sm", "clocks.current.sm"), _MHZ, "MHz"),
-    Field("mem_clock_mhz", ("clocks.mem", "clocks.current.memory"), _MHZ, "MHz"),
-    Field("mem_total_bytes", ("memory.total",), _BYTES, "MiB"),
-    Field("power_limit_w", ("enforced.power.limit", "power.limit"), _WATTS, "W"),
+    Field("mem_used_bytes", ("memory.used",), BYTES, "MiB"),
+    Field("mem_reserved_bytes", ("memory.reserved",), BYTES, "MiB"),
+    Field("power_w", ("power.draw", "power.draw.average", "power.draw.instant"), WATTS, "W"),
+    Field("energy_mj", ("total_energy_consumption", "energy.total", "total_energy"), MILLIJOULES, "mJ"),
+    Field("temperature_c", ("temperature.gpu",), CELSIUS, "C"),
+    Field("mem_temperature_c", ("temperature.memory",), CELSIUS, "C"),
+    Field("sm_clock_mhz", ("clocks.sm", "clocks.current.sm"), MHZ, "MHz"),
+    Field("mem_clock_mhz", ("clocks.mem", "clocks.current.memory"), MHZ, "MHz"),
+    Field("mem_total_bytes", ("memory.total",), BYTES, "MiB"),
+    Field("power_limit_w", ("enforced.power.limit", "power.limit"), WATTS, "W"),
 )
 MASKS = Field("throttle_reasons", ("clocks_event_reasons.active", "clocks_throttle_reasons.active"), {})
 TEXTS = {
@@ -104,8 +101,9 @@ def quantity(values: pl.Series, field: Field, header_unit: str, tally: Tally) ->
     parts = text.str.extract_groups(_NUMBER).struct.unnest()
     number = parts.to_series(0).cast(pl.Float64, strict=False)
     unit = parts.to_series(1)
-    unit = unit.set(unit == "", header_unit if header_unit in field.units else field.default_unit)
-    factor = unit.replace_strict(field.units, default=None, return_dtype=pl.Float64)
+    unit = unit.set(unit == "", header_unit or field.default_unit)
+    factors = {each: field.units[name] for each in unit.unique().drop_nulls() if (name := find_unit(each, field.units))}
+    factor = unit.replace_strict(factors, default=None, return_dtype=pl.Float64)
     tally.null(field.column, "not a number", int((text.is_not_null() & number.is_null()).sum()))
     tally.null(field.column, "unknown unit", int((number.is_not_null() & factor.is_null()).sum()))
     return clean(number * factor, field.described, tally)

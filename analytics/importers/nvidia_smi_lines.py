@@ -111,11 +111,13 @@ def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.Dat
     """The rows of one chunk, one frame per header."""
     lines = _lines(chunk, reader.lines)
     reader.lines += lines.height
+    blank = lines.filter(pl.col("line") == "").height
     lines = lines.filter(pl.col("line") != "")
     message = lines["line"].str.contains(_MESSAGE)
     tally.drop("a message of nvidia-smi, not a sample", int(message.sum()))
     lines = lines.filter(~message).with_columns(is_header=pl.col("line").str.contains(HEADER))
-    lines = _part_joined(lines, tally)
+    lines, joined = _part_joined(lines, tally)
+    tally.not_samples += blank + int(lines["is_header"].sum()) - joined
     lines = lines.with_columns(
         header=pl.when("is_header").then("line").forward_fill().fill_null(reader.header),
         block=(pl.col("is_header").cum_sum() + reader.block).cast(pl.UInt32),
@@ -150,13 +152,17 @@ def _lines(chunk: bytes, before: int) -> pl.DataFrame:
     return frame.select(pl.col("line").fill_null("").str.strip_chars()).with_row_index("nr", before)
 
 
-def _part_joined(lines: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """A run that was killed in the middle of a line leaves it in front of the next run's header: the header is kept."""
+def _part_joined(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
+    """A run that was killed in the middle of a line leaves it in front of the next run's header: the header is kept.
+
+    The lines, and how many of their headers stood behind such a line, which is counted as dropped.
+    """
     joined = pl.col("is_header") & pl.col("line").str.contains(r"^\d{4}[/-]\d\d[/-]\d\d ")
     tally.drop(CUT_OFF, lines.filter(joined).height)
-    return lines.with_columns(
-        line=pl.when(joined).then(pl.col("line").str.extract(HEADER_WITHIN, 1)).otherwise("line")
+    parted = lines.with_columns(
+        joined=joined, line=pl.when(joined).then(pl.col("line").str.extract(HEADER_WITHIN, 1)).otherwise("line")
     ).drop_nulls("line")
+    return parted.drop("joined"), int(parted["joined"].sum())
 
 
 def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 import polars as pl
 
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, unique_keys
+from analytics.importers.measures import ReadUnit, in_lake_unit, named_otherwise, parse_units, unit_of, units_of
+from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, scoped, unique_keys
+from analytics.importers.plausibility import Claim, card_bytes, check_values
 from analytics.importers.source import read_columns
-from analytics.importers.times import check_zone, given_interval_ms, in_range, on_grid, read_times
+from analytics.importers.times import check_zone, drop_impossible, given_interval_ms, on_grid, read_times, steps_back
 from analytics.importers.values import clean
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU
 from fallow.units import parse_bytes
 
 _SMALLEST_CARD_BYTES = 2**20
+_REPEATS = 0.1
+_FEW_REPEATS = 10
+"""Rows that may repeat a GPU and time with another value, as a share and in number: more are two GPUs with one name."""
+
 _SET_HERE = ("interval_ms", "offset_ms")  # they follow from --time and --interval
 NAMEABLE = tuple(column.name for column in GPU.columns if not column.key and column.name not in _SET_HERE)
 """Columns of the `gpu` table that --column may name."""
@@ -30,6 +37,18 @@ class Wanted:
 
     path: str
     columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SeriesSettings:
+    """What the flags say about the files."""
+
+    time: str
+    gpu: str
+    host: str
+    zone: str
+    units: Mapping[str, str]
+    card: int | None
 
 
 @dataclass(frozen=True)
@@ -54,24 +73,33 @@ class ImportedSeries:
         parser.add_argument("--gpu", required=True, metavar="COLUMN", help="column that names the GPU, in every file")
         parser.add_argument("--column", required=True, action="append", metavar="NAME=FILE:COLUMN", dest="columns",
                             help="a column of the gpu table (`fallow schema gpu`) and where it lies; repeat it")  # fmt: skip
+        parser.add_argument("--unit", action="append", default=[], metavar="[NAME=]UNIT", dest="units",
+                            help="unit of one column, or of all that have it, such as mem_used_bytes=MiB "
+                                 "(default: as the file's column is named, else the lake's)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 60s (default: inferred)"
         )
-        parser.add_argument("--host", default="import", help="host that the rows are filed under (default: import)")
-        parser.add_argument("--tz", metavar="ZONE",
+        parser.add_argument(
+            "--host", help="host of the GPUs; ids that are not UUIDs are filed as HOST/ID (default: import)"
+        )
+        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="zone of times without an offset (default: UTC)")  # fmt: skip
         parser.add_argument("--model", help="product name of the GPUs")
         parser.add_argument("--mem-total", metavar="SIZE", help="device memory of each GPU, such as 48GiB")
 
     def read(self, args: argparse.Namespace) -> Imported:
         """Reads and joins the files; raises InputError or UsageError."""
-        host, zone = check_host(args.host), check_zone(args.tz or "UTC")
         interval_ms = given_interval_ms(args.interval)
         mem_total = None if args.mem_total is None else parse_bytes(args.mem_total)
         if mem_total is not None and mem_total < _SMALLEST_CARD_BYTES:
             raise UsageError(f"--mem-total {args.mem_total} is {mem_total} bytes", "name the unit: 48GiB")
         wanted = parse_columns(args.columns)
-        parts = [read_part(each, args.time, args.gpu, zone) for each in with_progress(wanted, "reading")]
+        filled = [GPU.column(name) for name in dict.fromkeys(name for each in wanted for name, _ in each.columns)]
+        settings = SeriesSettings(
+            args.time, args.gpu, check_host("import" if args.host is None else args.host), check_zone(args.tz or "UTC"),
+            parse_units(args.units, filled), mem_total or card_bytes(args.model),
+        )  # fmt: skip
+        parts = [read_part(each, settings) for each in with_progress(wanted, "reading")]
         frame, notes = join(parts)
         frame, interval = on_grid(frame, interval_ms)
         device = daily_devices(frame).with_columns(
@@ -79,11 +107,26 @@ class ImportedSeries:
         )
         local = any(part.local for part in parts)
         origin = "assumed" if args.tz is None else "given"
-        timezone = f"{zone} ({origin}) for times without an offset" if local else "UTC (the files' own)"
+        timezone = f"{settings.zone} ({origin}) for times without an offset" if local else "UTC (the files' own)"
+        names = frame["gpu"].unique()
         return Imported(
-            host, frame, device, tuple(part.report for part in parts), interval, timezone,
-            (*notes, *_ratio_notes(frame)),
+            settings.host, frame, device, tuple(part.report for part in parts), interval, timezone,
+            (*notes, *_name_notes(names, settings.host)), interval_ms,
+            sum(part.frame.height for part in parts) - frame.height,
+            tuple(_numbered(names) if args.host is None else ()),
         )  # fmt: skip
+
+
+def _name_notes(names: pl.Series, host: str) -> list[str]:
+    """Says which GPUs are filed behind their host's name."""
+    count = int(names.str.starts_with(f"{host}/").sum())
+    return [f"{count:,} GPU ids are not UUIDs: filed as {host}/ID, apart from those of other hosts"] if count else []
+
+
+def _numbered(names: pl.Series) -> list[str]:
+    if not names.str.contains(r"^import/\d{1,2}$").all():
+        return []
+    return ["GPUs are named by numbers and no host is given: the next host's GPU 0 would be the same GPU (--host)"]
 
 
 def parse_columns(texts: Sequence[str]) -> list[Wanted]:
@@ -108,26 +151,32 @@ def _unknown(name: str) -> UsageError:
     return UsageError(f"--column: the gpu table has no column '{name}'", hint)
 
 
-def read_part(wanted: Wanted, time: str, gpu: str, zone: str) -> SeriesPart:
-    """One file; InputError naming it where it cannot be used or has no usable row."""
+def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
+    """One file; InputError naming it where it cannot be used, has no usable row or holds values that cannot be."""
     tally = Tally()
+    time, gpu = settings.time, settings.gpu
     raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)])
     tally.notes.extend(source.notes)
-    if source.text is not None and not source.last_line_whole and not source.cut_off:
-        tally.notes.append("the last line has no line end: if the file was cut off, its last value may be too")
-    times = read_times(raw[time], zone)
+    for reason, count in source.dropped:
+        tally.drop(reason, count)
+    left_out = sum(count for _, count in source.dropped)
+    if source.doubtful in (time, gpu):
+        tally.drop("last line cut off", 1)
+        raw, left_out = raw.head(-1), left_out + 1
+    times = read_times(raw[time], settings.zone)
     tally.notes.extend(times.notes)
-    values: dict[str, pl.Series] = {}
-    for name, column in wanted.columns:
-        try:
-            cleaned = clean(raw[column], GPU.column(name), tally)
-        except pl.exceptions.PolarsError as error:
-            raise InputError(
-                f"the column '{column}' of {wanted.path} holds {raw[column].dtype}, not numbers"
-            ) from error
-        values[name] = values[name].zip_with(values[name].is_not_null(), cleaned) if name in values else cleaned
+    tally.odd.extend(times.odd)
+    if times.skipped is not None:
+        raise InputError(
+            f"{wanted.path}: row {times.skipped + 1} has the time {raw[time][times.skipped]}, which {settings.zone} skips",
+            "give the zone that the times are in: --tz ZONE",
+        )
+    values, claims = _values(wanted, _doubt_last_value(wanted, raw, source.doubtful, tally), settings.units, tally)
     names = raw[gpu].cast(pl.String).str.strip_chars()
-    frame = pl.DataFrame({"gpu": names.set(names == "", None), "true_ms": times.ms.cast(pl.Int64), **values})
+    names = scoped(names.set(names == "", None), settings.host)
+    frame = pl.DataFrame({"gpu": names, "true_ms": times.ms.cast(pl.Int64), **values})
+    if times.local and not times.notes and steps_back(times.ms, names):
+        tally.odd.append(f"times of a GPU step back by an hour, which no clock of {settings.zone} does: is --tz right?")
     kept = _keep(frame, raw[time].is_null(), tally)
     if kept.is_empty():
         reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
@@ -135,21 +184,79 @@ def read_part(wanted: Wanted, time: str, gpu: str, zone: str) -> SeriesPart:
             f"{wanted.path} has no usable row" + (f" ({reasons})" if reasons else ""),
             f"check that '{time}' holds times and '{gpu}' names GPUs",
         )
-    return SeriesPart(kept, tally.report(wanted.path, raw.height, kept.height), times.local)
+    tally.odd.extend(check_values(kept, claims, tally.nulled, settings.card))
+    return SeriesPart(kept, tally.report(wanted.path, raw.height + left_out, kept.height), times.local)
+
+
+def _doubt_last_value(wanted: Wanted, raw: pl.DataFrame, doubtful: str | None, tally: Tally) -> pl.DataFrame:
+    """The rows without the value that may lack digits, because its line has no end."""
+    names = [name for name, column in wanted.columns if column == doubtful]
+    if not names or doubtful is None or raw[doubtful][-1] is None:
+        return raw
+    for name in names:
+        tally.null(name, "last line has no end: value may be cut off", 1)
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    return raw.with_columns(pl.when(last).then(None).otherwise(doubtful).alias(doubtful))
+
+
+def _values(
+    wanted: Wanted, raw: pl.DataFrame, units: Mapping[str, str], tally: Tally
+) -> tuple[dict[str, pl.Series], dict[str, Claim]]:
+    """The file's columns in the lake's units and types, and what is claimed of each."""
+    values: dict[str, pl.Series] = {}
+    claims: dict[str, Claim] = {}
+    for name, column in wanted.columns:
+        described = GPU.column(name)
+        unit = unit_of(column, described, units.get(name))
+        try:
+            cleaned = clean(in_lake_unit(raw[column], described, unit, tally), described, tally)
+        except pl.exceptions.PolarsError as error:
+            raise InputError(
+                f"the column '{column}' of {wanted.path} holds {raw[column].dtype}, not numbers"
+            ) from error
+        values[name] = values[name].zip_with(values[name].is_not_null(), cleaned) if name in values else cleaned
+        if unit is not None:
+            claims[name] = Claim(f"{name} ({wanted.path}:{column})", unit.declared, partial(_declare, name))
+            _say_unit(name, column, unit, tally)
+    return values, claims
+
+
+def _declare(name: str, unit: str) -> str:
+    """How to say which unit a column is in."""
+    if unit:
+        return f"if the file holds {unit}, add --unit {name}={unit}"
+    units = ", ".join(units_of(GPU.column(name)))
+    return f"declare the unit that the file holds: --unit {name}=UNIT ({units}); or leave the column out"
+
+
+def _say_unit(name: str, column: str, unit: ReadUnit, tally: Tally) -> None:
+    if unit.known_by == "named" and unit.factor != 1:
+        decimal = (
+            f" of 1000s (--unit {name}={unit.unit[0]}iB: of 1024s)" if unit.unit in ("KB", "MB", "GB", "TB") else ""
+        )
+        tally.notes.append(f"{name}: {column} names its unit, {unit.unit}{decimal}")
+    other = named_otherwise(column, GPU.column(name), unit)
+    if other is not None:
+        tally.odd.append(f"--unit says that {name} is in {unit.unit}, the column's name {column} says {other}")
 
 
 def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame:
     """The rows that have a time and a GPU, one per key."""
-    fits = in_range(frame)
     unreadable = frame["true_ms"].is_null()
     tally.drop("no time", int((no_time & unreadable).sum()))
-    tally.drop("time unreadable or skipped by the zone", int((~no_time & unreadable).sum()))
-    tally.drop("time before 1970 or in the future", int((~fits).sum()))
-    good = fits.fill_null(value=False)
-    tally.drop("no GPU", int((good & frame["gpu"].is_null()).sum()))
-    kept = frame.filter(good & frame["gpu"].is_not_null())
+    tally.drop("time unreadable", int((~no_time & unreadable).sum()))
+    timed = drop_impossible(frame.filter(~unreadable), 0, tally)
+    tally.drop("no GPU", timed["gpu"].null_count())
+    kept = timed.drop_nulls("gpu")
     once = unique_keys(kept)
-    tally.drop("same GPU and time again: first non-null value kept", kept.height - once.height)
+    repeated = kept.height - once.height
+    tally.drop("same GPU and time again: first non-null value kept", repeated)
+    other = kept.n_unique() - once.height if repeated else 0
+    if other > max(_FEW_REPEATS, _REPEATS * kept.height):
+        tally.odd.append(
+            f"{other:,} of {kept.height:,} rows repeat a GPU and time with another value: "
+            "are there hosts that number their GPUs alike? Import each by itself with its --host"
+        )
     return once
 
 
@@ -172,14 +279,3 @@ def join(parts: Sequence[SeriesPart]) -> tuple[pl.DataFrame, tuple[str, ...]]:
             alone = part.frame.join(joined.filter(pl.col("_files") == 1), on=KEYS, how="semi").height
             notes.append(f"{alone} rows are in {part.report.path} only")
     return joined.drop("_files"), tuple(notes)
-
-
-def _ratio_notes(frame: pl.DataFrame) -> list[str]:
-    """Warns of utilization that never exceeds 1 and is not whole: it is probably a ratio."""
-    notes = []
-    for name in frame.columns:
-        if name.endswith("_pct"):
-            top = frame[name].max()
-            if isinstance(top, float) and 0 < top <= 1 and bool((frame[name] % 1 != 0).any()):
-                notes.append(f"no value of {name} exceeds 1: if the file holds ratios, multiply them by 100 first")
-    return notes

@@ -7,7 +7,7 @@ import io
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class ImportSource:
     parquet: str | io.BytesIO | None = None
     cut_off: bool = False
     notes: tuple[str, ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()
+    """Lines that `read_columns` left out: reason and count."""
+
+    doubtful: str | None = None
+    """The column whose value in the last row may be cut off, because the line has no end."""
 
     @property
     def last_line_whole(self) -> bool:
@@ -122,7 +127,9 @@ def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, ImportS
     """The file's columns of those names (CSV: as text), in file order. Raises InputError naming the file."""
     source = open_source(path)
     try:
-        frame = _read_csv(source, names) if source.text is not None else _read_parquet(source, names)
+        if source.text is None:
+            return _read_parquet(source, names), source
+        return _read_csv(source, names)
     except (
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,
@@ -134,28 +141,55 @@ def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, ImportS
         kind = "Parquet" if source.text is None else "CSV"
         reason = (str(error).splitlines() or ["damaged"])[0].rstrip(".")
         raise InputError(f"{path} is not a readable {kind} file ({reason})", "check or fetch it again") from error
-    return frame, source
 
 
-def _read_csv(source: ImportSource, names: Sequence[str]) -> pl.DataFrame:
+def _read_csv(source: ImportSource, names: Sequence[str]) -> tuple[pl.DataFrame, ImportSource]:
     text = (source.text or b"").lstrip(b"\r\n\t ")
     head = text.split(b"\n", 1)[0].decode()
     separator = max(_SEPARATORS, key=lambda each: sum(name in _split(head, each) for name in names))
     known = _split(head, separator)
     check_columns(source.path, names, known)
-    if source.cut_off:
-        text = text[: text.rfind(b"\n") + 1]
-    return (
-        pl.read_csv(
-            text,
-            separator=separator,
-            columns=[known.index(name) for name in dict.fromkeys(names)],
-            infer_schema=False,
-            truncate_ragged_lines=True,
-        )
-        .rename(str.strip)
-        .filter(~pl.all_horizontal(pl.all().is_null()))
+    whole, cut = (text[: text.rfind(b"\n") + 1], 1) if source.cut_off else (text, 0)
+    text, long, blank = _fitting(whole, separator, len(known))
+    frame = pl.read_csv(
+        text,
+        separator=separator,
+        columns=[known.index(name) for name in dict.fromkeys(names)],
+        infer_schema=False,
+        truncate_ragged_lines=True,
+    ).rename(str.strip)
+    filled = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    empty = max(frame.height - filled.height - blank, 0)
+    counts = (("last line cut off", cut), ("more fields than the header has", long), ("nothing in any column", empty))
+    doubtful = None if source.last_line_whole or source.cut_off or long else _last_field(text, separator, known)
+    return filled, replace(source, dropped=tuple(each for each in counts if each[1]), doubtful=doubtful)
+
+
+def _last_field(text: bytes, separator: str, known: Sequence[str]) -> str | None:
+    """The column of the last field that the last line has."""
+    line = text[text.rfind(b"\n") + 1 :].decode()
+    return known[min(len(_split(line, separator)), len(known)) - 1] if line.strip() else None
+
+
+def _fitting(text: bytes, separator: str, width: int) -> tuple[bytes, int, int]:
+    """The text without lines of too many fields, how many they are, and how many blank lines there are.
+
+    Two lines that were mixed, or a decimal comma, would otherwise put a value into another column.
+    """
+    lines = pl.read_csv(
+        text.replace(b"\x1f", b" "), has_header=False, separator="\x1f", quote_char=None, infer_schema=False
+    ).to_series()
+    tidy = lines.fill_null("").str.strip_chars(" \r")
+    spaces = ((tidy == "") & (lines.fill_null("") != "")).arg_true().to_list()
+    blank = int((tidy == "").sum()) - len(spaces)
+    many = (tidy.str.strip_chars_end(separator).str.count_matches(separator, literal=True) >= width).arg_true()
+    wrong = [at for at in many.to_list() if len(_split(str(tidy[at]), separator)) > width]
+    if not wrong and not spaces:
+        return text, 0, blank
+    kept = (
+        lines.to_frame().with_row_index("at").filter(~pl.col("at").is_in([*wrong, *spaces])).to_series(1).fill_null("")
     )
+    return "\n".join(kept).encode() + b"\n", len(wrong), blank
 
 
 def _split(head: str, separator: str) -> list[str]:

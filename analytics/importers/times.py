@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zoneinfo
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import polars as pl
 
-from fallow.clock import DAY_MS, SECOND_MS, SystemClock, format_duration, parse_duration_ms
+from analytics.importers.model import Tally
+from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, SystemClock, format_duration, from_ms, parse_duration_ms
 from fallow.errors import InputError, UsageError
 
 LATEST_MS = 10**14
@@ -17,6 +18,8 @@ LATEST_MS = 10**14
 _OFFSET = r"(Z|z|UTC|[+-]\d{2}:?\d{2})$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 _NAIVE = pl.Datetime("ms")
+_HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
+"""A clock that is set back by an hour steps back by that, less the time to the next sample."""
 
 
 def check_zone(name: str, flag: str = "--tz") -> str:
@@ -41,11 +44,17 @@ def given_interval_ms(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; what was decided."""
+    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; what was decided.
+
+    `odd` holds what the file leaves open.
+    """
 
     ms: pl.Series
     local: bool = False
     notes: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
+    skipped: int | None = None
+    """The first row whose local time the zone skips."""
 
 
 def read_times(values: pl.Series, zone: str) -> Times:
@@ -72,8 +81,7 @@ def read_times(values: pl.Series, zone: str) -> Times:
 
 
 def _local(local: pl.Series, zone: str) -> Times:
-    ms, notes = localise(local, zone)
-    return Times(ms, local=True, notes=notes)
+    return localise(local, zone)
 
 
 def _from_numbers(values: pl.Series) -> pl.Series:
@@ -98,8 +106,8 @@ def _from_iso(text: pl.Series, zone: str) -> Times:
     naive = offset.is_null()
     if not (naive & local.is_not_null()).any():
         return Times(with_offset.zip_with(~naive, pl.Series([None], dtype=pl.Int64)))
-    localised, notes = localise(local.zip_with(naive, pl.Series([None], dtype=_NAIVE)), zone)
-    return Times(localised.zip_with(naive, with_offset), local=True, notes=notes)
+    localised = localise(local.zip_with(naive, pl.Series([None], dtype=_NAIVE)), zone)
+    return replace(localised, ms=localised.ms.zip_with(naive, with_offset))
 
 
 def parse_local(text: pl.Series) -> pl.Series:
@@ -119,48 +127,69 @@ def parse_local(text: pl.Series) -> pl.Series:
     return local
 
 
-def localise(local: pl.Series, zone: str) -> tuple[pl.Series, tuple[str, ...]]:
-    """Epoch milliseconds of the zone's local times, in file order; null where the zone skips that time.
+def localise(local: pl.Series, zone: str) -> Times:
+    """The zone's local times, in file order; null, and the first one named, where the zone skips that time.
 
     In the hour that a zone repeats when summer time ends, the order of the lines decides: what comes before a step
     back is the first pass, what follows it the second. Without a step the nearer neighbour outside the hour decides
-    (before it: first pass; after it: second), and the first pass where there is none.
+    (before it: first pass; after it: second), and the first pass where there is none: that is odd.
     """
     first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms")
     second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms")
+    gone = (first.is_null() & local.is_not_null()).arg_true()
+    skipped = None if gone.is_empty() else int(gone[0])
     where = (first != second).fill_null(value=False)
     if not where.any():
-        return first, ()
-    late = _second_pass(local.dt.epoch("ms"), second - first, where)
-    notes = []
+        return Times(first, local=True, skipped=skipped)
+    late, sure = _second_pass(local.dt.epoch("ms"), second - first, where)
+    notes, odd = [], []
     days = local.filter(where).dt.strftime("%Y-%m-%d")
     for day in days.unique().sort():
         here = where & (local.dt.strftime("%Y-%m-%d") == day).fill_null(value=False)
         hours = local.filter(here).dt.strftime("%H:%M").sort()
         after = int((late & here).sum())
-        notes.append(
+        note = (
             f"{int(here.sum())} rows of {day} {hours[0]}-{hours[-1]} lie in the hour that {zone} repeats: "
             f"{int(here.sum()) - after} read as its first pass, {after} as its second"
         )
-    return second.zip_with(late, first), tuple(notes)
+        notes.append(note)
+        if not (sure | ~here).all():
+            odd.append(f"{note}, and no step back in time proves it")
+    return Times(second.zip_with(late, first), local=True, notes=tuple(notes), odd=tuple(odd), skipped=skipped)
 
 
-def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> pl.Series:
-    """Which rows belong to the second pass through a repeated hour."""
+def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Which rows belong to the second pass through a repeated hour, and which are told by a step back."""
     rows = pl.DataFrame({"ms": local_ms, "shift": shift_ms, "where": where}).with_row_index("row").drop_nulls("ms")
     rows = rows.with_columns(
         run=pl.col("where").rle_id(), before=pl.col("ms").diff(), after=pl.col("ms").shift(-1) - pl.col("ms")
     )
     late: list[int] = []
+    sure: list[int] = []
     for _, run in rows.filter("where").group_by("run", maintain_order=True):
         step = run["ms"].diff() < -(run["shift"] // 2)
         if step.any():
             late.extend(run["row"][int(step.arg_true()[0]) :])
+            sure.extend(run["row"])
             continue
         before, after = run["before"][0], run["after"][-1]
         if after is not None and after >= 0 and (before is None or before < 0 or after < before):
             late.extend(run["row"])
-    return pl.Series(range(len(local_ms)), dtype=pl.UInt32).is_in(pl.Series(late, dtype=pl.UInt32).implode())
+    numbers = pl.Series(range(len(local_ms)), dtype=pl.UInt32)
+    return tuple(numbers.is_in(pl.Series(each, dtype=pl.UInt32).implode()) for each in (late, sure))  # type: ignore[return-value]  # two of two
+
+
+def steps_back(times_ms: pl.Series, group: pl.Series | None = None) -> list[int]:
+    """Rows at which times step back by an hour, as clocks do where summer time ends; empty for unordered files.
+
+    `group` tells apart rows that may each be in order by themselves.
+    """
+    rows = pl.DataFrame({"ms": times_ms, "group": times_ms * 0 if group is None else group})
+    step = pl.col("ms").diff().over("group")
+    steps = rows.with_row_index("row").drop_nulls("ms").with_columns(step=step).drop_nulls("step")
+    back = steps.filter(pl.col("step") < -SECOND_MS)
+    hours = back.filter(pl.col("step").is_between(-_HOUR_BACK_MS[1], -_HOUR_BACK_MS[0]))
+    return [] if back.height > 0.05 * steps.height + 2 else hours["row"].to_list()
 
 
 def on_grid(frame: pl.DataFrame, interval_ms: int | None) -> tuple[pl.DataFrame, str]:
@@ -209,5 +238,17 @@ def in_range(frame: pl.DataFrame, earliest_ms: int = 0) -> pl.Series:
 
     One such row would stretch the gap before or after it over decades.
     """
-    latest_ms = min(SystemClock().now_ms() + DAY_MS, LATEST_MS)
-    return (frame["true_ms"] >= earliest_ms) & (frame["true_ms"] < latest_ms)
+    return (frame["true_ms"] >= earliest_ms) & (frame["true_ms"] < latest_possible_ms())
+
+
+def latest_possible_ms() -> int:
+    """The end of what is no mistake of a zone: a day from now."""
+    return min(SystemClock().now_ms() + DAY_MS, LATEST_MS)
+
+
+def drop_impossible(frame: pl.DataFrame, earliest_ms: int, tally: Tally) -> pl.DataFrame:
+    """The rows with a time that can be (`in_range`); the others are counted, rows without a time are the caller's."""
+    year = from_ms(earliest_ms).year
+    tally.drop(f"time before {year}", int((frame["true_ms"] < earliest_ms).sum() or 0))
+    tally.drop("time in the future", int((frame["true_ms"] >= latest_possible_ms()).sum() or 0))
+    return frame.filter(in_range(frame, earliest_ms) | frame["true_ms"].is_null())

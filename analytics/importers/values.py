@@ -69,6 +69,8 @@ def clean(values: pl.Series, column: Column, tally: Tally) -> pl.Series:
     else:
         wrong["negative: value dropped"] = finite & (numbers < low)
         wrong["too large: value dropped"] = finite & (numbers > high)
+    if column.name.endswith("_bytes"):
+        wrong["less than one byte: value dropped"] = finite & (numbers > 0) & (numbers < 1)
     good = numbers.is_not_null()
     for reason, where in wrong.items():
         _count(tally, column, reason, where)

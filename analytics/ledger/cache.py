@@ -38,17 +38,17 @@ class Kept:
     files: dict[str, list[LakeFile]] = field(default_factory=dict)
 
 
-def kept_days(lake: Lake) -> Kept:
-    """The days whose every table is there, of one build and readable."""
+def kept_days(lake: Lake, dates: Collection[str] | None = None) -> Kept:
+    """The days, or some of them, whose every table is there, of one build and readable."""
     kept = Kept()
     by_day: dict[str, dict[str, LakeFile]] = {}
     for table in PARTS:
-        kept.files[table.name] = lake.all_files(table.name)
+        kept.files[table.name] = lake.all_files(table.name, dates=dates)
         for file in kept.files[table.name]:
             if file.host == ALL_HOSTS:
                 by_day.setdefault(file.date, {})[table.name] = file
     for table in (schema.LEDGER, schema.SPELL):
-        kept.files[table.name] = lake.all_files(table.name)
+        kept.files[table.name] = lake.all_files(table.name, dates=dates)
     for date, files in by_day.items():
         if len(files) == len(PARTS) and (hosts := _hosts(files)) is not None:
             kept.days[date] = KeptDay(files, hosts)
@@ -85,16 +85,16 @@ def keep_day(
     for table in PARTS:
         file = LakeFile(table.name, date, ALL_HOSTS, 0, 0)
         written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
-    _forget(lake, date, tuple(table.name for table in PARTS), kept)
+    for table in PARTS:
+        _forget(lake, date, kept.files.get(table.name, ()))
     return written
 
 
-def _forget(lake: Lake, date: str, tables: tuple[str, ...], kept: Kept) -> None:
+def _forget(lake: Lake, date: str, files: Sequence[LakeFile]) -> None:
     """Removes a day's derived files of other names: an older fallow kept one per host."""
-    for table in tables:
-        for stale in kept.files.get(table, ()):
-            if stale.date == date and stale.host != ALL_HOSTS:
-                lake.delete(stale)
+    for stale in files:
+        if stale.date == date and stale.host != ALL_HOSTS:
+            lake.delete(stale)
 
 
 def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
@@ -105,86 +105,55 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
                 lake.delete(file)
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What every day of the ledger was made from: it stands in the newest file of `gpu_lifetime`, which is written last.
+def recent_table(
+    lake: Lake, table: schema.Table, dates: Collection[str], contents: Mapping[str, str]
+) -> pl.DataFrame | None:
+    """The rows of `ledger` or `spell` of some days; None as `verified_rows` has it, and where a GPU was on several hosts."""
+    rows = verified_rows(lake, table, dates, contents)
+    if rows is None or on_several_hosts(rows):
+        return None
+    return _with_ends(rows, table.name.replace("ledger", "stretch"))
 
-    `method` says by what, `days` of each date a digest of its hosts' fingerprints and the sizes of the files made of it. A command
-    that reads some days compares those alone.
+
+def kept_table(
+    table: schema.Table, files: Sequence[LakeFile], whole: str
+) -> tuple[pl.DataFrame, dict[str, str]] | None:
+    """The rows of `ledger` or `spell` as `stitch` gives them, and by date a digest of each day's.
+
+    None where the lake holds anything but those of this whole. The newest day says what all days were made from and what is
+    in each: it is written last.
     """
-
-    method: str
-    days: Mapping[str, tuple[str, Mapping[str, int]]]
-
-    @classmethod
-    def read(cls, lifetimes: Sequence[LakeFile]) -> Manifest | None:
-        """The manifest of the lake; None where there is none that can be read."""
-        try:
-            facts = parquet.metadata(lifetimes[-1])
-            days = json.loads(facts["days"])
-            return cls(facts["method"], {date: (of, sizes) for date, (of, sizes) in days.items()})
-        except (LakeError, LookupError, ValueError, AttributeError, TypeError):
-            return None
-
-    def facts(self) -> dict[str, str]:
-        """As the metadata of a file."""
-        return {"method": self.method, "days": json.dumps(self.days, sort_keys=True)}
-
-
-DERIVED = (*PARTS, schema.LEDGER, schema.SPELL)
-"""The tables of which a day has one file."""
-
-
-def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, LakeFile]]:
-    """The files over all hosts of DERIVED, by date and table."""
-    found: dict[str, dict[str, LakeFile]] = {}
-    for table in DERIVED:
-        for file in lake.all_files(table.name, dates=dates):
-            if file.host == ALL_HOSTS:
-                found.setdefault(file.date, {})[table.name] = file
-    return found
-
-
-def sizes_of(files: Mapping[str, LakeFile]) -> dict[str, int]:
-    """The sizes of one day's files."""
-    return {name: file.size_bytes for name, file in sorted(files.items())}
-
-
-def keep_lifetimes(lake: Lake, rows: pl.DataFrame, manifest: Manifest) -> None:
-    """Writes the days of `gpu_lifetime` that have changed, the newest with the manifest; LakeError where it cannot be written."""
-    table = schema.GPU_LIFETIME
-    before = {file.date: file for file in lake.all_files(table.name)}
-    days = {utc_day(int(day)): own for (day,), own in rows.partition_by("time", as_dict=True).items()}
-    for date, file in before.items():
-        if date not in days:
-            lake.delete(file)
-    for date, own in sorted(days.items()):
-        facts = {"content": _digest_of(own)} | (manifest.facts() if date == max(days) else {})
-        if date not in before or not facts.items() <= _facts(before[date]).items():
-            lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))
-
-
-def recent_table(table: schema.Table, files: Sequence[LakeFile]) -> pl.DataFrame | None:
-    """The rows of `ledger` or `spell` of some days; None where a GPU was on several hosts."""
-    rows = read_days(files, table, table.names)
-    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
-
-
-def kept_table(table: schema.Table, kept: Kept, whole: str) -> pl.DataFrame | None:
-    """The rows of `ledger` or `spell` as `stitch` gives them; None where the lake holds anything but those of this whole.
-
-    The newest day says what all days were made from and what is in each: it is written last.
-    """
-    files = sorted(kept.files.get(table.name, ()))
-    contents = {file.date: _facts(file).get("content", "") for file in files}
-    if len(contents) < len(files) or not files or _facts(files[-1]).get("whole") != _whole(whole, contents):
+    contents = {file.date: facts_of(file).get("content", "") for file in files}
+    if len(contents) < len(files) or not files or facts_of(max(files)).get("whole") != _whole(whole, contents):
         return None
     try:
-        rows = read_frame(files, table).select(table.names)
+        rows = read_frame(sorted(files), table).select(table.names)
     except LakeError:
         return None
     # of what was cut to count once, nothing here tells the whole
-    return None if on_several_hosts(rows) else _with_ends(rows, table.name.replace("ledger", "stretch"))
+    return None if on_several_hosts(rows) else (_with_ends(rows, table.name.replace("ledger", "stretch")), contents)
+
+
+def says_whole(lake: Lake, table: schema.Table, contents: Mapping[str, str], whole: str) -> bool:
+    """Whether the newest day of `ledger` or `spell` says that all days are those of this whole, with these contents."""
+    if not contents:
+        return True
+    files = lake.all_files(table.name, dates=[max(contents)])
+    return len(files) == 1 and facts_of(files[0]).get("whole") == _whole(whole, contents)
+
+
+def verified_rows(
+    lake: Lake, table: schema.Table, dates: Collection[str], contents: Mapping[str, str]
+) -> pl.DataFrame | None:
+    """The rows of some days of `ledger` or `spell`; None where a file is not there, or has other content than is said."""
+    files = lake.all_files(table.name, dates=dates)
+    found = {file.date: facts_of(file).get("content", "") for file in files}
+    if len(found) < len(files) or found != {date: contents[date] for date in dates if date in contents}:
+        return None
+    try:
+        return read_days(files, table, table.names)
+    except LakeError:
+        return None
 
 
 def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -201,7 +170,7 @@ def _whole(whole: str, contents: Mapping[str, str]) -> str:
     return digest(whole, sorted(contents.items()))
 
 
-def _facts(file: LakeFile) -> dict[str, str]:
+def facts_of(file: LakeFile) -> dict[str, str]:
     """The metadata of a kept file; nothing of one that cannot be read."""
     try:
         return parquet.metadata(file)
@@ -209,27 +178,46 @@ def _facts(file: LakeFile) -> dict[str, str]:
         return {}
 
 
-def keep_table(lake: Lake, table: schema.Table, frame: pl.DataFrame, kept: Kept, whole: str) -> None:
+def keep_table(
+    lake: Lake,
+    table: schema.Table,
+    frame: pl.DataFrame,
+    files: Sequence[LakeFile],
+    whole: str,
+    *,
+    earlier: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """Writes the days of `ledger` or `spell` whose rows have changed and removes those that have none any more.
 
-    LakeError where that cannot be done.
+    Args:
+        lake: where they are kept.
+        table: ledger or spell.
+        frame: the rows of all days but those of `earlier`.
+        files: what the lake holds of these days.
+        whole: what all days are made from.
+        earlier: by date a digest of the rows of days that stay as they are; all of them before those of `frame`.
+
+    Returns:
+        By date a digest of each day's rows. Raises LakeError where the lake cannot be written.
     """
-    before = {file.date: file for file in kept.files.get(table.name, ()) if file.host == ALL_HOSTS}
+    before = {file.date: file for file in files if file.host == ALL_HOSTS}
     days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
     rows_of = {utc_day(int(day) * DAY_MS): rows for (day,), rows in sorted(days.items())}
-    contents = {date: _digest_of(rows) for date, rows in rows_of.items()}
-    for file in kept.files.get(table.name, ()):
+    contents = {**(earlier or {}), **{date: digest_of(rows.select(table.names)) for date, rows in rows_of.items()}}
+    for file in files:
         if file.date not in rows_of:
             lake.delete(file)
     for date, rows in rows_of.items():
         facts = {"content": contents[date]} | ({"whole": _whole(whole, contents)} if date == max(rows_of) else {})
-        if date in before and facts.items() <= _facts(before[date]).items():
+        if date in before and facts.items() <= facts_of(before[date]).items():
             continue
         lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
-        _forget(lake, date, (table.name,), kept)
+        _forget(lake, date, files)
+    return contents
 
 
-def _digest_of(rows: pl.DataFrame) -> str:
+def digest_of(rows: pl.DataFrame) -> str:
+    """A fingerprint of rows in any order."""
     flat = rows.with_columns(
         pl.col(name).cast(pl.List(pl.String)).list.join("+")
         for name, kind in rows.schema.items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analytics.frames import empty, read_frame
+from analytics.frames import empty, read_frame, typed
 from analytics.intervals import SPAN_MS
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED, WITHOUT_EVIDENCE
@@ -87,14 +87,21 @@ def _of(stretches: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def by_day(stretches: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `gpu_lifetime`: of each day of the ledger every GPU that was seen until its end."""
+def by_day(stretches: pl.DataFrame, earlier: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The rows of `gpu_lifetime`: of each day of the ledger every GPU that was seen until its end.
+
+    `earlier` are those of the last day before them, where these are not all of the ledger's days.
+    """
     dated = stretches.with_columns(day=pl.col("time") // DAY_MS * DAY_MS)
     days, units = dated.select("day").unique().sort("day"), dated.select(_UNIT).unique()
+    before = None if earlier is None or earlier.is_empty() else earlier.rename({"time": "day"})
     worked = activity(stretches).select("gpu", day="time", day_known_ms="known_ms", day_active_ms="active_ms")
     # the day's own time belongs to one of the GPU's hosts, lest a sum over all of them counts it twice
     first = dated.group_by("gpu", "day").agg(pl.col("host").min())
     own = _of(dated, (*_UNIT, "day")).join(first.join(worked, on=("gpu", "day")), on=(*_UNIT, "day"), how="left")
+    if before is not None:
+        own = pl.concat([before.select(own.columns), own], how="vertical_relaxed")
+        days, units = own.select("day").unique().sort("day"), own.select(_UNIT).unique()
     grid = days.join(units, how="cross").join(own, on=("day", *_UNIT), how="left").sort(*_UNIT, "day")
     grid = grid.with_columns(
         pl.col(*_SUMS).fill_null(0).cum_sum().over(_UNIT),
@@ -103,4 +110,5 @@ def by_day(stretches: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(name).cum_max().forward_fill().over(_UNIT) for name in _MOST if name != "unwatched"),
         *(pl.col(name).cum_min().forward_fill().over(_UNIT) for name in _LEAST),
     )
-    return grid.filter(pl.col("first_seen").is_not_null()).with_columns(time="day").select(schema.GPU_LIFETIME.names)
+    known = grid.filter(pl.col("first_seen").is_not_null()).join(dated.select("day").unique(), on="day", how="semi")
+    return typed(known.with_columns(time="day"), schema.GPU_LIFETIME)

@@ -8,7 +8,7 @@ _GRID = "the agent's interval grid, or the imported file"
 
 TIME = Column("time", Type.TIMESTAMP, "start of the interval that the row describes", _GRID, "UTC", "1 ms", key=True)
 GPU_ID = Column(
-    "gpu", Type.STRING, "UUID of the GPU or MIG instance; an imported series' own name", "nvmlDeviceGetUUID", key=True,
+    "gpu", Type.STRING, "UUID of the GPU or MIG instance; where an import has none, host/index or host/name", "nvmlDeviceGetUUID", key=True,
     dictionary=True,
 )  # fmt: skip
 INTERVAL = Column("interval_ms", Type.INT32, "length of the interval", "agent setting or importer", "ms", "1 ms")

@@ -98,7 +98,7 @@ def test_work_is_moved_once_and_saves_once(lake: Lake) -> None:
         ("quota_gpus", 32.0, "a quota of 32 GPUs"),
         ("quota_unused_gpus", 2.5, "2.5 of the quota not allocated"),
         ("gpus_added", 1, "1 GPU added"),
-        ("holder_source", "process+claim", "user known by process+claim"),
+        ("holder_source", "process+claim", "user known by process+allocation"),
         ("cause", "heat", "slowed down by heat"),
         ("why", "notebook idle", "the notebook is idle"),
         ("kind", "quota", "the quota far exceeds the team's allocations"),

@@ -198,16 +198,19 @@ def test_the_summary_for_people(smi: Callable) -> None:
     done = smi(text, as_json=False)
     lines = done.out.splitlines()
     assert lines[0].endswith("0.csv: 4 lines read, 2 rows kept")
-    assert lines[1:8] == [
+    assert lines[1:11] == [
         "  1 dropped: wrong number of fields: cut off or mixed lines",
         "  1 values of gpu_util_pct unknown: [N/A]",
         "window    2026-11-20T10:00:00Z to 2026-11-20T10:00:20Z",
         "GPUs      1 on host gn001",
+        "GPU-hours 0.01 in a span of 0.01 h",
+        "busy      5.0 % on average, 0.0% of the samples at 0",
+        "cadence   10s between samples of a GPU (median), 10s at the most",
         "interval  10s (inferred: median distance between samples of a GPU)",
         "time zone UTC (assumed)",
-        lines[7],
+        lines[10],
     ]
-    assert lines[8:] == [
+    assert lines[11:] == [
         "  device: 1 rows new, 0 already there, 0 replaced; 1 file written",
         "  gpu: 2 rows new, 0 already there, 0 replaced; 1 file written",
     ]

@@ -125,15 +125,36 @@ def test_the_repeated_hour_without_a_step_follows_its_neighbours(
 ) -> None:
     two = datetime(2026, 10, 25, 2)  # noqa: DTZ001
     lines = "".join(f"{at(60 * minutes, two)}, 0, 5 %\n" for minutes in around)
-    smi("timestamp, index, utilization.gpu [%]\n" + lines, flags=PARIS)
+    text = "timestamp, index, utilization.gpu [%]\n" + lines
+    refused = smi(text, flags=PARIS)
+    assert (refused.code, files(place)) == (1, [])
+    assert "no step back in time proves it" in refused.err
+    smi(text, flags=(*PARIS, "--yes"))
     assert (utc_hour,) in query(place, "select hour(time) from lake where minute(time) = 20")
 
 
-def test_the_skipped_hour_and_other_times_that_are_none(smi: Callable, place: str) -> None:
+def test_the_skipped_hour_is_refused_with_its_line(smi: Callable, place: str) -> None:
     spring = datetime(2026, 3, 29, 2, 30)  # noqa: DTZ001
-    done = smi(
-        f"timestamp, index, utilization.gpu [%]\n{at(-3600, spring)}, 0, 5 %\n{at(0, spring)}, 0, 6 %\n2026/03/40, 0, 5 %\n",
-        flags=PARIS,
-    )
-    assert query(place, EPOCHS.replace("::bigint", "::bigint % 86400")) == [(1800,)]
-    assert done.dropped() == {"local time that Europe/Paris skips": 1, "timestamp unreadable": 1}
+    text = f"timestamp, index, utilization.gpu [%]\n{at(-3600, spring)}, 0, 5 %\n{at(0, spring)}, 0, 6 %\n"
+    done = smi(text, flags=PARIS)
+    assert (done.code, files(place)) == (1, [])
+    assert "line 3 has the time 2026-03-29 02:30:00, which Europe/Paris skips" in done.err
+    assert smi(text, flags=("--timezone", "UTC", "--interval", "1h")).published["gpu"] == (2, 0, 0)
+
+
+def test_times_that_are_none_are_dropped_by_their_reason(smi: Callable, place: str) -> None:
+    good = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
+    done = smi(f"{good}2026/03/40, 0, 5 %\n1999/01/01 00:00:00, 0, 5 %\n2199/01/01 00:00:00, 0, 5 %\n")
+    assert done.dropped() == {"timestamp unreadable": 1, "time before 2007": 1, "time in the future": 1}
+    assert query(place, "select count(*) from lake") == [(2,)]
+
+
+def test_an_hour_that_repeats_in_no_zone_is_asked_about(smi: Callable, place: str) -> None:
+    """Local time that was read as UTC."""
+    clock = [NIGHT + timedelta(minutes=step) for step in (*range(0, 90, 2), *range(30, 120, 2))]
+    lines = "".join(f"{at(0, moment)}, 0, {number % 7} %\n" for number, moment in enumerate(clock))
+    text = "timestamp, index, utilization.gpu [%]\n" + lines
+    done = smi(text)
+    assert (done.code, files(place)) == (1, [])
+    assert "line 47 is an hour before the line above it" in done.err
+    assert smi(text, flags=("--tz", "Europe/Paris")).published["gpu"] == (90, 0, 0)

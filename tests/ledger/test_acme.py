@@ -63,7 +63,10 @@ def histograms(lake: Lake) -> dict[str, dict[str, Any]]:
     fleets = sorted(hours["gpu"].unique())
     keys = hours.select("host", "gpu", "time", group=pl.col("gpu").replace_strict(fleets, range(len(fleets))))
     sums = rollups.histograms(["gpu_util_ms", "sm_active_ms"], keys, len(fleets))
-    return {column: dict(zip(fleets, rows, strict=True)) for column, rows in sums.items()}
+    return {
+        column: dict(zip((name.removeprefix("import/") for name in fleets), rows, strict=True))
+        for column, rows in sums.items()
+    }
 
 
 PUBLISHED = {"seren": (99, 31.4, 32.1), "kalos": (97, 33.8, 35.4), "philly": (48.5, 32.2, 40.9), "pai": (3.8, 36.1, 83)}
@@ -76,7 +79,7 @@ def test_utilization(lake: Lake, histograms: dict[str, Any], fleet: str) -> None
     assert histogram.sum() == ROWS * EVERY_MS
     assert percentile(histogram, 0.5) == pytest.approx(median, abs=1)
     assert 100 * histogram[:26].sum() / histogram.sum() == pytest.approx(up_to_25_pct, abs=1)
-    mine = load(lake).stretches.filter(gpu=fleet)
+    mine = load(lake).stretches.filter(gpu=f"import/{fleet}")
     assert 100 * mine["zero_ms"].sum() / mine["util_ms"].sum() == pytest.approx(at_zero_pct, abs=1)
 
 

@@ -85,6 +85,26 @@ def test_days_outside_the_window_and_its_history_are_never_opened(lake: Lake) ->
     assert found.whole.first_ms == UNTIL_MS - DAYS * DAY_MS
 
 
+def test_a_new_file_of_the_newest_day_opens_no_day_outside_the_window_and_its_history(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = inputs_of(lake)
+    before = load_window_ledger(inputs)
+    spoil(lake, utc_day(history_ms(lake)))
+    monkeypatch.setattr("analytics.window.load_whole", None)
+    os.utime(lake.files("gpu")[-1].url)
+    changed = {path: path.stat().st_mtime_ns for path in Path(lake.root).rglob("*.parquet")}
+    found = load_window_ledger(inputs)
+    assert_frame_equal(found.whole.stretches, before.whole.stretches)
+    assert_frame_equal(found.whole.spells, before.whole.spells)
+    assert found.summary == before.summary
+    columns = before.whole.lifetimes.columns
+    assert_frame_equal(*(each.whole.lifetimes.select(columns).sort("gpu", "host") for each in (found, before)))
+    # the day that changed, and the newest ledger, spells and lifetimes, which say what all days are made of
+    written = {path.parent.name for path, time_ns in changed.items() if path.stat().st_mtime_ns != time_ns}
+    assert written == {f"date={utc_day(UNTIL_MS - DAY_MS)}"}
+
+
 def test_a_day_in_the_history_that_changed_is_seen(lake: Lake) -> None:
     inputs = inputs_of(lake)
     first_ms = history_ms(lake)

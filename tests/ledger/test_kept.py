@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from analytics.ledger import build
+from analytics.ledger import build, made_days
 from analytics.ledger.build import load_ledger
 from analytics.ledger.day import PARTS
 from analytics.ledger.settings import LedgerSettings
@@ -42,13 +42,13 @@ def filled(lake: Lake) -> Lake:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """A list that grows by (host, date) with every host-day that is built."""
     seen: list[tuple[str, str]] = []
-    real = build.build_days
+    real = made_days.build_days
 
     def counted(days: Sequence[HostDay], *arguments: Any) -> Any:
         seen.extend((day.host, day.date) for day in days)
         return real(days, *arguments)
 
-    monkeypatch.setattr(build, "build_days", counted)
+    monkeypatch.setattr(made_days, "build_days", counted)
     return seen
 
 

@@ -1,0 +1,301 @@
+"""Which GPU a line of nvidia-smi is about where nothing names it: by how many lines a tick has, and in which order.
+
+nvidia-smi asks one GPU after another and then sleeps, so the gaps between lines are of two kinds. How many GPUs there
+are and how long a tick lasts follow from the file itself; an interval that somebody types in can only confirm them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from analytics.importers.model import Tally
+from fallow.clock import format_duration
+from fallow.errors import InputError
+
+MOST_GPUS = 32
+"""No host has more GPUs: the largest that NVIDIA names, NVLink switch systems aside, have 16."""
+
+INTERVAL_TOLERANCE = (0.5, 1.5)
+"""An interval between these multiples of the cadence is the one meant: loops drift, and outages lengthen the mean."""
+
+_LONGEST_ANSWER_MS = 500
+"""nvidia-smi reads the GPUs of one tick within milliseconds: lines further apart may as well be ticks of one GPU."""
+_SURE_ANSWER_MS = 50
+_LEAST_SHARE = 0.6
+"""Of the lines that must lie in ticks of one size. Gaps without any order put a quarter of the lines in ticks of two."""
+_LEAST_RATIO = 2.0
+"""Of the usual gap between ticks over the usual gap within one."""
+_REGULAR = 0.25
+_OUT_OF_ORDER = 0.02
+"""Of the steps that may lead back in time: clocks are set, but files that are in another order name no GPU."""
+
+_LOOKED_AT = 100_000
+_GUESS_HINT = "query index or uuid too, or give --interval as far as it fits the file"
+
+Numbers = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+Group = tuple[int, int]
+"""The first and the last of neighbouring pieces."""
+
+
+@dataclass(frozen=True)
+class TickShape:
+    """How many lines a tick has, how far ticks are apart, and the gap that ends one."""
+
+    gpus: int
+    cadence_ms: float | None
+    gap_ms: float
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    shape: TickShape
+    share: float
+    unevenness: float
+    answer_ms: float
+    """The usual gap within a tick."""
+
+    contrast: float
+    """Times that the usual gap between ticks is longer."""
+
+
+def place(path: str, rows: pl.DataFrame, interval_ms: int | None, *, cut_off: bool, tally: Tally) -> pl.DataFrame:
+    """The rows (nr, block, true_ms, nameless, count, ...) with `position`: the place in the tick, null for rows with a name.
+
+    Lines of ticks that straggle or follow one another too closely are placed by count and order; what cannot be is
+    dropped and counted. Raises InputError where ticks cannot be told apart, and where the interval contradicts them.
+    """
+    if not rows["nameless"].any():
+        return rows.with_columns(position=pl.lit(None, pl.UInt32))
+    mine = rows.filter("nameless")
+    times = mine["true_ms"].to_numpy().astype(np.int64)
+    blocks = mine["block"].to_numpy().astype(np.int64)
+    shape = tick_shape(path, times, blocks, _said(mine), interval_ms)
+    position = _positions(shape, times, blocks, cut_off=cut_off)
+    known = pl.Series("position", np.where(position < 0, 0, position).astype(np.uint32))
+    placed = mine.with_columns(known).filter(pl.Series(position >= 0))
+    tally.drop(f"tick without {shape.gpus} rows and nothing that names its GPUs", mine.height - placed.height)
+    others = rows.filter(~pl.col("nameless"))
+    return pl.concat([others, placed], how="diagonal").sort("nr")
+
+
+def _said(mine: pl.DataFrame) -> int | None:
+    """How many GPUs the field `count` names."""
+    said = mine["count"].cast(pl.Int64, strict=False).drop_nulls().unique()
+    return int(said[0]) if len(said) == 1 else None
+
+
+def tick_shape(path: str, times: Whole, blocks: Whole, said: int | None, interval_ms: int | None) -> TickShape:
+    """The shape of the file's ticks; InputError where the times leave it open or contradict the interval."""
+    times, blocks = times[:_LOOKED_AT], blocks[:_LOOKED_AT]
+    if said is not None and not 1 <= said <= MOST_GPUS:
+        raise InputError(f"{path}: its field count names {said} GPUs, more than a host can have", "query index or uuid")
+    if int(((np.diff(times) < 0) & (np.diff(blocks) == 0)).sum()) > max(3, _OUT_OF_ORDER * len(times)):
+        raise InputError(
+            f"{path} does not say which GPU a line is about, and its lines are not in the order of their times",
+            "give the file as nvidia-smi wrote it, or query index or uuid too",
+        )
+    sizes = range(1, MOST_GPUS + 1) if said is None else [said]
+    tried = [each for size in sizes for each in _candidates(times, blocks, size)]
+    fits = [each for each in tried if _stands(each, interval_ms, said)]
+    rivals = [each for each in tried if each.shape.gpus > 1 and each not in fits and _has_order(each)]
+    if rivals and all(each.shape.gpus == 1 for each in fits):
+        fits = []
+    if not fits:
+        one = _one_tick(times, blocks, said)
+        if one is not None:
+            return one
+        _refuse(path, times, tried, interval_ms)
+    # a tick of eight in two halves looks like ticks of four that come unevenly: the even explanation is the right one
+    best = min(fits, key=lambda each: (round(each.unevenness, 1), -each.share, -each.shape.gpus)).shape
+    _check_interval(path, best, interval_ms)
+    return best
+
+
+def _has_order(each: _Candidate) -> bool:
+    return each.share >= _LEAST_SHARE and each.contrast >= _LEAST_RATIO
+
+
+def _stands(each: _Candidate, interval_ms: int | None, said: int | None) -> bool:
+    """Whether the times alone prove this shape, or the interval confirms it."""
+    confirmed = interval_ms is not None and interval_fits(interval_ms, each.shape.cadence_ms)
+    if each.shape.gpus == 1:
+        cadence = each.shape.cadence_ms or 0
+        even = each.unevenness < _REGULAR and (cadence >= _LONGEST_ANSWER_MS or confirmed)
+        return even or each.contrast >= _LONGEST_ANSWER_MS or said == 1
+    return _has_order(each) and (each.answer_ms < _LONGEST_ANSWER_MS or confirmed)
+
+
+def _candidates(times: Whole, blocks: Whole, size: int) -> list[_Candidate]:
+    """How well ticks of `size` lines explain the times, for one or two gaps that may end a tick."""
+    gaps = np.abs(np.diff(times)).astype(np.float64)
+    free = np.sort(gaps[np.diff(blocks) == 0])[::-1]
+    if size == 1:
+        return _single(times, gaps)
+    between = round(len(times) / size) - 1 - (len(gaps) - len(free))
+    if between < 0 or len(times) < 2 * size or between >= len(free):
+        return []
+    wide, narrow = free[:between], np.maximum(free[between:], 0.5)
+    answer_ms = float(np.median(narrow))
+    if len(wide) == 0:  # header lines alone part the ticks
+        return [_judge(times, blocks, TickShape(size, None, float("inf")), answer_ms, _LEAST_RATIO)]
+    middle, low, high = float(np.median(wide)), float(np.quantile(wide, 0.1)), float(np.quantile(narrow, 0.9))
+    limits = {float(np.sqrt(middle * answer_ms)), float(np.sqrt(low * high))}
+    return [_judge(times, blocks, TickShape(size, None, each), answer_ms, middle / answer_ms) for each in limits]
+
+
+def _single(times: Whole, gaps: Numbers) -> list[_Candidate]:
+    """One GPU: every line is a tick. `contrast` is then the gap that nearly all gaps exceed."""
+    if len(gaps) == 0:
+        return []
+    cadence, unevenness = _rhythm(times)
+    return [_Candidate(TickShape(1, cadence, -1.0), 1.0, unevenness, 0.0, float(np.quantile(gaps, 0.02)))]
+
+
+def _judge(times: Whole, blocks: Whole, shape: TickShape, answer_ms: float, contrast: float) -> _Candidate:
+    starts, sizes = _pieces(shape, times, blocks)
+    good = sizes == shape.gpus
+    cadence, unevenness = _rhythm(times[starts[good]])
+    share = float(sizes[good].sum() / len(times)) if good.sum() > 1 else 0.0
+    return _Candidate(TickShape(shape.gpus, cadence, shape.gap_ms), share, unevenness, answer_ms, contrast)
+
+
+def _rhythm(starts: Whole) -> tuple[float | None, float]:
+    """The usual step between ticks, and how far steps are from it on average (0: none is, 1: all are)."""
+    steps = np.abs(np.diff(starts)).astype(np.float64)
+    steps = steps[steps > 0]
+    if len(steps) == 0:
+        return None, 1.0
+    middle = float(np.median(steps))
+    return middle, float(np.minimum(np.abs(steps - middle) / middle, 1).mean())
+
+
+def _pieces(shape: TickShape, times: Whole, blocks: Whole) -> tuple[Whole, Whole]:
+    """Where the stretches begin that no wide gap and no header line parts, and how many lines each has."""
+    parts = (np.abs(np.diff(times)) > shape.gap_ms) | (np.diff(blocks) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(parts) + 1]).astype(np.int64)
+    return starts, np.diff(np.append(starts, len(times))).astype(np.int64)
+
+
+def _one_tick(times: Whole, blocks: Whole, said: int | None) -> TickShape | None:
+    """A file of one tick, if it is one for sure; nothing in it says how long a tick lasts."""
+    most = int(np.abs(np.diff(times)).max()) if len(times) > 1 else 0
+    if blocks[0] != blocks[-1] or most >= _SURE_ANSWER_MS or len(times) > (said or MOST_GPUS // 2):
+        return None
+    return TickShape(said or len(times), None, float("inf"))
+
+
+def _refuse(path: str, times: Whole, tried: list[_Candidate], interval_ms: int | None) -> None:
+    """Raises the InputError that says what is open, with the interval that would settle it where there is one."""
+    what = f"{path} does not say which GPU a line is about, and its ticks cannot be told apart for sure"
+    if len(times) > 1 and interval_ms is None:
+        likely = [each for each in tried if each.shape.cadence_ms and (each.shape.gpus == 1 or _has_order(each))]
+        named = [
+            f"--interval {interval_text(each.shape.cadence_ms or 1)} if a tick has "
+            f"{each.shape.gpus} line{'s' if each.shape.gpus > 1 else ''}"
+            for each in sorted(likely, key=lambda each: each.unevenness)[:2]
+        ]
+        raise InputError(what, "; ".join([*named, "or query index or uuid too"]))
+    raise InputError(what, _GUESS_HINT)
+
+
+def _check_interval(path: str, shape: TickShape, interval_ms: int | None) -> None:
+    if interval_ms is None or shape.cadence_ms is None or interval_fits(interval_ms, shape.cadence_ms):
+        return
+    found = interval_text(shape.cadence_ms)
+    raise InputError(
+        f"{path}: --interval {format_duration(interval_ms)} contradicts the file, whose ticks of {shape.gpus} "
+        f"line{'s' if shape.gpus > 1 else ''} are {found} apart",
+        f"leave --interval out, or give --interval {found.replace(' ', '')}",
+    )
+
+
+def interval_fits(interval_ms: float, cadence_ms: float | None) -> bool:
+    """Whether samples so far apart can be meant by the interval."""
+    low, high = INTERVAL_TOLERANCE
+    return cadence_ms is not None and low * cadence_ms <= interval_ms <= high * cadence_ms
+
+
+def interval_text(cadence_ms: float) -> str:
+    """The cadence as people would type it: whole seconds where it is within 5 % of some."""
+    seconds = max(round(cadence_ms / 1000), 1) * 1000
+    return format_duration(seconds if abs(cadence_ms - seconds) <= 0.05 * seconds else max(round(cadence_ms), 1))
+
+
+def _positions(shape: TickShape, times: Whole, blocks: Whole, *, cut_off: bool) -> Whole:
+    """The place of every line in its tick; -1 where it stays unknown."""
+    starts, sizes = _pieces(shape, times, blocks)
+    within = np.arange(len(times)) - np.repeat(starts, sizes)
+    good = sizes == shape.gpus
+    if cut_off and len(sizes) and sizes[-1] < shape.gpus:
+        good[-1] = True  # the leading lines of a tick that was cut off are in their places
+    known = np.where(np.repeat(good, sizes), within, -1)
+    if shape.gpus == 1:
+        return known
+    groups = _doubtful(good, blocks[starts])
+    whole = [group for group in groups if _lines(sizes, group) % shape.gpus == 0]
+    # where lines are missing, one number of lines in `gpus` would be whole by chance: if most are, the ticks are slow
+    complete = len(groups) >= 8 and len(whole) >= (1 - 0.3 * (1 - 1 / shape.gpus)) * len(groups)
+    for group in [*whole, *_bridged(groups, sizes, blocks[starts], shape.gpus)]:
+        if complete or _in_time(shape, times, starts, sizes, group):
+            begin, count = int(starts[group[0]]), _lines(sizes, group)
+            known[begin : begin + count] = np.arange(count) % shape.gpus
+    return _in_order(known, times)
+
+
+def _in_order(known: Whole, times: Whole) -> Whole:
+    """The places without those of ticks in which time goes back: nvidia-smi asks one GPU after another."""
+    tick = np.cumsum(known == 0)
+    back = np.flatnonzero((np.diff(times) < 0) & (tick[1:] == tick[:-1]) & (known[1:] > 0)) + 1
+    return np.where(np.isin(tick, tick[back]), -1, known)
+
+
+def _lines(sizes: Whole, group: Group) -> int:
+    return int(sizes[group[0] : group[1] + 1].sum())
+
+
+def _doubtful(good: npt.NDArray[np.bool_], blocks: Whole) -> list[Group]:
+    """Neighbouring pieces of the wrong size."""
+    groups: list[Group] = []
+    for each in np.flatnonzero(~good):
+        at = int(each)
+        if groups and at == groups[-1][1] + 1 and blocks[at] == blocks[at - 1]:
+            groups[-1] = (groups[-1][0], at)
+        else:
+            groups.append((at, at))
+    return groups
+
+
+def _bridged(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int) -> list[Group]:
+    """Two neighbouring groups and the piece of the right size between them, where only together they are whole.
+
+    The end of a slow tick and the beginning of the next slow one can be as many lines as a tick has.
+    """
+    found: list[Group] = []
+    for (first, before), (after, last) in pairwise(groups):
+        near = after == before + 2 and blocks[first] == blocks[last]
+        apart = _lines(sizes, (first, before)) % gpus and _lines(sizes, (after, last)) % gpus
+        if near and apart and _lines(sizes, (first, last)) % gpus == 0 and not (found and found[-1][1] >= first):
+            found.append((first, last))
+    return found
+
+
+def _in_time(shape: TickShape, times: Whole, starts: Whole, sizes: Whole, group: Group) -> bool:
+    """Whether as many ticks as the lines make fit between the neighbours: two halves of two ticks take the time of two."""
+    if shape.cadence_ms is None:
+        return False
+    first, last = group
+    ticks = _lines(sizes, group) // shape.gpus
+    if last + 1 < len(starts):
+        begin = times[starts[first - 1]] if first else times[starts[0]]
+        elapsed, steps = times[starts[last + 1]] - begin, ticks + (1 if first else 0)
+    else:
+        begin = times[starts[first - 1]] if first else times[0]
+        elapsed, steps = times[-1] - begin, ticks if first else ticks - 1
+        steps = max(steps, 1)
+    return bool(0 <= elapsed <= (steps + 0.75) * shape.cadence_ms)

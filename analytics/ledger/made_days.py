@@ -1,0 +1,230 @@
+"""The days of a ledger as they are put together: kept ones as files, built ones as files once they are kept, else as frames."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+
+import polars as pl
+
+from analytics.frames import digest, read_frame
+from analytics.inventory import Inventory
+from analytics.ledger import cache as keep
+from analytics.ledger.cache import Kept
+from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
+from analytics.ledger.demand import Claims
+from analytics.ledger.lifetimes import by_day
+from analytics.ledger.manifest import Manifest, files_of, keep_lifetimes, sizes_of
+from analytics.ledger.rollups import TABLES, Rollups
+from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.workers import build_days
+from fallow import schema
+from fallow.errors import LakeError
+from fallow.lake import Lake, LakeFile
+
+METHOD = 7
+"""Raised when the same samples would give another ledger, so that kept ledgers are built again."""
+
+
+def host_days(
+    inventory: Inventory, claims: Claims, files: Mapping[str, Sequence[LakeFile]]
+) -> dict[str, dict[str, HostDay]]:
+    """Per date and host what its part is made of; only hosts and days with gpu rows."""
+    found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
+    for file in files["gpu"]:
+        found[file.date].setdefault(file.host, {table.name: [] for table in SOURCES})["gpu"].append(file)
+    for table in SOURCES[1:]:
+        for file in files[table.name]:
+            if file.host in found.get(file.date, ()):
+                found[file.date][file.host][table.name].append(file)
+    return {
+        date: {host: _host_day(host, date, own, inventory, claims) for host, own in hosts.items()}
+        for date, hosts in found.items()
+    }
+
+
+def _host_day(
+    host: str, date: str, files: Mapping[str, Sequence[LakeFile]], inventory: Inventory, claims: Claims
+) -> HostDay:
+    placed, unplaced = claims.of(host, date)
+    return HostDay(host, date, files, placed, unplaced, inventory.instances(host))
+
+
+def method_of(settings: LedgerSettings) -> str:
+    return digest(METHOD, asdict(settings))
+
+
+def _print(settings: LedgerSettings, day: HostDay) -> str:
+    return digest(METHOD, asdict(settings), day.fingerprint())
+
+
+def whole_of(settings: LedgerSettings, prints: Mapping[str, str]) -> str:
+    """A digest of what a ledger is made from: by date that of its hosts' days."""
+    return digest(method_of(settings), sorted(prints.items()))
+
+
+def print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
+    return digest(sorted((host, _print(settings, day)) for host, day in hosts.items()))
+
+
+class MadeDays:
+    """The days as they are put together: kept ones as files, built ones as files once they are kept, else as frames."""
+
+    def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
+        self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
+        self._warned = False
+        self._building: dict[str, tuple[set[str], list[dict[str, pl.DataFrame]]]] = {}
+        self._files: dict[str, list[LakeFile]] = {table.name: [] for table in PARTS}
+        self._loose: dict[str, list[pl.DataFrame]] = {table.name: [] for table in PARTS}
+        self._prints: dict[tuple[str, str], str] = {}
+        self._contents: dict[str, dict[str, str]] = {}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the lake holds all days; it does not where one could not be written."""
+        return not self._warned and not any(self._loose.values())
+
+    def build(self, days: Mapping[str, Mapping[str, HostDay]], workers: int, progress: Callable[[float], None]) -> None:
+        """Makes all days, by date and host: what is kept is taken as it is, the rest is built."""
+        stale = {date: hosts for date, hosts in days.items() if self.stale(date, hosts)}
+        wanted = [day for date, hosts in sorted(stale.items()) for day in self.changed(date, hosts)]
+        done = 0
+        for batch, frames in build_days(wanted, self._settings, workers):
+            self.add(batch, frames, stale[batch[0].date])
+            done += len(batch)
+            progress(done / len(wanted))
+        self.finish(stale, set(days))
+
+    def stale(self, date: str, hosts: Mapping[str, HostDay]) -> bool:
+        """Whether a day has to be made again; a day that has not is taken as it is kept."""
+        day = self._kept.days.get(date)
+        prints = {host: self._print(each) for host, each in hosts.items()}
+        if day is None or day.hosts != prints:
+            return True
+        for table, file in day.files.items():
+            self._files[table].append(file)
+        return False
+
+    def changed(self, date: str, hosts: Mapping[str, HostDay]) -> list[HostDay]:
+        """The hosts of a stale day that have to be built; the others' rows are taken from what is kept."""
+        kept = self._kept.days[date].hosts if date in self._kept.days else {}
+        return [day for host, day in sorted(hosts.items()) if kept.get(host) != self._print(day)]
+
+    def add(self, batch: Sequence[HostDay], frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
+        """Takes some built host-days of one date; the last ones put the date together and keep it."""
+        date = batch[0].date
+        built, parts = self._building.setdefault(date, (set(), []))
+        built.update(day.host for day in batch)
+        parts.append(frames)
+        if len(built) == len(self.changed(date, hosts)):
+            self._close(date, hosts)
+
+    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
+        """Puts together dates of which only hosts have gone, and forgets those without any samples."""
+        for date, hosts in stale.items():
+            if not self.changed(date, hosts):
+                self._close(date, hosts)
+        gone = {file.date for table in PARTS for file in self._kept.files[table.name]} - dates
+        if gone:
+            self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
+
+    def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
+        built, parts = self._building.pop(date, (set(), []))
+        rows = {table.name: [frames[table.name] for frames in parts] for table in PARTS}
+        staying = [host for host in hosts if host not in built]
+        if date in self._kept.days and staying:
+            for name, frame in self._staying(date, hosts, staying).items():
+                rows[name].append(frame)
+        frames = {name: pl.concat(each) for name, each in rows.items()}
+        prints = {host: self._print(day) for host, day in hosts.items()}
+        written: dict[str, LakeFile] = {}
+        if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints, self._kept))):
+            for name, file in written.items():
+                self._files[name].append(file)
+        else:
+            for name, frame in frames.items():
+                self._loose[name].append(frame)
+
+    def _staying(self, date: str, hosts: Mapping[str, HostDay], staying: Sequence[str]) -> dict[str, pl.DataFrame]:
+        """The rows of a date's hosts that need not be built; built all the same where another command has replaced them."""
+        files = self._kept.days[date].files
+        mine = pl.col("host").is_in(staying)
+        frames = {
+            table.name: read_frame([files[table.name]], table).filter(mine).select(table.names) for table in PARTS
+        }
+        if keep.still_those(self._kept.days[date]):
+            return frames
+        return build_day([hosts[host] for host in staying], self._settings)
+
+    def kept_ledger(self) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+        """The stretches and spells as they are kept; None where they were made of anything but these parts."""
+        stretches, spells = (
+            keep.kept_table(table, self._kept.files.get(table.name, ()), self._whole())
+            for table in (schema.LEDGER, schema.SPELL)
+        )
+        if stretches is None or spells is None:
+            return None
+        self._contents = {"ledger": stretches[1], "spell": spells[1]}
+        return stretches[0], spells[0]
+
+    def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
+        """Writes the days of the ledger and of the spells that are not those that the lake holds."""
+        if any(self._loose.values()):
+            return  # what it would rest on could not be kept either
+        for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
+            self._try(partial(self._keep_table, table, frame))
+
+    def _keep_table(self, table: schema.Table, frame: pl.DataFrame) -> None:
+        files = self._kept.files.get(table.name, ())
+        self._contents[table.name] = keep.keep_table(self._lake, table, frame, files, self._whole())
+
+    def keep_lifetimes(self, stretches: pl.DataFrame) -> None:
+        """Writes what is known of each GPU's life, and with it what all days were made from."""
+        if not self.is_kept:
+            return
+        files = files_of(self._lake, None)
+        days = {date: (print_, sizes_of(files.get(date, {}))) for date, print_ in self.prints().items()}
+        manifest = Manifest(method_of(self._settings), days, self._contents)
+        if manifest == Manifest.read(self._lake.all_files(schema.GPU_LIFETIME.name)):
+            return
+        self._try(lambda: keep_lifetimes(self._lake, by_day(stretches), manifest))
+
+    def prints(self) -> dict[str, str]:
+        """By date a digest of what its hosts' days are made of, as `print_of_day` gives it."""
+        of_date: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for (date, host), print_ in sorted(self._prints.items()):
+            of_date[date].append((host, print_))
+        return {date: digest(each) for date, each in of_date.items()}
+
+    def _whole(self) -> str:
+        return whole_of(self._settings, self.prints())
+
+    def frame(self, table: schema.Table) -> pl.DataFrame:
+        """All rows of a part table."""
+        rows = read_frame(self._files[table.name], table).select(table.names)
+        return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")
+
+    def rollups(self, claims: pl.DataFrame) -> Rollups:
+        """The tables beside the ledger."""
+        names = [table.name for table in TABLES]
+        files = {name: self._files[name] for name in names}
+        return Rollups(files, {name: self._loose[name] for name in names}, claims=claims)
+
+    def _print(self, day: HostDay) -> str:
+        key = (day.date, day.host)
+        if key not in self._prints:
+            self._prints[key] = _print(self._settings, day)
+        return self._prints[key]
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        """Whether it could be written; the first failure is said once."""
+        try:
+            if not self._warned:
+                write()
+                return True
+        except LakeError as error:
+            self._warn(f"fallow: the ledger is not kept: {error}")
+            self._warned = True
+        return False

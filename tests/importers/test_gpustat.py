@@ -1,0 +1,80 @@
+"""`fallow import gpustat`: what `gpustat --json` prints, in a loop or once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from importers.conftest import files, query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def document(second: int, host: str = "gn001", **changes: object) -> dict[str, object]:
+    gpus = [
+        {
+            "index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H100 80GB HBM3", "temperature.gpu": 45, "fan.speed": None,
+            "utilization.gpu": 43, "utilization.enc": 0, "utilization.dec": 0, "power.draw": 345, "enforced.power.limit": 700,
+            "memory.used": 1024, "memory.total": 81559, "processes": [{"username": "a", "pid": 1, "gpu_memory_usage": 9}],
+        } | changes
+        for gpu in range(2)
+    ]  # fmt: skip
+    return {
+        "hostname": host, "driver_version": "550.54.15", "query_time": f"2026-11-20T10:00:{second:02}.123456", "gpus": gpus
+    }  # fmt: skip
+
+
+@pytest.fixture
+def gpustat(fallow_import: Callable, tmp_path: Path) -> Callable:
+    def run(text: str, *flags: str) -> object:
+        path = tmp_path / "gpustat.json"
+        path.write_text(text)
+        return fallow_import("gpustat", path, *flags)
+
+    return run
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_documents_one_after_another(gpustat: Callable, place: str, indent: int | None) -> None:
+    done = gpustat("\n".join(json.dumps(document(10 * tick), indent=indent) for tick in range(3)) + "\n")
+    assert done.summary["host"] == "gn001"
+    assert done.summary["rows"] == {"read": 6, "dropped": 0, "merged": 0, "kept": 6}
+    assert query(
+        place,
+        "select gpu, strftime(time, '%H:%M:%S'), offset_ms, gpu_util_pct, mem_used_bytes, round(power_w), temperature_c, host "
+        "from lake order by time, gpu limit 1",
+    ) == [("GPU-0", "10:00:00", 123, 43, 2**30, 345, 45, "gn001")]
+    assert query(place, "select gpu_index, model, mem_total_bytes, power_limit_w from lake order by 1", "device")[1] == (
+        1, "NVIDIA H100 80GB HBM3", 81_559 * 2**20, 700,
+    )  # fmt: skip
+
+
+def test_damage_and_missing_values_are_counted(gpustat: Callable, place: str) -> None:
+    texts = [json.dumps(document(0)), json.dumps(document(10))[:200], json.dumps(document(20, **{"power.draw": None}))]
+    done = gpustat("\n".join(texts) + "\n")
+    assert done.dropped() == {"in a document that is cut off or damaged": 1}
+    assert done.nulled()["power_w", "[N/A]"] == 2
+    assert query(place, "select count(*), count(power_w) from lake") == [(4, 2)]
+
+
+def test_hosts_are_kept_apart(gpustat: Callable, place: str) -> None:
+    text = "".join(json.dumps(document(second, host)) + "\n" for second in (0, 10) for host in ("gn001", "gn002"))
+    assert (gpustat(text).code, files(place)) == (1, [])
+    done = gpustat(text, "--host", "gn002")
+    assert done.dropped() == {"of another host than --host": 4}
+    assert query(place, "select distinct host from lake") == [("gn002",)]
+    other = gpustat(json.dumps(document(0)), "--host", "gn003")
+    assert (other.code, "is of the host gn001, not of gn003" in other.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", "prose", '{"gpus": []}', '{"gpus": [1], "query_time": 5, "hostname": "h"}', "[" * 9999]
+)
+def test_what_is_not_gpustats_is_refused(gpustat: Callable, place: str, text: str) -> None:
+    done = gpustat(text)
+    assert (done.code, files(place)) in ((1, []), (2, []))
+    assert done.err.count("\n") == 1
