@@ -37,7 +37,7 @@ _AGES = np.log(np.geomspace(5 * MINUTE_MS, 64 * DAY_MS, 49))
 """Edges of the ages at which the fleet's rate is estimated, as logarithms: what ends spells does so ever more slowly."""
 _BANDWIDTH = 0.5
 """Of the normal kernel over the logarithm of age: spells of 60 % more and less age tell most of what is known."""
-_PRIOR_ENDS, _PRIOR_RATE = 0.3, 0.6
+_PRIOR_ENDS, _PRIOR_RATE = 0.3, 0.4
 """What is believed before anything was seen: so much of one end, and so many ends for each e-fold of age (five simulated
 and measured fleets have 0.2 to 0.9)."""
 
