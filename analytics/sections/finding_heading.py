@@ -33,3 +33,8 @@ def _gpus_on_hosts(finding: Finding) -> Sentence:
     several = tr_many("{number} host", "{number} hosts", len(hosts))
     where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _NAMED else several
     return tr("{gpus} on {where}", gpus=gpus, where=where)
+
+
+def label_of_wanted(finding: Finding) -> Sentence:
+    """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
+    return tr("to ask about") if finding.confidence.grade == "low" else tr("to take back")

@@ -49,7 +49,7 @@ def conditions() -> tuple[Condition, ...]:
         Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
         Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
         Condition("persistence", f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
-                  f"below {Share(MEDIUM_MIN, 0)} the confidence is low", "idle spells of the last "
+                  f"below {Share(MEDIUM_MIN, 0)} the confidence is low", "idle intervals of the last "
                   f"{format_duration(HISTORY_MS)}: the fleet's, the user's and the GPU's own; docs/calibration.md says what was kept"),
         Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     )  # fmt: skip

@@ -209,7 +209,7 @@ def promise(found: Outlook | None) -> list[str]:
         return []
     return [
         tr(
-            "the probability that it stays unused for another {horizon} is {share}, high confidence needs {wanted}",
+            "the probability of staying unused for another {horizon} is {share}, high confidence needs {wanted}",
             horizon=Span(found.horizon_ms),
             share=at_most_below(found.probability),
             wanted=Share(HIGH_MIN, 0),

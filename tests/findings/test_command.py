@@ -27,7 +27,7 @@ COLUMNS = [
 
 FAILED = [
     "0.0 days of history, 14 are needed",
-    "only 0 idle intervals of the whole fleet have a known start: how long one lasts is not known, 30 are needed",
+    "the probability of staying unused for another 7 d is 16.9 %, high confidence needs 95 %",
 ]
 
 
@@ -70,6 +70,7 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         "held_gpu_hours_in_stretches_of_30_min": 4.0, "held_gpu_hours_in_stretches_of_60_min": 4.0,
         "held_gpu_hours_in_stretches_of_120_min": 4.0, "holder_source": "process", "gpus_held_now": 2,
         "stretch_count": 2, "longest_h": 2.0, "mem_used_max_bytes": 2**34, "power_mean_w": 70.0, "gpu_util_max_pct": 0.0,
+        "stays_unused_probability": pytest.approx(0.169, abs=0.001), "stays_unused_horizon_h": 168.0,
         "sample_count": 240, "coverage": 1.0, "commands": "python3",
     }  # fmt: skip
 
@@ -114,8 +115,7 @@ F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   rule         held, new
   confidence   low:
                - 0.0 days of history, 14 are needed
-               - only 0 idle intervals of the whole fleet have a known start: how long one lasts
-                 is not known, 30 are needed
+               - the probability of staying unused for another 7 d is 16.9 %, high confidence needs 95 %
   evidence     4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by
                process; 2 of 2 GPUs held at the end; in 2 intervals; longest 2.0 h; memory in use
                up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3; 240
