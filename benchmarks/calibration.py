@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from analytics.decide.reversals import reversals
 from analytics.decide.review import run_rules
@@ -25,18 +28,21 @@ from analytics.simulation.kinds import KINDS
 from analytics.window import load_whole, load_window_ledger, open_inputs
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.persistence import wilson
+from analytics.workloads.surplus import PoolSurplus, demand
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.workloads.model import Finding
+    from analytics.workloads.model import Context, Finding
 
 GPUS, DAYS, SEEDS = 48, 49, (1, 2, 3)
 UNTIL_MS = 20_777 * DAY_MS
 WEEKS_BACK = (0, 1)
 """Weeks that are judged, counted from the end: each rests on five weeks of its own before it."""
+SHORT_MAX = 0.05
+"""Share of a week's hours in which a pool may be short of GPUs once the surplus has gone."""
 RECLAIM = tuple(rule for rule in RULES if rule.category == "reclaim")
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 STORED = Path(__file__).parent / "calibration.json"
@@ -71,7 +77,7 @@ class Tally:
     """What became of GPUs to take back, by grade, by probability, by rule and by kind of fleet."""
 
     by: dict[str, dict[str, Kept]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(Kept)))
-    intervals: list[tuple[float, float, float, float]] = field(default_factory=list)
+    intervals: dict[str, list[Interval]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, kind: str, finding: Finding, gpus: int, kept: int) -> None:
         outlook, grade = finding.confidence.outlook, finding.confidence.grade
@@ -83,12 +89,54 @@ class Tally:
             edge = next(number for number, edge in enumerate(EDGES[1:]) if promised <= edge)
             self.by["probability"][f"{EDGES[edge]:.2f} to {EDGES[edge + 1]:.2f}"].add(gpus, kept, promised)
 
-    def as_json(self) -> dict[str, object]:
-        return {name: {key: kept.as_json() for key, kept in sorted(own.items())} for name, own in self.by.items()}
+    def as_json(self) -> dict[str, dict[str, dict[str, object]]]:
+        kept = {name: {key: kept.as_json() for key, kept in sorted(own.items())} for name, own in self.by.items()}
+        every = [each for own in self.intervals.values() for each in own]
+        surplus = {kind: summary(own) for kind, own in sorted(self.intervals.items())} | {"all": summary(every)}
+        return kept | {"surplus of next week": surplus}
 
 
-def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int]]:
-    """Of the findings of one week that want GPUs back: how many of them could be judged, and how many stayed unused."""
+@dataclass(frozen=True)
+class Interval:
+    """What was said of a pool's next week, in GPUs, and what became of it; `short_ratio` is of its hours."""
+
+    low: int
+    point: int
+    high: int
+    gpus: float
+    left: float
+    short_ratio: float
+
+
+def summary(found: list[Interval]) -> dict[str, object]:
+    """How often the interval held and the point kept its promise, and how wide the interval is."""
+    number = len(found)
+    if not number:
+        return {"weeks": 0}
+    held, kept = (
+        sum(each)
+        for each in (
+            [each.low <= each.left <= each.high for each in found],
+            [each.short_ratio <= SHORT_MAX for each in found],
+        )
+    )
+    return {
+        "weeks": number,
+        "interval_held": held,
+        "interval_held_ratio": round(held / number, 4),
+        "interval_90": [round(bound, 4) for bound in wilson(held / number, number)],
+        "width_mean_gpus": round(sum(each.high - each.low for each in found) / number, 2),
+        "pool_mean_gpus": round(sum(each.gpus for each in found) / number, 2),
+        "zero_width": sum(each.high == each.low for each in found),
+        "point_kept": kept,
+    }
+
+
+def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int] | Interval]:
+    """The findings of one week that want GPUs back and could be judged: of how many GPUs, and how many stayed unused.
+
+    Of a surplus, what the week after left of it.
+    """
     until_ms = UNTIL_MS - 7 * DAY_MS * weeks_back
     window = argparse.Namespace(
         lake=lake, since=utc_day(until_ms - 7 * DAY_MS), until=utc_day(until_ms - DAY_MS), config=None
@@ -99,12 +147,29 @@ def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int]]:
     if before is None:
         return
     for finding in run_rules(before, RECLAIM):
-        if not finding.reclaimable or finding.rule == "standing_surplus":
+        if finding.surplus is not None:
+            yield _next_week(context, finding.surplus, before.until_ms)
+        if not finding.reclaimable or finding.surplus is not None:
             continue
         found = reversals(context, before, [finding])
         if found is not None and found.total.judged:
             wrong = len({gpu for each in found.findings for gpu in each.gpus})
             yield finding, len(finding.reclaimable_gpus), len(finding.reclaimable_gpus) - wrong
+
+
+def _next_week(context: Context, said: PoolSurplus, until_ms: int) -> Interval:
+    devices = context.inventory.devices
+    mine = [
+        gpu for gpu in devices if (context.inventory.pool(gpu), context.inventory.model(gpu)) == (said.pool, said.model)
+    ]
+    gpus = pl.DataFrame({"gpu": mine}).with_columns(pool=pl.lit(said.pool), model=pl.lit(said.model))
+    hours = demand(context.whole.stretches, gpus, context.until_ms).filter(pl.col("time") >= until_ms)["needed"].sort()
+    need = float(hours[math.ceil(said.estimate.quantile * len(hours)) - 1])
+    short = hours.filter(hours > said.estimate.wanted)
+    low, high = said.estimate.next_week
+    return Interval(
+        low, said.estimate.left, high, said.estimate.gpus, said.estimate.gpus - need, len(short) / len(hours)
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -115,18 +180,21 @@ def main(arguments: list[str]) -> int:
         for seed in SEEDS:
             with tempfile.TemporaryDirectory() as folder:
                 fleet = SimulatedFleet(
-                    gpus=GPUS, days=DAYS, seed=100 * seed + len(kind), interval_ms=300_000, until_ms=UNTIL_MS, kind=kind
+                    gpus=GPUS, days=DAYS, seed=100 * seed + len(kind), interval_ms=600_000, until_ms=UNTIL_MS, kind=kind
                 )
                 write_fleet(Lake.at(folder), fleet)
                 for weeks_back in WEEKS_BACK:
-                    for finding, gpus, kept in judged(folder, weeks_back):
-                        tally.add(kind, finding, gpus, kept)
+                    for each in judged(folder, weeks_back):
+                        if isinstance(each, Interval):
+                            tally.intervals[kind].append(each)
+                        else:
+                            tally.add(kind, *each)
             print(f"{kind}, seed {seed}", file=sys.stderr, flush=True)
     found = tally.as_json()
     for name, rows in found.items():
         print(f"\n{name}")
-        for key, row in rows.items():  # type: ignore[attr-defined]  # as as_json has it
-            print(f"  {key:<32} {row['kept']:>5} of {row['gpus']:<5} kept, {row['promised_ratio']} promised")
+        for key, row in rows.items():
+            print(f"  {key:<32} " + ", ".join(f"{column} {value}" for column, value in row.items()))
     if not arguments:
         STORED.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return 0
