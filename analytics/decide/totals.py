@@ -121,15 +121,16 @@ def saving_of(finding: Finding) -> float | None:
 
 def to_take(findings: Iterable[Finding]) -> frozenset[str]:
     """The GPUs that can be taken back, each once though several findings name it; low confidence is none to take on."""
-    return _named(each for each in findings if each.confidence.grade != "low")
+    return wanted(each for each in findings if each.confidence.grade != "low")
 
 
 def to_ask(findings: Sequence[Finding]) -> frozenset[str]:
     """The GPUs that only findings of low confidence want back: their users have to be asked first."""
-    return _named(findings) - to_take(findings)
+    return wanted(findings) - to_take(findings)
 
 
-def _named(findings: Iterable[Finding]) -> frozenset[str]:
+def wanted(findings: Iterable[Finding]) -> frozenset[str]:
+    """The GPUs to take back and those to ask about, each once though several findings name it."""
     return frozenset(gpu for finding in findings for gpu in finding.reclaimable_gpus)
 
 

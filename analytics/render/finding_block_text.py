@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.decide.totals import to_take
+from analytics.decide.totals import wanted
 from analytics.inventory import Inventory
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain, wrap
@@ -83,11 +83,11 @@ def block(
 
 def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     """What a shortened list leaves out; its GPUs are those of the header that are not listed."""
-    rest = len(to_take(findings) - to_take(shown))
+    rest = len(wanted(findings) - wanted(shown))
     gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
     return tr_many(
-        "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
-        "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
+        "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
+        "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
         len(findings) - len(shown), gpus=gpus,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
-from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
+from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
 from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Outlook, Rule, once_per_context
 from analytics.workloads.persistence import outlook
@@ -106,16 +106,7 @@ def finding_of(
         energy_kwh=energy,
         confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed), outlook=promised),
         reclaimable_gpus=tuple(reclaimable_gpus),
-        evidence=Evidence(
-            min(stretches["time"].to_list()),
-            max(stretches["end"].to_list()),
-            {
-                **numbers,
-                **_promised(promised),
-                "sample_count": int(stretches["sample_count"].sum()),
-                "coverage": seen.coverage,
-            },
-        ),
+        evidence=_evidence(stretches, numbers, promised, seen),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
         team=context.owners.team(holder, accounts),
@@ -132,10 +123,16 @@ def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlo
     return outlook(context, gpus, holder if held else None)
 
 
-def _promised(found: Outlook | None) -> dict[str, EvidenceValue]:
-    if found is None:
-        return {}
-    return {"stays_unused_probability": found.probability, "stays_unused_horizon_h": found.horizon_ms / HOUR_MS}
+def _evidence(
+    stretches: pl.DataFrame, numbers: Mapping[str, EvidenceValue], promised: Outlook | None, seen: Observation
+) -> Evidence:
+    found = dict(numbers)
+    if promised is not None:
+        found["stays_unused_probability"] = promised.probability
+        found["stays_unused_horizon_h"] = promised.horizon_ms / HOUR_MS
+    found["sample_count"] = int(stretches["sample_count"].sum())
+    found["coverage"] = seen.coverage
+    return Evidence(min(stretches["time"].to_list()), max(stretches["end"].to_list()), found)
 
 
 def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tuple[str, ...]]:

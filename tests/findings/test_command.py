@@ -48,7 +48,8 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, held, "--json"))
     assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "gone"]
     assert found["totals"] == {
-        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0, "findings_without_price": 1,
+        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0,
+        "reclaimable_gpus_to_ask_about": 2, "findings_without_price": 1,
         "by_rule": {
             "held": {
                 "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "gpu_hours": 4.0, "cost": None, "currency": None,
@@ -103,23 +104,25 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
-2 GPUs can be taken back (each counted once), 0 with high confidence
+no GPU can be taken back; 2 GPUs to ask about
 held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min
 
-  rule                     findings   GPUs  to take    GPU-hours               cost
-  held                            1      2        2          4.0                  -
+  rule                     findings   GPUs  to take  to ask    GPU-hours               cost
+  held                            1      2        0       2          4.0                  -
 
 F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   user         ann, since 2026-11-20 00:00 UTC
-  to take back GPU-1, GPU-2 (2 of 2)
+  to ask about GPU-1, GPU-2 (2 of 2)
   rule         held, new
   confidence   low:
                - 0.0 days of history, 14 are needed
-               - the probability of staying unused for another 7 d is 16.9 %, high confidence needs 95 %
+               - the probability of staying unused for another 7 d is 16.9 %, high confidence
+                 needs 95 %
   evidence     4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by
                process; 2 of 2 GPUs held at the end; in 2 intervals; longest 2.0 h; memory in use
-               up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3; 240
-               samples; observed 100.0 %
+               up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3;
+               stays unused for another 7 d with a probability of 16.9 %; 240 samples; observed
+               100.0 %
   next         ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv
 """
 
@@ -171,10 +174,10 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     own = found["by_rule"]["held"]
     assert (own["gpu_hours"], own["cost"], own["findings_without_price"]) == (6.0, 8.0, 1)
     text = run(capsys, mixed, "--limit", "1")
-    assert "3 GPUs can be taken back (each counted once), 0 with high confidence; 1 finding without a price" in text
-    assert "and 1 more finding with 1 more GPU to take back; `fallow findings` lists all" in text
+    assert "no GPU can be taken back; 3 GPUs to ask about; 1 finding without a price" in text
+    assert "and 1 more finding with 1 more GPU to take back or ask about; `fallow findings` lists all" in text
     assert "user         cy (team vision), since 2026-11-20 00:00 UTC" in text
-    assert "to take back b, c (2 of 2)" in text
+    assert "to ask about b, c (2 of 2)" in text
 
 
 @pytest.mark.parametrize(
