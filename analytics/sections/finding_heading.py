@@ -37,4 +37,5 @@ def _gpus_on_hosts(finding: Finding) -> Sentence:
 
 def label_of_wanted(finding: Finding) -> Sentence:
     """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
-    return tr("to ask about") if finding.confidence.grade == "low" else tr("to take back")
+    is_asked = finding.reclaimable and finding.confidence.grade == "low"
+    return tr("to ask about") if is_asked else tr("to take back")

@@ -10,7 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
-from analytics.workloads.model import Finding, Label, Value
+from analytics.workloads.model import HIGH_MIN, Finding, Label, Value
 from analytics.workloads.wording import at_most_below, gpus_of, hours_by_threshold
 from fallow.clock import HOUR_MS
 
@@ -87,6 +87,8 @@ def _by_threshold(prefix: str) -> Label:
 
 
 def _promise(known: Known, _: Finding) -> list[Sentence]:
+    if float(known["stays_unused_probability"]) < HIGH_MIN:
+        return []  # the failed condition says it
     horizon = Span(round(float(known["stays_unused_horizon_h"]) * HOUR_MS))
     share = at_most_below(float(known["stays_unused_probability"]))
     return [tr("stays unused for another {horizon} with a probability of {share}", horizon=horizon, share=share)]

@@ -20,7 +20,7 @@ from analytics.language.quantities import Share, Span
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.states import IN_USE, WITHOUT_EVIDENCE
-from analytics.workloads.model import HIGH_MIN, Context, Outlook, once_per_context
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, once_per_context
 from analytics.workloads.wording import at_most_below
 from fallow.clock import DAY_MS, MINUTE_MS
 
@@ -207,6 +207,15 @@ def promise(found: Outlook | None) -> list[str]:
     """What is said where the promise is not worth a high confidence."""
     if found is None or found.probability >= HIGH_MIN:
         return []
+    if found.probability < MEDIUM_MIN:
+        return [
+            tr(
+                "the probability of staying unused for another {horizon} is {share}: below {wanted}, ask first",
+                horizon=Span(found.horizon_ms),
+                share=at_most_below(found.probability),
+                wanted=Share(MEDIUM_MIN, 0),
+            )
+        ]
     return [
         tr(
             "the probability of staying unused for another {horizon} is {share}, high confidence needs {wanted}",

@@ -208,7 +208,7 @@ def test_who_comes_every_morning_is_not_promised_to_stay_away(mornings: Lake) ->
     assert found.evidence.numbers["stays_unused_probability"] < 0.05  # type: ignore[operator]  # it is a number
     (said,) = [each for each in found.confidence.failed if "staying unused" in each]
     assert said.startswith("the probability of staying unused for another 7 d is ")
-    assert said.endswith(", high confidence needs 95 %")
+    assert said.endswith(": below 80 %, ask first")
 
 
 def test_who_has_been_away_for_four_weeks_stays_away(mornings: Lake) -> None:
