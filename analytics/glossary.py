@@ -61,8 +61,8 @@ CONFIDENCE: Mapping[str, Term] = {
     each.name: each
     for each in (
         Term("high", tr("no condition of confidence failed")),
-        Term("medium", tr("one condition of confidence failed")),
-        Term("low", tr("two or more conditions of confidence failed")),
+        Term("medium", tr("one condition of confidence failed, or the GPUs stay unused with 80 to 95 % probability")),
+        Term("low", tr("two or more conditions of confidence failed, or that probability is below 80 %: ask first")),
     )
 }
 """The grades of confidence of a finding; docs/findings.md lists the conditions."""

@@ -150,6 +150,8 @@ SETTINGS: tuple[Setting, ...] = (
             "after 60 idle minutes, 42 % of idle intervals last another hour; after 5 minutes only 4.7 %"),
     Setting("findings", "never_used_min", parse_duration_ms, "7d", "observed time without any use that makes a GPU `never_used`",
             "a whole week, so that a weekend alone never looks like a surplus"),
+    Setting("findings", "horizon", parse_duration_ms, "7d", "how long GPUs that a finding wants to take back must stay unused for it to be right",
+            "a GPU given to somebody else is gone for days; 12h for one that is only released over night"),
     Setting("ledger", "workers", _count_or_auto, "auto", "processes that build the ledger; auto: one per CPU, 1: in this process",
             "host-days are independent of one another"),
     Setting("money", "currency", _text, "USD", "currency that every sum is in; prices in others need an exchange rate in the price table",

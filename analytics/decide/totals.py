@@ -13,7 +13,7 @@ from analytics.workloads.model import Finding
 class RuleTotals:
     """Sums over the findings of one rule.
 
-    GPUs count once, GPU time and cost add up: a rule's findings are about different work or different holders. `cost` adds
+    GPUs count once; those `to_ask` about are named with low confidence only. GPU time and cost add up: a rule's findings are about different work or different holders. `cost` adds
     up what has a price and is None where nothing has; `unpriced` findings are not in it.
     """
 
@@ -21,6 +21,7 @@ class RuleTotals:
     findings: int
     gpus: int
     gpus_to_take: int
+    gpus_to_ask: int
     gpu_hours: float
     cost: float | None
     currency: str | None
@@ -30,7 +31,7 @@ class RuleTotals:
         return {
             "findings": self.findings,
             "gpus": self.gpus,
-            "reclaimable_gpus": self.gpus_to_take,
+            "reclaimable_gpus": self.gpus_to_take + self.gpus_to_ask,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
             "currency": self.currency,
@@ -42,6 +43,8 @@ class RuleTotals:
 class FindingTotals:
     """What findings of several rules add up to: GPUs, each counted once, and each rule's own sums.
 
+    A GPU that findings of low confidence alone name is one to ask about, not one to take.
+
     Findings of different rules are about the same hours of the same GPUs, and say no hours. There is no sum of GPU time or
     money over rules for that reason.
     """
@@ -50,6 +53,7 @@ class FindingTotals:
     gpus: int
     gpus_to_take: int
     gpus_to_take_surely: int
+    gpus_to_ask: int
     unpriced: int
     rules: Mapping[str, RuleTotals]
 
@@ -57,8 +61,9 @@ class FindingTotals:
         return {
             "findings": self.findings,
             "gpus": self.gpus,
-            "reclaimable_gpus": self.gpus_to_take,
+            "reclaimable_gpus": self.gpus_to_take + self.gpus_to_ask,
             "reclaimable_gpus_of_high_confidence": self.gpus_to_take_surely,
+            "reclaimable_gpus_to_ask_about": self.gpus_to_ask,
             "findings_without_price": self.unpriced,
             "by_rule": {rule: sums.as_json() for rule, sums in self.rules.items()},
         }
@@ -70,13 +75,14 @@ def totals(findings: Sequence[Finding]) -> FindingTotals:
         by_rule.setdefault(finding.rule, []).append(finding)
     rules = sorted(
         (_of_rule(rule, own) for rule, own in by_rule.items()),
-        key=lambda each: (-each.gpus_to_take, -(each.cost or 0.0), -each.gpu_hours, each.rule),
+        key=lambda each: (-each.gpus_to_take, -each.gpus_to_ask, -(each.cost or 0.0), -each.gpu_hours, each.rule),
     )
     return FindingTotals(
         findings=len(findings),
         gpus=len({gpu for finding in findings for gpu in finding.gpus}),
         gpus_to_take=len(to_take(findings)),
         gpus_to_take_surely=len(to_take(each for each in findings if each.confidence.grade == "high")),
+        gpus_to_ask=len(to_ask(findings)),
         unpriced=sum(finding.cost is None for finding in findings),
         rules={each.rule: each for each in rules},
     )
@@ -114,7 +120,17 @@ def saving_of(finding: Finding) -> float | None:
 
 
 def to_take(findings: Iterable[Finding]) -> frozenset[str]:
-    """The GPUs that can be taken back, each once though several findings name it."""
+    """The GPUs that can be taken back, each once though several findings name it; low confidence is none to take on."""
+    return wanted(each for each in findings if each.confidence.grade != "low")
+
+
+def to_ask(findings: Sequence[Finding]) -> frozenset[str]:
+    """The GPUs that only findings of low confidence want back: their users have to be asked first."""
+    return wanted(findings) - to_take(findings)
+
+
+def wanted(findings: Iterable[Finding]) -> frozenset[str]:
+    """The GPUs to take back and those to ask about, each once though several findings name it."""
     return frozenset(gpu for finding in findings for gpu in finding.reclaimable_gpus)
 
 
@@ -134,6 +150,7 @@ def _of_rule(rule: str, findings: Sequence[Finding]) -> RuleTotals:
         findings=len(findings),
         gpus=len({gpu for finding in findings for gpu in finding.gpus}),
         gpus_to_take=len(to_take(findings)),
+        gpus_to_ask=len(to_ask(findings)),
         gpu_hours=sum(finding.gpu_hours for finding in findings),
         cost=sum(finding.cost or 0.0 for finding in priced) if priced else None,
         currency=priced[0].currency if priced else None,

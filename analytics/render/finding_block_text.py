@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.decide.totals import to_take
+from analytics.decide.totals import wanted
 from analytics.inventory import Inventory
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain, wrap
@@ -13,7 +13,7 @@ from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import heading
+from analytics.sections.finding_heading import heading, label_of_wanted
 from analytics.workloads.model import Finding
 
 ENDED = tr("nothing to take back: it has ended")
@@ -83,11 +83,11 @@ def block(
 
 def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
     """What a shortened list leaves out; its GPUs are those of the header that are not listed."""
-    rest = len(to_take(findings) - to_take(shown))
+    rest = len(wanted(findings) - wanted(shown))
     gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
     return tr_many(
-        "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
-        "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
+        "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
+        "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
         len(findings) - len(shown), gpus=gpus,
     )  # fmt: skip
 
@@ -114,18 +114,18 @@ def taken(finding: Finding, inventory: Inventory | None = None, most: int | None
     others = [gpu for gpu in finding.gpus if gpu not in own]
     named = names_of(others, finding, inventory, most)
     if not own:
-        return [(tr("to take back"), tr("none now")), (tr("seen on"), named)]
+        return [(label_of_wanted(finding), tr("none now")), (tr("seen on"), named)]
     back = tr(
         "{gpus} ({part} of {all})",
         gpus=names_of(own, finding, inventory), part=Number(len(own)), all=Number(len(finding.gpus)),
     )  # fmt: skip
     if not others:
-        return [(tr("to take back"), back)]
+        return [(label_of_wanted(finding), back)]
     also = tr_many(
         "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
         len(others), names=named,
     )  # fmt: skip
-    return [(tr("to take back"), back), (tr("also seen on"), also)]
+    return [(label_of_wanted(finding), back), (tr("also seen on"), also)]
 
 
 def names_of(gpus: Sequence[str], finding: Finding, inventory: Inventory | None = None, most: int | None = None) -> str:

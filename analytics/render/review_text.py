@@ -141,17 +141,19 @@ def _ahead(context: Context) -> str:
 
 def _worth(sums: FindingTotals) -> str:
     surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
+    more = " more" if sums.gpus_to_take else ""
+    asked = f"; {count(sums.gpus_to_ask, 'GPU')}{more} to ask about" if sums.gpus_to_ask else ""
     unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
-    return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{unpriced}"
+    return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{asked}{unpriced}"
 
 
 def _by_rule(sums: FindingTotals) -> list[str]:
     """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
-    lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'GPU-hours':>12} {'cost':>18}"]
+    lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'to ask':>7} {'GPU-hours':>12} {'cost':>18}"]
     for each in sums.rules.values():
         cost = _money(each.cost, each.currency)
         lines.append(
-            f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpu_hours:>12,.1f} {cost:>18}"
+            f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpus_to_ask:>7} {each.gpu_hours:>12,.1f} {cost:>18}"
         )
     if len(sums.rules) > 1:
         lines.append("  rules may be about the same hours of a GPU: their GPU-hours and costs do not add up")

@@ -18,13 +18,14 @@ def reclaimable(findings: Iterable[Finding]) -> tuple[Reclaimable, ...]:
 
 def _of_pool(surplus: PoolSurplus, until_ms: int) -> Reclaimable:
     found, tested = surplus.estimate, surplus.backtest
+    low, high = found.next_week
     return Reclaimable(
         pool=surplus.pool,
         model=surplus.model,
         gpus=found.gpus,
-        low=found.left("low"),
-        point=found.left("point"),
-        high=found.left("high"),
+        low=low,
+        point=found.left,
+        high=high,
         blocks=dict(sorted(surplus.in_blocks.items())),
         history_days=found.days,
         back_test=None if tested is None else _back_test(tested, until_ms),

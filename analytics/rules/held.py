@@ -20,11 +20,10 @@ from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
-from analytics.workloads.persistence import HORIZON_MS, LIKELY_MIN, lasting
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
 from analytics.workloads.wording import of_gpus
-from fallow.clock import HOUR_MS, format_duration
+from fallow.clock import HOUR_MS
 
 _BY = ("host", "holder", "whom")
 
@@ -53,8 +52,6 @@ HELD = Rule(
     thresholds={
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",
-        "persistence": f"{LIKELY_MIN:.1f} at the lower end of the 90 % interval of lasting {format_duration(HORIZON_MS)} more "
-        "(Kaplan-Meier over 28 days)",
     },
     find=held_findings,
 )
@@ -75,7 +72,6 @@ def _held_finding(context: Context, stretches: pl.DataFrame, facts: Mapping[str,
         numbers=_held_numbers(context, facts, current),
         failed=(
             known_holder(source, holder),
-            lasting(context, holder, stretches["gpu"][0], facts["age_ms"]),
             bound.failed,
         ),
         reclaimable_gpus=() if bound else current,
@@ -111,12 +107,10 @@ def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tu
         gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
     )
     all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})
-    running = now.group_by(_BY).agg(current=pl.col("gpu").unique().sort(), youngest_ms=pl.col("spell_ms").min())
+    running = now.group_by(_BY).agg(current=pl.col("gpu").unique().sort())
     for each in (all_held, running):
         found = found.join(each, on=_BY, how="left", nulls_equal=True)
-    # the spell that still runs and has lasted least, where one does, else the longest that there was
-    judged = found.with_columns(age_ms=pl.coalesce("youngest_ms", "longest_ms"))
-    return {tuple(row[name] for name in _BY): row for row in judged.iter_rows(named=True)}
+    return {tuple(row[name] for name in _BY): row for row in found.iter_rows(named=True)}
 
 
 def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:

@@ -6,6 +6,7 @@ pools of a few cards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,8 +29,9 @@ from analytics.workloads.surplus import (
     HISTORY_MAX_DAYS,
     HISTORY_MIN_DAYS,
     MARGIN,
-    QUANTILES,
-    QUANTILES_PROD,
+    NEXT_WEEK_MIN,
+    QUANTILE,
+    QUANTILE_PROD,
     RECENT_MS,
     UNKNOWN_MAX,
     Backtest,
@@ -37,7 +39,9 @@ from analytics.workloads.surplus import (
     Surplus,
     backtest,
     demand,
+    errors,
     estimate,
+    largest_errors,
 )
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus, whole_gpus
@@ -58,7 +62,7 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     if surplus is None:
         return []
     found, free = surplus.estimate, surplus.free_now
-    need, most = whole_gpus(found.need["point"]), whole_gpus(found.largest)
+    need, most = whole_gpus(found.need), whole_gpus(found.largest)
     needed = tr("at most {number} needed at once", number=most)
     if need != most:
         share = Share(found.quantile, 0)
@@ -70,15 +74,15 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     ]
     return [
         tr(
-            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} ({low} to {high})",
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} (next week {low} to {high})",
             pool=plain(surplus.pool),
             model=plain(surplus.model),
             there=whole_gpus(found.gpus),
             needed=needed,
-            reserve=Number(found.wanted("point")),
-            point=Number(found.left("point")),
-            low=Number(found.left("low")),
-            high=Number(found.left("high")),
+            reserve=Number(found.wanted),
+            point=Number(found.left),
+            low=Number(found.next_week[0]),
+            high=Number(found.next_week[1]),
         ),
         tr("{number} of these free now", number=Number(free)) if free else tr("none of these free now"),
         _backtest_words(surplus.backtest),
@@ -117,13 +121,22 @@ def standing_surplus_findings(context: Context) -> Iterator[Finding]:
         return
     history_ms = whole_number(context.whole.stretches, pl.col("time").min())
     since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
-    needed = demand(context.whole.stretches, large, context.until_ms)
-    for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True):
-        hours = needed.filter((pl.col("pool") == pool) & (pl.col("model") == model))
-        surplus = estimate(str(pool), float(gpus["gpu_share"].sum()), hours, context.until_ms)
-        if surplus is not None and surplus.left("point") >= 1:
-            tested = backtest(str(pool), _there_a_week_ago(context, gpus), hours, context.until_ms)
-            yield from _standing_surplus_finding(context, (str(pool), str(model)), gpus, (surplus, tested), since_ms)
+    until_ms, needed = context.until_ms, demand(context.whole.stretches, large, context.until_ms)
+    pools = {
+        (str(pool), str(model)): (gpus, needed.filter((pl.col("pool") == pool) & (pl.col("model") == model)))
+        for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True)
+    }
+    lower, higher = largest_errors(
+        errors(pool, float(gpus["gpu_share"].sum()), hours, until_ms) for (pool, _), (gpus, hours) in pools.items()
+    )
+    for (pool, model), (gpus, hours) in pools.items():
+        number = float(gpus["gpu_share"].sum())
+        surplus = estimate(pool, number, hours, until_ms)
+        if surplus is not None and surplus.left >= 1:
+            root = math.sqrt(number)
+            surplus = replace(surplus, next_week_errors=(lower * root, higher * root))
+            tested = backtest(pool, _there_a_week_ago(context, gpus), hours, until_ms)
+            yield from _standing_surplus_finding(context, (pool, model), gpus, (surplus, tested), since_ms)
 
 
 STANDING_SURPLUS = Rule(
@@ -134,8 +147,9 @@ STANDING_SURPLUS = Rule(
     thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",
-        "quantile": f"{QUANTILES['point']:g}, {QUANTILES_PROD['point']:g} for pools with `prod` in their name; the interval is that of "
-        f"{QUANTILES['low']:g} with unknown time counted as need, and {QUANTILES['high']:g}",
+        "quantile": f"{QUANTILE:g}, {QUANTILE_PROD:g} for pools with `prod` in their name",
+        "next week": f"the interval holds what next week leaves, without a reserve, in {NEXT_WEEK_MIN:.0%} of all weeks: as far off as the "
+        "estimates of the weeks before were, in all pools together (conformal prediction over rolling origins; Lei et al. 2018)",
         "history": f"at least {HISTORY_MIN_DAYS} days of hours in which at most {UNKNOWN_MAX:.0%} of the pool was unknown (a whole week)",
         "back-test": "the estimate of one week earlier against each hour since: it held where more was needed at once no more often than "
         "its quantile allows (facts of the field); it takes a week of hours before as well",
@@ -150,7 +164,7 @@ def _standing_surplus_finding(
     context: Context, of: tuple[str, str], gpus: pl.DataFrame, found: tuple[Surplus, Backtest | None], since_ms: int
 ) -> Iterator[Finding]:
     (pool, model), (estimated, tested) = of, found
-    named = _least_used(context, gpus, since_ms).head(estimated.left("point"))
+    named = _least_used(context, gpus, since_ms).head(estimated.left)
     rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
     if rows.is_empty():
         return
@@ -175,6 +189,7 @@ def _standing_surplus_finding(
         since_ms=since_ms,
         gpus=named["gpu"].sort().to_list(),
         host="",
+        is_promised=False,  # the back-test of the estimate says how sure it is
         notes=[_whole_hosts(whole)] if whole else [],
     )
     yield replace(finding, surplus=surplus)
@@ -186,14 +201,13 @@ def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
         "pool": surplus.pool,
         "model": surplus.model,
         "pool_gpus": found.gpus,
-        "needed_at_once_gpus": found.need["point"],
+        "needed_at_once_gpus": found.need,
         "needed_at_once_max_gpus": found.largest,
         "needed_quantile": found.quantile,
-        "needed_with_reserve_gpus": found.wanted("point"),
-        **{
-            f"surplus{name}_gpus": found.left(bound)
-            for name, bound in (("_low", "low"), ("", "point"), ("_high", "high"))
-        },
+        "needed_with_reserve_gpus": found.wanted,
+        "surplus_low_gpus": found.next_week[0],
+        "surplus_gpus": found.left,
+        "surplus_high_gpus": found.next_week[1],
         "surplus_free_now_gpus": surplus.free_now,
         "history_days": found.days,
         **(
@@ -215,7 +229,7 @@ def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
 def _unsure(surplus: PoolSurplus) -> list[str]:
     """Fails where the surplus shrinks if unknown time was need, or where last week's estimate did not hold."""
     failed: list[str] = []
-    low, point = (surplus.estimate.left(bound) for bound in ("low", "point"))
+    low, point = surplus.estimate.left_if_unknown_is_need, surplus.estimate.left
     if low < (point + 1) // 2:
         failed.append(
             tr(

@@ -20,7 +20,6 @@ from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, Rule
-from analytics.workloads.persistence import lasting
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
@@ -112,7 +111,6 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         },
         failed=[
             known_holder(first["holder_source"], first["holder"]),
-            lasting(context, first["holder"], gpus[0], shortest_ms) if why == NOTEBOOK else [],
             [tr("no other parent process was ever seen: it may be a service")] if born else [],
             [tr("the start of the processes is not known: they may belong to a later run of the job")]
             if ageless
@@ -123,6 +121,8 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
+        # what has outlived its purpose is not waited for
+        is_promised=why == NOTEBOOK,
         notes=[tr("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
     )
 

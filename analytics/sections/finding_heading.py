@@ -33,3 +33,9 @@ def _gpus_on_hosts(finding: Finding) -> Sentence:
     several = tr_many("{number} host", "{number} hosts", len(hosts))
     where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _NAMED else several
     return tr("{gpus} on {where}", gpus=gpus, where=where)
+
+
+def label_of_wanted(finding: Finding) -> Sentence:
+    """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
+    is_asked = finding.reclaimable and finding.confidence.grade == "low"
+    return tr("to ask about") if is_asked else tr("to take back")

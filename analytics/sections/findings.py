@@ -8,7 +8,7 @@ from dataclasses import replace
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.reversals import Rate, Reversals
-from analytics.decide.totals import to_take
+from analytics.decide.totals import wanted
 from analytics.glossary import CONFIDENCE, STATUSES, Term
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -99,7 +99,7 @@ def _unnamed(action: Action) -> Sentence:
 def findings(report: Report) -> Section:
     """The first ten to act on in full: what can be taken back first, then by cost."""
     found = to_act_on(report)
-    rest = len(to_take(found) - to_take(found[:_IN_FULL]))
+    rest = len(wanted(found) - wanted(found[:_IN_FULL]))
     gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
     return Section(
         name="findings",
@@ -108,8 +108,8 @@ def findings(report: Report) -> Section:
         headline=_found(found),
         cards=tuple(FindingCard(each, notes(report, each), notified(report, each)) for each in found[:_IN_FULL]),
         rest=tr_many(
-            "and {number} more finding with {gpus} to take back; `fallow findings` lists all",
-            "and {number} more findings with {gpus} to take back; `fallow findings` lists all",
+            "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
+            "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
             len(found) - _IN_FULL, gpus=gpus,
         ) if len(found) > _IN_FULL else "",
         terms=tuple(CONFIDENCE.values()) if found else (),
@@ -131,9 +131,9 @@ def further_findings(report: Report) -> Section | None:
 def _found(found: Sequence[Finding]) -> str:
     if not found:
         return tr("No findings: no GPU was held for long without a kernel, and none went unused.")
-    gpus = len(to_take(found))
+    gpus = len(wanted(found))
     return tr_many(
-        "{number} finding with {gpus} to take back.", "{number} findings with {gpus} to take back.",
+        "{number} finding with {gpus} to take back or ask about.", "{number} findings with {gpus} to take back or ask about.",
         len(found), gpus=tr_many("{number} GPU", "{number} GPUs", gpus),
     )  # fmt: skip
 

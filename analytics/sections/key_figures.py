@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.decide.totals import to_take
+from analytics.decide.totals import to_ask, to_take
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
@@ -48,7 +48,7 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
         ),
         KeyFigure(tr("Cost of it"), wasted, (of_paid, *beside("unused_money")), "reserved"),
         KeyFigure(tr("Working"), Share(totals.share("active")), (at_work, *beside("active")), "active"),
-        KeyFigure(tr("Could be taken back"), gpus, (_as_of(report),), "free"),
+        KeyFigure(tr("Could be taken back"), gpus, (_as_of(report), *_asked(report)), "free"),
     )
 
 
@@ -61,6 +61,11 @@ def _as_of(report: Report) -> str:
         "at {moment}, the last that was seen, {number} with high confidence",
         moment=Moment(report.seen.last_ms), number=sure,
     )  # fmt: skip
+
+
+def _asked(report: Report) -> tuple[str, ...]:
+    number = len(to_ask(report.findings))
+    return (tr("{number} more to ask about", number=Number(number)),) if number else ()
 
 
 def _beside(trend: Trend, currency: str) -> tuple[str, ...]:

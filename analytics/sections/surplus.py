@@ -40,7 +40,8 @@ def surplus(report: Report) -> Section | None:
         rows=tuple(_row(each) for each in found),
         chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found)) if found else None,
         notes=(
-            tr("Low to high is the interval of the estimate. By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),
+            tr("Low to high: what next week leaves without a reserve, in 9 of 10 weeks, judged by how far off the weeks before were."),
+            tr("By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),
             tr("The back-test: in how many hours the estimate of a week earlier would have left too few."),
         ) if found else (),
         terms=(term("surplus"), term("reserve")),
@@ -68,8 +69,8 @@ def _headline(found: Sequence[Reclaimable]) -> str:
             point, pool=place_name(own.pool), eight=eight,
         )  # fmt: skip
     return tr_many(
-        "{number} GPU of {pool} can go with the reserve kept (estimate: {low} to {high}). In whole blocks of eight: {eight}.",
-        "{number} GPUs of {pool} can go with the reserve kept (estimate: {low} to {high}). In whole blocks of eight: {eight}.",
+        "{number} GPU of {pool} can go with the reserve kept (next week, without one: {low} to {high}). In whole blocks of eight: {eight}.",
+        "{number} GPUs of {pool} can go with the reserve kept (next week, without one: {low} to {high}). In whole blocks of eight: {eight}.",
         point, pool=place_name(own.pool), low=Number(own.low), high=Number(own.high), eight=eight,
     )  # fmt: skip
 

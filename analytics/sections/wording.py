@@ -72,14 +72,21 @@ def reclaimable(report: Report) -> str:
     now, sure = found.gpus_to_take, found.gpus_to_take_surely
     last_ms = report.seen.last_ms
     if last_ms is not None and not report.seen.to_the_end:
-        return _reclaimable_at(last_ms, now, sure)
+        return _and_asked(_reclaimable_at(last_ms, now, sure), found.gpus_to_ask)
     if not now:
-        return tr("No GPU could be taken back at the end of the window.")
-    return tr_many(
+        return _and_asked(tr("No GPU could be taken back at the end of the window."), found.gpus_to_ask)
+    taken = tr_many(
         "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
         "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
         now, sure=Number(sure),
     )  # fmt: skip
+    return _and_asked(taken, found.gpus_to_ask)
+
+
+def _and_asked(taken: str, number: int) -> SentenceList:
+    """The sentence, and behind it of how many more GPUs it is not sure enough that they would stay unused."""
+    asked = tr_many("{number} more GPU to ask about.", "{number} more GPUs to ask about.", number)
+    return SentenceList([taken, *([asked] if number else [])], " ")
 
 
 def _reclaimable_at(last_ms: int, now: int, sure: int) -> str:

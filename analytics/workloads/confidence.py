@@ -12,8 +12,8 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.workloads.model import Confidence, Context, once_per_context
-from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Confidence, Context, Outlook, once_per_context
+from analytics.workloads.persistence import HISTORY_MS, promise
 from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
@@ -36,7 +36,6 @@ class Condition:
 
 def conditions() -> tuple[Condition, ...]:
     """Every condition, in the order in which failures are listed; a finding that fails none is of high confidence."""
-    horizon, history = format_duration(HORIZON_MS), format_duration(HISTORY_MS)
     return (
         Condition("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
                   "unknown time may hide work"),
@@ -49,10 +48,9 @@ def conditions() -> tuple[Condition, ...]:
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
         Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
         Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
-        Condition("persistence", f"S = P(interval >= age + {horizon} | interval >= age) is at least {LIKELY_MIN:.1f} at the lower end of "
-                  f"its 90 % interval, over the user's idle intervals of {history}, or the fleet's where fewer than {SPELLS_MIN} "
-                  "of the user's lasted as long",
-                  "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
+        Condition("persistence", f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
+                  f"below {Share(MEDIUM_MIN, 0)} the confidence is low", "idle intervals of the last "
+                  f"{format_duration(HISTORY_MS)}: the fleet's, the user's and the GPU's own; docs/calibration.md says what was kept"),
         Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     )  # fmt: skip
 
@@ -207,5 +205,5 @@ def _below(share: float | None) -> Sentence | Share:
     return tr("nothing") if share is None else at_most_below(share)
 
 
-def grade(*failures: list[str]) -> Confidence:
-    return Confidence(tuple(failure for each in failures for failure in each))
+def grade(*failures: list[str], outlook: Outlook | None = None) -> Confidence:
+    return Confidence(tuple(failure for each in (*failures, promise(outlook)) for failure in each), outlook)

@@ -45,7 +45,9 @@ def open_context(
         holders=holders_at(rollups, until_ms),
         owners=Owners.load(owners) if owners else Owners.none(),
         costs=Costs(PriceBook.load(prices or None, settings.text("money.currency")), inventory),
-        settings=FindingSettings(settings.integer("findings.held_min"), settings.integer("findings.never_used_min")),
+        settings=FindingSettings(
+            *(settings.integer(f"findings.{name}") for name in ("held_min", "never_used_min", "horizon"))
+        ),
         latest=_latest(inputs.window, ledger, seen, now_ms),
         lake=inputs.lake,
         ahead=frozenset(seen.ahead),

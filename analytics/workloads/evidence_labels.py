@@ -7,11 +7,12 @@ from typing import Any
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
+from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN
-from analytics.workloads.model import Finding, Label, Value
-from analytics.workloads.wording import gpus_of, hours_by_threshold
+from analytics.workloads.model import HIGH_MIN, Finding, Label, Value
+from analytics.workloads.wording import at_most_below, gpus_of, hours_by_threshold
+from fallow.clock import HOUR_MS
 
 Shown = str | Quantity
 Known = Mapping[str, Value]
@@ -85,6 +86,14 @@ def _by_threshold(prefix: str) -> Label:
     )
 
 
+def _promise(known: Known, _: Finding) -> list[Sentence]:
+    if float(known["stays_unused_probability"]) < HIGH_MIN:
+        return []  # the failed condition says it
+    horizon = Span(round(float(known["stays_unused_horizon_h"]) * HOUR_MS))
+    share = at_most_below(float(known["stays_unused_probability"]))
+    return [tr("stays unused for another {horizon} with a probability of {share}", horizon=horizon, share=share)]
+
+
 def _memory_in_use(known: Known, _: Finding) -> list[Sentence]:
     value = float(known["mem_used_max_bytes"])
     return [tr("memory in use up to {value}", value=Bytes(value)) if value else tr("no memory in use")]
@@ -130,6 +139,7 @@ SHARED_LABELS = (
     _at_the_end("gpus_reserved_now", ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),
                 "{part} of {gpus} reserved at the end"),
     label("longest_h", "longest {value} h"),
+    Label(("stays_unused_probability", "stays_unused_horizon_h"), _promise),
     Label(("mem_used_max_bytes",), _memory_in_use),
     label("mem_need_bytes", "memory needed {value}", Bytes),
     label("card_memory_bytes", "the card has {value}", Bytes),

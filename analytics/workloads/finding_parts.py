@@ -8,9 +8,11 @@ import polars as pl
 
 from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
-from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
+from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
-from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context
+from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Outlook, Rule, once_per_context
+from analytics.workloads.persistence import outlook
+from analytics.workloads.window_end import window_end
 from analytics.workloads.wording import agreeing
 from fallow.clock import HOUR_MS
 
@@ -74,11 +76,13 @@ def finding_of(
     gpus: Sequence[str] | None = None,
     host: str | None = None,
     notes: Sequence[str] = (),
+    is_promised: bool = True,
 ) -> Finding:
     """A finding about some rows of `context.inside.stretches`, which must not be empty.
 
     Hosts, GPUs, GPU time, energy, cost, team, job and the conditions that any rule can fail (coverage, history, gap-free
-    utilization) come from the rows; `failed` are the rule's own failed conditions.
+    utilization) come from the rows; `failed` are the rule's own failed conditions. Unless `is_promised` is false, a finding of GPUs
+    to take back says how likely they stay unused.
     """
     # single columns, for a thousand findings are put together: a frame's own expressions take ten times as long
     uuids = tuple(sorted(set(stretches["gpu"].to_list()))) if gpus is None else tuple(gpus)
@@ -87,6 +91,7 @@ def finding_of(
     accounts, jobs = (joined(stretches, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
     energy, said = _energy(context, stretches)
+    promised = _outlook(context, reclaimable_gpus, holder) if is_promised and rule.category == "reclaim" else None
     return Finding(
         rule=rule.name,
         category=rule.category,
@@ -99,13 +104,9 @@ def finding_of(
         since_ms=min(stretches["stretch_start"].to_list()) if since_ms is None else since_ms,
         gpu_ms=gpu_ms_of(stretches),
         energy_kwh=energy,
-        confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed)),
+        confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed), outlook=promised),
         reclaimable_gpus=tuple(reclaimable_gpus),
-        evidence=Evidence(
-            min(stretches["time"].to_list()),
-            max(stretches["end"].to_list()),
-            {**numbers, "sample_count": int(stretches["sample_count"].sum()), "coverage": seen.coverage},
-        ),
+        evidence=_evidence(stretches, numbers, promised, seen),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
         team=context.owners.team(holder, accounts),
@@ -114,6 +115,24 @@ def finding_of(
         currency=context.costs.currency if cost is not None else None,
         notes=(*notes, *said),
     )
+
+
+def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlook | None:
+    """That of GPUs which the holder's processes are on is about the holder, that of others about anybody."""
+    held = all(window_end(context).state.get(gpu) == "held" for gpu in gpus)
+    return outlook(context, gpus, holder if held else None)
+
+
+def _evidence(
+    stretches: pl.DataFrame, numbers: Mapping[str, EvidenceValue], promised: Outlook | None, seen: Observation
+) -> Evidence:
+    found = dict(numbers)
+    if promised is not None:
+        found["stays_unused_probability"] = promised.probability
+        found["stays_unused_horizon_h"] = promised.horizon_ms / HOUR_MS
+    found["sample_count"] = int(stretches["sample_count"].sum())
+    found["coverage"] = seen.coverage
+    return Evidence(min(stretches["time"].to_list()), max(stretches["end"].to_list()), found)
 
 
 def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tuple[str, ...]]:

@@ -33,6 +33,7 @@ class FindingSettings:
 
     held_min_ms: int
     never_used_min_ms: int
+    horizon_ms: int
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,35 @@ class Context:
     ahead: frozenset[str] = frozenset()
 
 
+HIGH_MIN, MEDIUM_MIN = 0.95, 0.80
+"""What a promise of high and of medium confidence must be worth."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The probability that GPUs which have been idle for `age_ms` stay unused for `horizon_ms` more."""
+
+    probability: float
+    age_ms: int
+    horizon_ms: int
+
+
 @dataclass(frozen=True)
 class Confidence:
-    """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words."""
+    """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words.
+
+    Where there is an outlook, `high` also promises at least HIGH_MIN, and `medium` MEDIUM_MIN.
+    """
 
     failed: tuple[str, ...]
+    outlook: Outlook | None = None
 
     @property
     def grade(self) -> str:
-        return ("high", "medium", "low")[min(len(self.failed), 2)]
+        promised = 1.0 if self.outlook is None else self.outlook.probability
+        broken = (promised < HIGH_MIN) + (promised < MEDIUM_MIN)
+        others = len(self.failed) - (promised < HIGH_MIN)  # the promise is one of those that failed
+        return ("high", "medium", "low")[min(max(others, broken), 2)]
 
 
 @dataclass(frozen=True)

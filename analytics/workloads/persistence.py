@@ -1,240 +1,236 @@
-"""How likely an idle spell lasts on: Kaplan-Meier over past spells of the holder, or of everybody where those are few.
+"""How likely a GPU that is idle now stays unused: what a finding promises to whoever takes it back.
 
-`S = P(spell >= age + 60 min | spell >= age)`. Whoever takes a GPU back wants to know it before the holder comes back.
+Idle spells of the five weeks before are asked at three levels: how fast spells of this age ended in the whole fleet, how many
+of the user's that reached it lasted on, and how many of this GPU's own. Each level corrects the one before it by what it has
+seen, so that a GPU that is used every morning is not promised because others rest for weeks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Span
-from analytics.language.sentences import tr, tr_many
-from analytics.states import WITHOUT_EVIDENCE
-from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.wording import floored
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from analytics.language.quantities import Share, Span
+from analytics.language.sentences import tr
+from analytics.names import JOINER
+from analytics.states import IN_USE, WITHOUT_EVIDENCE
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, once_per_context
+from analytics.workloads.wording import at_most_below
+from fallow.clock import DAY_MS, MINUTE_MS
 
-HORIZON_MS = HOUR_MS
-"""How much longer the spell has to last: long enough for somebody else to make use of it."""
-HISTORY_MS = 28 * DAY_MS
-SPELLS_MIN = 30
-"""Under so many spells of the holder's that lasted as long, those of the whole fleet are asked instead."""
-LIKELY_MIN = 0.5
+HISTORY_MS = 35 * DAY_MS
+"""How far back spells are looked at."""
 Z_90 = 1.6448536269514722
 """Standard normal quantile of a two-sided 90 % interval."""
+WEIGHT_OF_FLEET, WEIGHT_OF_USER = 4.0, 1.0
+"""How many spells of a user's own weigh as much as all of the fleet's, and of a GPU's own as all of its user's."""
 TOGETHER_MS = MINUTE_MS
-"""GPUs that one holder left and took up again within so long of each other are one decision, not several."""
+"""GPUs that one user left within so long of each other were left by one decision, not by several."""
 
-_UNNAMED = "\0"
-"""Before the UUID that stands for a holder without a name, lest somebody be called so."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """How likely it is that an idle interval of some age lasts `HORIZON_MS` more, with its 90 % interval."""
-
-    age_ms: int
-    spell_count: int  # spells that lasted at least as long as the age
-    ended_count: int  # those of them that were seen to end before age + horizon
-    share: float
-    low: float
-    high: float
+_AGES = np.log(np.geomspace(5 * MINUTE_MS, 64 * DAY_MS, 49))
+"""Edges of the ages at which the fleet's rate is estimated, as logarithms: what ends spells does so ever more slowly."""
+_BANDWIDTH = 0.5
+"""Of the normal kernel over the logarithm of age: spells of 60 % more and less age tell most of what is known."""
+_PRIOR_ENDS, _PRIOR_RATE = 0.3, 0.4
+"""What is believed before anything was seen: so much of one end, and so many ends for each e-fold of age (five simulated
+and measured fleets have 0.2 to 0.9)."""
 
 
 @dataclass(frozen=True)
 class IdleSpells:
-    """Idle intervals: length (so far), the age from which each was followed, and whether its end was seen."""
+    """Idle spells: length (so far), whether use by the user asked about ended it, its user, its GPU, and its weight.
 
-    length_ms: NDArray[np.int64]
-    entry_ms: NDArray[np.int64]
+    Spells that one user began on several GPUs together share a weight of 1.
+    """
+
+    length_ms: NDArray[np.float64]
     ended: NDArray[np.bool_]
+    user: NDArray[np.object_]
+    gpu: NDArray[np.object_]
+    weight: NDArray[np.float64]
 
-    @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        return np.sort(self.length_ms)
+    def rates(self) -> NDArray[np.float64]:
+        """Ends per e-fold of age in each age of _AGES, smoothed over its neighbours."""
+        ages = np.log(np.maximum(self.length_ms, np.exp(_AGES[0])))
+        followed = np.clip(ages[:, None] - _AGES[:-1], 0.0, np.diff(_AGES)) * self.weight[:, None]
+        counted = self.ended & (ages > _AGES[0])
+        at = np.clip(np.searchsorted(_AGES, ages[counted], "right") - 1, 0, len(_AGES) - 2)
+        ends = np.bincount(at, weights=self.weight[counted], minlength=len(_AGES) - 1)
+        middles = (_AGES[:-1] + _AGES[1:]) / 2
+        kernel = np.exp(-0.5 * ((middles[:, None] - middles) / _BANDWIDTH) ** 2)
+        rates: NDArray[np.float64] = (kernel @ ends + _PRIOR_ENDS) / (
+            kernel @ followed.sum(axis=0) + _PRIOR_ENDS / _PRIOR_RATE
+        )
+        return rates
 
-    @cached_property
-    def _entries(self) -> NDArray[np.int64]:
-        return np.sort(self.entry_ms)
 
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.sort(self.length_ms[self.ended])
+class Persistence:
+    """What is known of a fleet's idle spells, made once for all questions about them."""
 
-    @cached_property
-    def _well_known_ages(self) -> NDArray[np.int64]:
-        """The lengths, in order, that at least `SPELLS_MIN` intervals reached."""
-        return self._lengths[self.at_risk(self._lengths) >= SPELLS_MIN]
+    def __init__(self, spells: IdleSpells) -> None:
+        self._spells, self._rates = spells, spells.rates()
+        self._of_user, self._of_gpu = _places(spells.user), _places(spells.gpu)
 
-    def at_risk(self, ages_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many intervals were followed at each age: entered before it and not over by then."""
-        reached = len(self._lengths) - np.searchsorted(self._lengths, ages_ms, side="left")
-        later = len(self._entries) - np.searchsorted(self._entries, ages_ms, side="left")
-        return np.asarray(reached - later, np.int64)
+    def lasting(self, user: str, gpu: str, age_ms: int, horizon_ms: int) -> float:
+        """The probability that an idle spell of that age lasts `horizon_ms` more."""
+        first, last = (math.log(max(moment, 1)) for moment in (age_ms, age_ms + horizon_ms))
+        span = np.clip(np.minimum(last, _AGES[1:]) - np.maximum(first, _AGES[:-1]), 0.0, None)
+        beyond = max(0.0, last - max(first, float(_AGES[-1])))
+        share = float(np.exp(-(span @ self._rates + beyond * self._rates[-1])))
+        own = self._of_user.get(user, _NONE)
+        for places, weight, prior in (
+            (own, self._spells.weight, WEIGHT_OF_FLEET),
+            (np.intersect1d(own, self._of_gpu.get(gpu, _NONE)), np.ones(len(self._spells.weight)), WEIGHT_OF_USER),
+        ):
+            length, ended = self._spells.length_ms[places], self._spells.ended[places]
+            lasted = length >= age_ms + horizon_ms
+            # one that was lost from sight before the horizon says nothing of it
+            judged = (length >= age_ms) & (lasted | ended)
+            share = (float(weight[places] @ lasted) + prior * share) / (float(weight[places] @ judged) + prior)
+        return share
 
-    def outlook(self, age_ms: int) -> Outlook:
-        """Kaplan-Meier's share of spells of that age that last `HORIZON_MS` more, and how far off it may be.
 
-        The interval is Wilson's score interval (1927) with an effective number in the place of n, after Rothman (J
-        Chronic Dis 1978, 31:557). The effective number is that of Peto's standard error (Br J Cancer 1977, 35:1):
-        spells at risk at the end over the share, which is the plain number where none was lost from sight.
-        """
-        first, last = np.searchsorted(self._ends, (age_ms, age_ms + HORIZON_MS))
-        ages_ms, ends = np.unique(self._ends[first:last], return_counts=True)
-        share = float(np.prod(1 - ends / self.at_risk(ages_ms)))
-        begun, left = (int(number) for number in self.at_risk(np.array([age_ms, age_ms + HORIZON_MS])))
-        low, high = wilson(share, left / share if share else begun)
-        return Outlook(age_ms, begun, int(ends.sum()), share, low, high)
+_NONE = np.empty(0, np.int64)
+ANYBODY = ""
+"""The user of spells that use by anybody ends."""
 
-    def oldest_age_ms(self, at_most_ms: int) -> int | None:
-        """The greatest age up to a limit that `SPELLS_MIN` intervals reached; None where there are too few."""
-        if int(self.at_risk(np.array([at_most_ms]))[0]) >= SPELLS_MIN:
-            return at_most_ms
-        younger = int(np.searchsorted(self._well_known_ages, at_most_ms, side="right"))
-        return int(self._well_known_ages[younger - 1]) if younger else None
+
+def _places(names: Iterable[str]) -> dict[str, NDArray[np.int64]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        found[name].append(place)
+    return {name: np.array(places, np.int64) for name, places in found.items()}
+
+
+@dataclass(frozen=True)
+class _Fleet:
+    """The spells that use by their own user ends, those that use by anybody ends, and how long each GPU has been idle."""
+
+    of_users: Persistence
+    of_anybody: Persistence
+    idle_ms: Mapping[str, int]
+
+
+@once_per_context
+def persistence(context: Context) -> _Fleet:
+    """What the idle spells of the five weeks before the window's end say."""
+    spells = idle_spells(context.whole.stretches, context.until_ms)
+    known = spells.filter(pl.col("user").is_not_null())
+    idle = spells.filter("is_last").select("gpu", "length_ms").iter_rows()
+    return _Fleet(
+        Persistence(_spells(known, "ended_by_user", known["user"])),
+        Persistence(_spells(spells, "ended", pl.repeat(ANYBODY, len(spells), eager=True))),
+        {str(gpu): int(length_ms) for gpu, length_ms in idle},
+    )
+
+
+def _spells(frame: pl.DataFrame, ended: str, user: pl.Series) -> IdleSpells:
+    return IdleSpells(
+        frame["length_ms"].to_numpy().astype(np.float64), frame[ended].to_numpy(), user.to_numpy(),
+        frame["gpu"].to_numpy(), frame["weight"].to_numpy(),
+    )  # fmt: skip
+
+
+def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
+    """Times without a kernel in the five weeks before `until_ms`, whatever else the GPU was: free, reserved or held.
+
+    Columns: `gpu`; `user`, who used it before (null where nobody was seen to); `length_ms`; `ended`, whether use ended it;
+    `ended_by_user`, whether that user's or that of somebody unknown did; `is_last`; `weight`. What was not observed ends a
+    spell without an end that was seen, and another begins after it.
+    """
+    since_ms = until_ms - HISTORY_MS
+    rows = stretches.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms)).select(
+        "gpu", time=pl.max_horizontal("time", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms)),
+        kind=pl.when(pl.col("state").is_in(IN_USE)).then(pl.lit("used"))
+        .when(pl.col("state").is_in(WITHOUT_EVIDENCE)).then(pl.lit("unknown")).otherwise(pl.lit("idle")),
+        user=pl.when(pl.col("state").is_in(IN_USE)).then(pl.col("holder").fill_null(ANYBODY)),
+    ).sort("gpu", "time")  # fmt: skip
+    same = [pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", "kind", "user")]
+    goes_on = pl.all_horizontal(*same, pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
+    spells = (
+        rows.with_columns(spell=(~goes_on).cum_sum())
+        .group_by("spell", maintain_order=True)
+        .agg(pl.col("gpu", "kind", "user", "time").first(), pl.col("end").last())
+    )
+    found = spells.with_columns(user=_neighbour(1), next_user=_neighbour(-1), is_last=_is_last()).filter(
+        pl.col("kind") == "idle"
+    )
+    begun = pl.struct("user", pl.col("time") // TOGETHER_MS)
+    return found.select(
+        "gpu", "user", "is_last",
+        length_ms=pl.col("end") - pl.col("time"),
+        ended=pl.col("next_user").is_not_null(),
+        ended_by_user=_is_one_of_them(pl.col("user"), pl.col("next_user")).fill_null(value=False),
+        weight=1.0 / pl.len().over(begun),
+    )  # fmt: skip
+
+
+def _neighbour(step: int) -> pl.Expr:
+    """Who used the GPU right before (1) or after (-1) a row; null where nobody did."""
+    here, there = ("time", "end") if step > 0 else ("end", "time")
+    touches = (pl.col("gpu").shift(step) == pl.col("gpu")) & (pl.col(there).shift(step) == pl.col(here))
+    return pl.when(touches).then(pl.col("user").shift(step))
+
+
+def _is_last() -> pl.Expr:
+    return (pl.col("gpu").shift(-1) != pl.col("gpu")).fill_null(value=True)
+
+
+def _is_one_of_them(user: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Whether joint users have one in common; somebody unknown may be anybody."""
+    both = user.str.split(JOINER).list.set_intersection(other.str.split(JOINER)).list.len() > 0
+    return both | (user == ANYBODY) | (other == ANYBODY)
+
+
+def outlook(context: Context, gpus: Iterable[str], user: str | None) -> Outlook | None:
+    """The worst of what is promised of idle GPUs; None where one of them is in use or was not observed.
+
+    Of GPUs on which the user's processes are, it is that the user does not use them; of others, that nobody does.
+    """
+    known, horizon_ms = persistence(context), context.settings.horizon_ms
+    of, name = (known.of_anybody, ANYBODY) if user is None else (known.of_users, user)
+    ages = {gpu: known.idle_ms.get(gpu) for gpu in gpus}
+    promised = [(of.lasting(name, gpu, age, horizon_ms), age) for gpu, age in ages.items() if age is not None]
+    if len(promised) < len(ages) or not promised:
+        return None
+    share, age_ms = min(promised)
+    return Outlook(share, age_ms, horizon_ms)
+
+
+def promise(found: Outlook | None) -> list[str]:
+    """What is said where the promise is not worth a high confidence."""
+    if found is None or found.probability >= HIGH_MIN:
+        return []
+    if found.probability < MEDIUM_MIN:
+        return [
+            tr(
+                "the probability of staying unused for another {horizon} is {share}: below {wanted}, ask first",
+                horizon=Span(found.horizon_ms),
+                share=at_most_below(found.probability),
+                wanted=Share(MEDIUM_MIN, 0),
+            )
+        ]
+    return [
+        tr(
+            "the probability of staying unused for another {horizon} is {share}, high confidence needs {wanted}",
+            horizon=Span(found.horizon_ms),
+            share=at_most_below(found.probability),
+            wanted=Share(HIGH_MIN, 0),
+        )
+    ]
 
 
 def wilson(share: float, number: float) -> tuple[float, float]:
-    """Wilson's score interval at 90 % for a share of so many; (0, 1) of nothing."""
+    """Wilson's score interval (1927) at 90 % for a share of so many; (0, 1) of nothing."""
     if number <= 0:
         return 0.0, 1.0
     spread = Z_90**2 / number
     middle = (share + spread / 2) / (1 + spread)
     reach = Z_90 / (1 + spread) * math.sqrt(share * (1 - share) / number + spread / (4 * number))
     return max(0.0, middle - reach), min(1.0, middle + reach)
-
-
-@dataclass(frozen=True)
-class Persistence:
-    fleet: IdleSpells
-    holders: Mapping[str, IdleSpells]
-
-    def outlook(self, whom: str, age_ms: int) -> tuple[Outlook | None, bool]:
-        """The outlook of a spell, and whether it rests on the whole fleet's.
-
-        Where even in the fleet few spells lasted as long, the greatest age that enough of them reached is judged: the
-        longer a spell has lasted, the likelier it lasts on. None where the fleet has too few spells of any age.
-        """
-        own = self.holders.get(whom)
-        if own is not None and int(own.at_risk(np.array([age_ms]))[0]) >= SPELLS_MIN:
-            return own.outlook(age_ms), False
-        age = self.fleet.oldest_age_ms(age_ms)
-        return (None if age is None else self.fleet.outlook(age)), True
-
-
-@once_per_context
-def persistence(context: Context) -> Persistence:
-    """The idle intervals of the last 28 days, as known at the window's end."""
-    spells = idle_spells(context.whole.stretches, context.until_ms)
-    by_holder = spells.sort("whom").partition_by("whom", as_dict=True, maintain_order=True)
-    return Persistence(_spells(spells), {str(whom): _spells(own) for (whom,), own in by_holder.items()})
-
-
-def _spells(frame: pl.DataFrame) -> IdleSpells:
-    return IdleSpells(*(frame[name].to_numpy() for name in ("length_ms", "entry_ms", "ended")))
-
-
-def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
-    """Held spells that ran in the 28 days before `until_ms`: `whom`, `length_ms`, `entry_ms` and `ended`.
-
-    `stretches` are a ledger's, sorted by GPU and time as they are.
-
-    A spell that still runs, or that `unknown` or `unavailable` follows, has not ended: it is right-censored. One whose
-    beginning nobody saw has no known age and is left out. One that began before the 28 days is followed from the age that
-    it had then (delayed entry).
-    """
-    since_ms = until_ms - HISTORY_MS
-    neighbours = stretches.select(
-        "host", "gpu", "time", "end", "stretch_end",
-        held=pl.col("state") == "held",
-        seen=~pl.col("state").is_in(WITHOUT_EVIDENCE),
-        whom=pl.coalesce("holder", pl.lit(_UNNAMED) + pl.col("gpu")),
-    ).with_columns(follows=_follows())  # fmt: skip
-    goes_on = pl.col("follows") & pl.col("held").shift(1) & (pl.col("whom") == pl.col("whom").shift(1))
-    pieces = neighbours.with_columns(
-        goes_on=goes_on,
-        begun=pl.col("follows") & pl.col("seen").shift(1),
-        ended=pl.col("follows").shift(-1) & pl.col("seen").shift(-1),
-    ).filter(pl.col("held") & (pl.col("stretch_end") > since_ms))
-    followed = (
-        pieces.with_columns(spell=(~pl.col("goes_on").fill_null(value=False)).cum_sum())
-        .group_by("spell", maintain_order=True)
-        .agg(pl.col("whom", "time", "begun").first(), pl.col("end", "ended").last())
-        .filter(pl.col("begun").fill_null(value=False))
-        .with_columns(pl.col("ended").fill_null(value=False))
-    )
-    return _decisions(followed).select(
-        "whom",
-        length_ms=pl.col("end") - pl.col("time"),
-        entry_ms=pl.max_horizontal(pl.lit(0), since_ms - pl.col("time")),
-        ended="ended",
-    )
-
-
-def _follows() -> pl.Expr:
-    """Whether a row of the ledger, sorted by GPU and time, begins where the row before it ends."""
-    same = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("host") == pl.col("host").shift(1))
-    return (same & (pl.col("time") == pl.col("end").shift(1))).fill_null(value=False)
-
-
-def _decisions(spells: pl.DataFrame) -> pl.DataFrame:
-    """One interval for those that one user began together and ended together, on however many GPUs."""
-
-    def gaps(name: str, *within: str) -> pl.Expr:
-        new = pl.any_horizontal(pl.col(each) != pl.col(each).shift(1) for each in within)
-        far = pl.col(name) - pl.col(name).shift(1) > TOGETHER_MS
-        return (new | far).fill_null(value=True).cum_sum()
-
-    begun = spells.sort("whom", "time", "end").with_columns(begun=gaps("time", "whom"))
-    both = begun.sort("begun", "end").with_columns(both=gaps("end", "begun"))
-    return both.group_by("both", maintain_order=True).agg(
-        pl.col("whom").first(), pl.col("time").min(), pl.col("end").max(), pl.col("ended").any()
-    )
-
-
-def lasting(context: Context, holder: str | None, gpu: str, so_far_ms: int) -> list[str]:
-    """Failure to be likely to last: the lower end of the 90 % interval of S is below 0.5, or nothing is known of it."""
-    known = persistence(context)
-    outlook, pooled = known.outlook(_UNNAMED + gpu if holder is None else holder, so_far_ms)
-    if outlook is None:
-        return [
-            tr_many(
-                "only {number} idle interval of the whole fleet has a known start: how long one lasts is not known, {wanted} are needed",
-                "only {number} idle intervals of the whole fleet have a known start: how long one lasts is not known, {wanted} are needed",
-                len(known.fleet.length_ms),
-                wanted=Number(SPELLS_MIN),
-            )
-        ]
-    if outlook.low >= LIKELY_MIN:
-        return []
-    return [outlook_sentence(outlook, _whose(holder, pooled=pooled))]
-
-
-def _whose(holder: str | None, *, pooled: bool) -> Sentence:
-    if pooled:
-        return tr("of the whole fleet")
-    return tr("of this GPU's") if holder is None else tr("of {holder}'s", holder=plain(holder))
-
-
-def outlook_sentence(outlook: Outlook, whose: str) -> Sentence:
-    """The outlook as one sentence that can be checked against the ledger."""
-    return tr_many(
-        "of {number} idle interval {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
-        "of {number} idle intervals {whose} that lasted {age}, {ended} ended within the next hour: the probability of 60 more minutes is {low} to {high} (90 %), at least {wanted} is needed",
-        outlook.spell_count,
-        whose=whose,
-        age=Span(outlook.age_ms - outlook.age_ms % MINUTE_MS),
-        ended=Number(outlook.ended_count),
-        low=floored(outlook.low, 2),
-        high=Number(outlook.high, 2),
-        wanted=Number(LIKELY_MIN, 1),
-    )

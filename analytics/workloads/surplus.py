@@ -1,20 +1,23 @@
-"""How many of a pool's GPUs are needed at once, what that leaves, and whether last week's answer held."""
+"""How many of a pool's GPUs are needed at once, what that leaves now and next week, and whether last week's answer held."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import merge
 from analytics.states import IN_USE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms
 
-QUANTILES = {"low": 0.99, "point": 0.95, "high": 0.90}
-QUANTILES_PROD = {"low": 1.0, "point": 0.99, "high": 0.95}
+QUANTILE, QUANTILE_PROD = 0.95, 0.99
+NEXT_WEEK_MIN = 0.9
+"""How often next week's need lies inside the interval that is said of it; `make calibrate` counts."""
 MARGIN = 0.15
 RECENT_MS = 30 * MINUTE_MS
 HISTORY_MAX_DAYS = 28
@@ -31,17 +34,40 @@ class Surplus:
 
     gpus: float
     days: float
-    need: Mapping[str, float]
+    need: float
+    need_or_unknown: float
+    """The same if nobody had rested while nobody looked."""
     quantile: float
     largest: float
+    next_week_errors: tuple[float, float] = (math.inf, math.inf)
+    """By how many GPUs the need of the week to come is lower and higher than `need` at most, in NEXT_WEEK_MIN of all weeks."""
 
-    def wanted(self, bound: str) -> int:
-        """What was needed, with the reserve: ceil(Q(D) * 1.15 * (1 + 1/days))."""
-        return math.ceil(round(self.need[bound] * (1 + MARGIN) * (1 + 1 / self.days), 6))
+    @property
+    def wanted(self) -> int:
+        """What was needed, with the reserve."""
+        return self._wanted(self.need)
 
-    def left(self, bound: str) -> int:
+    @property
+    def left(self) -> int:
         """R = N - ceil(Q(D) * 1.15 * (1 + 1/days)), never below 0."""
-        return max(0, math.floor(round(self.gpus - self.wanted(bound), 6)))
+        return self._left(self.wanted)
+
+    @property
+    def left_if_unknown_is_need(self) -> int:
+        return self._left(self._wanted(self.need_or_unknown))
+
+    @property
+    def next_week(self) -> tuple[int, int]:
+        """What next week leaves without any reserve, from low to high; `left`, which keeps one, is never outside."""
+        lower, higher = self.next_week_errors
+        low, high = self._left(self.need + higher), self._left(max(0.0, self.need - lower))
+        return min(low, self.left), max(high, self.left)
+
+    def _wanted(self, need: float) -> int:
+        return math.ceil(round(need * (1 + MARGIN) * (1 + 1 / self.days), 6))
+
+    def _left(self, kept: float) -> int:
+        return 0 if kept >= self.gpus else math.floor(round(self.gpus - kept, 6))
 
 
 @dataclass(frozen=True)
@@ -108,23 +134,58 @@ def demand(stretches: pl.DataFrame, gpus: pl.DataFrame, until_ms: int) -> pl.Dat
 
 def estimate(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Surplus | None:
     """What the hours of `demand` of one pool and model say as of a moment; None where too little of them is known."""
-    recent = hours.filter(pl.col("time") >= until_ms - HISTORY_MAX_DAYS * DAY_MS, pl.col("time") + HOUR_MS <= until_ms)
-    known = recent.filter(pl.col("unknown") <= UNKNOWN_MAX * gpus)
+    known = _known(hours, gpus, until_ms - HISTORY_MAX_DAYS * DAY_MS, until_ms)
     days = known.height / 24
     if days < HISTORY_MIN_DAYS:
         return None
-    quantiles = _quantiles(pool)
     # demand that grew within the month is that of its last week
-    lately = known.filter(pl.col("time") >= until_ms - 7 * DAY_MS)
-    need = {
-        bound: max(
-            _quantile(frame, "needed_or_unknown" if bound == "low" else "needed", share)
-            for frame in (known, lately)
-            if not frame.is_empty()
-        )
-        for bound, share in quantiles.items()
-    }
-    return Surplus(gpus, days, need, quantiles["point"], _quantile(known, "needed", 1.0))
+    lately = known.filter(pl.col("time") >= until_ms - WEEK_MS)
+    frames, quantile = [frame for frame in (known, lately) if not frame.is_empty()], _quantile_of(pool)
+    need, either = (
+        max(_quantile(frame[name].to_numpy(), quantile) for frame in frames) for name in ("needed", "needed_or_unknown")
+    )
+    return Surplus(gpus, days, need, either, quantile, _quantile(known["needed"].to_numpy(), 1.0))
+
+
+def _known(hours: pl.DataFrame, gpus: float, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """The whole hours of a time in which enough of the pool was observed."""
+    inside = (pl.col("time") >= since_ms) & (pl.col("time") + HOUR_MS <= until_ms)
+    return hours.filter(inside & (pl.col("unknown") <= UNKNOWN_MAX * gpus))
+
+
+def errors(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> list[float]:
+    """By how many GPUs the need of a week was above what was estimated before it, for each week that a day begins.
+
+    Over the root of the GPUs, so that large and small pools can be compared: of GPUs that are needed independently of each
+    other, that is how the number in use varies. Weeks overlap; nothing of a week that was not observed.
+    """
+    found = []
+    for back_ms in range(WEEK_MS, (HISTORY_MAX_DAYS + 1) * DAY_MS, DAY_MS):
+        then_ms = floor_ms(until_ms, HOUR_MS) - back_ms
+        since = _known(hours, gpus, then_ms, then_ms + WEEK_MS)
+        before = estimate(pool, gpus, hours, then_ms)
+        if before is None:
+            break
+        if since.height >= BACKTEST_SEEN_MIN * WEEK_MS / HOUR_MS:
+            need = _quantile(since["needed"].to_numpy(), before.quantile)
+            found.append((need - before.need) / math.sqrt(gpus))
+    return found
+
+
+def largest_errors(pools: Iterable[list[float]]) -> tuple[float, float]:
+    """How far below and above its estimate a week stays in NEXT_WEEK_MIN of all weeks, over the root of the GPUs; inf where no week is known.
+
+    Split conformal prediction over rolling origins, half of the misses on either side (Vovk et al. 2005; Lei et al. 2018,
+    doi:10.1080/01621459.2017.1307116), with as many weeks as do not overlap in place of n. All pools of a fleet are asked, for one
+    has too few weeks. Where even they are fewer than 19, it is the largest error that there was.
+    """
+    known = [each for each in pools if each]
+    if not known:
+        return math.inf, math.inf
+    weeks = sum(1 + (len(each) - 1) / 7 for each in known)
+    share = min(1.0, math.ceil((weeks + 1) * (1 + NEXT_WEEK_MIN) / 2) / weeks)
+    above = np.concatenate(known)
+    return max(0.0, _quantile(-above, share)), max(0.0, _quantile(above, share))
 
 
 def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Backtest | None:
@@ -138,18 +199,18 @@ def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Back
     """
     then_ms = floor_ms(until_ms, HOUR_MS) - WEEK_MS
     before = estimate(pool, gpus, hours, then_ms) if gpus else None
-    since = hours.filter((pl.col("time") >= then_ms) & (pl.col("unknown") <= UNKNOWN_MAX * gpus))
+    since = _known(hours, gpus, then_ms, until_ms)
     if before is None or since.height < BACKTEST_SEEN_MIN * WEEK_MS / HOUR_MS:
         return None
-    exceeded = since.filter(pl.col("needed") > before.wanted("point")).height
-    largest = _quantile(since, "needed", 1.0)
-    return Backtest(before.left("point"), before.wanted("point"), since.height, exceeded, largest, before.quantile)
+    exceeded = since.filter(pl.col("needed") > before.wanted).height
+    largest = _quantile(since["needed"].to_numpy(), 1.0)
+    return Backtest(before.left, before.wanted, since.height, exceeded, largest, before.quantile)
 
 
-def _quantiles(pool: str) -> Mapping[str, float]:
-    return QUANTILES_PROD if "prod" in pool.lower() else QUANTILES
+def _quantile_of(pool: str) -> float:
+    return QUANTILE_PROD if "prod" in pool.lower() else QUANTILE
 
 
-def _quantile(hours: pl.DataFrame, column: str, share: float) -> float:
-    """The least value that at least this share of the hours does not exceed."""
-    return float(hours[column].sort()[max(0, math.ceil(round(share * hours.height, 6)) - 1)])
+def _quantile(values: NDArray[np.float64], share: float) -> float:
+    """The least value that at least this share of them does not exceed."""
+    return float(np.sort(values)[max(0, math.ceil(round(share * len(values), 6)) - 1)])

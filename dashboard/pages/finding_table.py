@@ -16,7 +16,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import heading
+from analytics.sections.finding_heading import heading, label_of_wanted
 from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
@@ -124,10 +124,11 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     """Sums only of what adds up: several findings may be about the same hours of the same GPUs."""
     sums = totals(chosen)
     said = tr(
-        "{findings}: {gpus}, of which {part} can be taken back",
+        "{findings}: {gpus}, of which {part} can be taken back, {asked} to ask about",
         findings=tr_many("{number} finding chosen", "{number} findings chosen", sums.findings),
         gpus=tr_many("{number} GPU", "{number} GPUs", sums.gpus),
         part=Number(sums.gpus_to_take),
+        asked=Number(sums.gpus_to_ask),
     )
     lines = [
         html.Li([html.Code(each.finding_id), " ", view.translate(heading(each, view.report))])
@@ -196,7 +197,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("user notified"), view.translate(notified(view.report, finding))),
         (tr("category"), view.translate(CATEGORY_NAMES[finding.category])),
         (tr("rule"), finding.rule),
-        (tr("GPUs to take back"), _gpus(view, finding.reclaimable_gpus) or view.translate(tr("none now"))),
+        (label_of_wanted(finding), _gpus(view, finding.reclaimable_gpus) or view.translate(tr("none now"))),
         *([(tr("other GPUs"), _gpus(view, others))] if others else []),
     ]
 

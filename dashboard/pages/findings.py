@@ -79,9 +79,10 @@ def _words(view: View) -> str:
     found, report = totals(view.report.findings), view.report
     first = (
         tr(
-            "{findings}; {part} of {gpus} can be taken back",
+            "{findings}; {part} of {gpus} can be taken back, {asked} to ask about",
             findings=tr_many("{number} finding", "{number} findings", found.findings),
             part=Number(found.gpus_to_take),
+            asked=Number(found.gpus_to_ask),
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings

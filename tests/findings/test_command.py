@@ -27,7 +27,7 @@ COLUMNS = [
 
 FAILED = [
     "0.0 days of history, 14 are needed",
-    "only 0 idle intervals of the whole fleet have a known start: how long one lasts is not known, 30 are needed",
+    "the probability of staying unused for another 7 d is 16.9 %: below 80 %, ask first",
 ]
 
 
@@ -48,7 +48,8 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, held, "--json"))
     assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "gone"]
     assert found["totals"] == {
-        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0, "findings_without_price": 1,
+        "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0,
+        "reclaimable_gpus_to_ask_about": 2, "findings_without_price": 1,
         "by_rule": {
             "held": {
                 "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "gpu_hours": 4.0, "cost": None, "currency": None,
@@ -70,6 +71,7 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         "held_gpu_hours_in_stretches_of_30_min": 4.0, "held_gpu_hours_in_stretches_of_60_min": 4.0,
         "held_gpu_hours_in_stretches_of_120_min": 4.0, "holder_source": "process", "gpus_held_now": 2,
         "stretch_count": 2, "longest_h": 2.0, "mem_used_max_bytes": 2**34, "power_mean_w": 70.0, "gpu_util_max_pct": 0.0,
+        "stays_unused_probability": pytest.approx(0.169, abs=0.001), "stays_unused_horizon_h": 168.0,
         "sample_count": 240, "coverage": 1.0, "commands": "python3",
     }  # fmt: skip
 
@@ -102,20 +104,20 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
-2 GPUs can be taken back (each counted once), 0 with high confidence
+no GPU can be taken back; 2 GPUs to ask about
 held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min
 
-  rule                     findings   GPUs  to take    GPU-hours               cost
-  held                            1      2        2          4.0                  -
+  rule                     findings   GPUs  to take  to ask    GPU-hours               cost
+  held                            1      2        0       2          4.0                  -
 
 F-f3eb8c41f7  4.0 GPU-hours: 2 GPUs on h1 held without running a kernel
   user         ann, since 2026-11-20 00:00 UTC
-  to take back GPU-1, GPU-2 (2 of 2)
+  to ask about GPU-1, GPU-2 (2 of 2)
   rule         held, new
   confidence   low:
                - 0.0 days of history, 14 are needed
-               - only 0 idle intervals of the whole fleet have a known start: how long one lasts
-                 is not known, 30 are needed
+               - the probability of staying unused for another 7 d is 16.9 %: below 80 %, ask
+                 first
   evidence     4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by
                process; 2 of 2 GPUs held at the end; in 2 intervals; longest 2.0 h; memory in use
                up to 16.0 GiB; mean power 70.0 W; highest utilization 0.0 %; commands python3; 240
@@ -171,10 +173,10 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     own = found["by_rule"]["held"]
     assert (own["gpu_hours"], own["cost"], own["findings_without_price"]) == (6.0, 8.0, 1)
     text = run(capsys, mixed, "--limit", "1")
-    assert "3 GPUs can be taken back (each counted once), 0 with high confidence; 1 finding without a price" in text
-    assert "and 1 more finding with 1 more GPU to take back; `fallow findings` lists all" in text
+    assert "no GPU can be taken back; 3 GPUs to ask about; 1 finding without a price" in text
+    assert "and 1 more finding with 1 more GPU to take back or ask about; `fallow findings` lists all" in text
     assert "user         cy (team vision), since 2026-11-20 00:00 UTC" in text
-    assert "to take back b, c (2 of 2)" in text
+    assert "to ask about b, c (2 of 2)" in text
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from analytics.workloads.confidence import (
     other_work,
     watched_enough,
 )
+from analytics.workloads.model import Outlook
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
@@ -122,6 +123,20 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     assert known_holder(source, holder) == failed
 
 
+@pytest.mark.parametrize(
+    ("probability", "failures", "expected"),
+    [
+        (0.95, 0, "high"), (0.95, 1, "medium"), (0.95, 2, "low"),
+        # a promise that is not worth `high` is one failure, one that is not worth `medium` two
+        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "medium"), (0.80, 2, "low"), (0.7999, 0, "low"),
+    ],
+)  # fmt: skip
+def test_a_promise_is_graded_by_what_it_is_worth(probability: float, failures: int, expected: str) -> None:
+    confidence = grade(["x"] * failures, outlook=Outlook(probability, DAY_MS, 7 * DAY_MS))
+    assert confidence.grade == expected
+    assert len(confidence.failed) == failures + (probability < 0.95)
+
+
 @pytest.mark.parametrize(("count", "expected"), [(0, "high"), (1, "medium"), (2, "low"), (5, "low")])
 def test_the_grade_counts_the_failures(count: int, expected: str) -> None:
     assert grade(["x"] * count).grade == expected
@@ -130,7 +145,7 @@ def test_the_grade_counts_the_failures(count: int, expected: str) -> None:
 def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake:
     """A GPU that was busy for some days, then was not watched for a while, then held for two hours.
 
-    Beside it six GPUs on which somebody else took six breaks of four hours each: spells that last tell how long they do.
+    Beside it six GPUs on which somebody else took six breaks of twelve hours each, so that one of two hours lasts another hour.
     """
     end = round(days * DAY)
     last = end - 2 * HOUR - gap_s
@@ -140,13 +155,18 @@ def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake
     for number in range(6):
         gpu, at = f"b{number}", 0
         for turn in range(6):
-            begin = (turn * 6 + 1) * HOUR + number * 600
+            begin = (turn * 13 + 1) * HOUR + number * 600
             rows += samples(gpu, at, begin, every_s=300, **BUSY)
-            rows += samples(gpu, begin, begin + 4 * HOUR, every_s=300, **HELD)
-            at = begin + 4 * HOUR
+            rows += samples(gpu, begin, begin + 12 * HOUR, every_s=300, **HELD)
+            at = begin + 12 * HOUR
         rows += samples(gpu, at, end, every_s=300, **BUSY)
         users += processes(gpu, *range(0, end, 300), every_s=300, user="bob", pid=number)
     return fill(lake, rows, users)
+
+
+@pytest.fixture
+def _an_hour_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_FINDINGS_HORIZON", "1h")
 
 
 def held_by_ann(lake: Lake) -> Finding:
@@ -154,16 +174,18 @@ def held_by_ann(lake: Lake) -> Finding:
     return found
 
 
+@pytest.mark.usefixtures("_an_hour_is_enough")
 def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
     found = held_by_ann(fleet(lake, 14))
     assert found.confidence.failed == ()
     assert found.confidence.grade == "high"
 
 
+@pytest.mark.usefixtures("_an_hour_is_enough")
 @pytest.mark.parametrize(
     ("days", "gap_s", "changes", "failed"),
     [
-        (3, 0, {}, "3.0 days of history, 14 are needed"),
+        (4, 0, {}, "4.0 days of history, 14 are needed"),
         (14, 2 * DAY, {}, "only 85.7 % of the time was observed, 90 % are needed"),
         (14, 0, {"gpu_util_coverage_ratio": 0.5}, "utilization was watched 50.0 % of the time, 90 % are needed"),
         (14, 0, {"gpu_util_coverage_ratio": None},

@@ -44,7 +44,11 @@ def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetSummary], fo
     block = planted(simulated, "never_used")
     assert (never.host, set(never.gpus), never.holder) == (block.host, set(block.gpus), None)
     assert never.gpu_hours == pytest.approx(len(block.gpus) * (block.end_ms - block.start_ms) / HOUR_MS, rel=1e-3)
-    assert never.confidence.failed == ("8.0 days of history, 14 are needed",)
+    assert never.confidence.failed == (
+        "8.0 days of history, 14 are needed",
+        "the probability of staying unused for another 7 d is 82.0 %, high confidence needs 95 %",
+    )
+    assert never.confidence.grade == "medium"
 
 
 def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:

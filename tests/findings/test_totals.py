@@ -32,9 +32,9 @@ def test_a_gpu_counts_once_and_a_rules_hours_add_up(lake: Lake) -> None:
     found = shared(lake)
     assert [(each.holder, each.gpu_hours) for each in found] == [("bob", 1.0), ("ann", 4.0)]
     sums = totals(found)
-    assert (sums.findings, sums.gpus, sums.gpus_to_take, sums.gpus_to_take_surely) == (2, 2, 1, 0)
+    assert (sums.findings, sums.gpus, sums.gpus_to_take, sums.gpus_to_ask) == (2, 2, 0, 1)
     own = sums.rules["held"]
-    assert (own.findings, own.gpus, own.gpus_to_take, own.gpu_hours) == (2, 2, 1, 5.0)
+    assert (own.findings, own.gpus, own.gpus_to_ask, own.gpu_hours) == (2, 2, 1, 5.0)
     assert own.cost == pytest.approx(sum(each.cost or 0.0 for each in found))
     assert (own.currency, own.unpriced, sums.unpriced) == ("USD", 0, 0)
 
@@ -120,3 +120,13 @@ def test_numbers_in_words(name: str, value: float, text: str) -> None:
         Evidence(0, 1, {name: value}), "", simulated=False,
     )  # fmt: skip
     assert evidence(finding) == text
+
+
+def test_what_low_confidence_alone_wants_back_is_to_ask_about_and_not_to_take(lake: Lake) -> None:
+    bob, ann = shared(lake)
+    ann_both = replace(ann, reclaimable_gpus=("a", "b"), confidence=Confidence(()))
+    bob_one = replace(bob, reclaimable_gpus=("b", "c"))
+    assert bob.confidence.grade == "low"
+    sums = totals([ann_both, bob_one])
+    assert (sums.gpus_to_take, sums.gpus_to_take_surely, sums.gpus_to_ask) == (2, 2, 1)
+    assert sums.as_json()["reclaimable_gpus"] == 3

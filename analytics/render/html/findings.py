@@ -6,6 +6,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number
 from analytics.language.sentences import tr
+from analytics.sections.finding_heading import label_of_wanted
 from analytics.sections.findings import whose
 from analytics.sections.section import Cell, FindingCard
 from analytics.workloads.model import Finding
@@ -21,7 +22,7 @@ def card_facts(card: FindingCard) -> tuple[tuple[str, Cell], ...]:
     return (
         (tr("user"), whose(finding)),
         *(((tr("job"), plain(finding.job)),) if finding.job else ()),
-        (tr("to take back"), taken),
+        (label_of_wanted(finding), taken),
         (tr("first seen"), Day(finding.since_ms)),
         (tr("notified"), card.notified),
         (tr("status"), tr(finding.status)),
