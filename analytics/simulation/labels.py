@@ -37,7 +37,7 @@ def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
     """The labels of every GPU over the whole period, and of the situations that were planted.
 
     An unused GPU could be taken back where its user does not compute on it again within the horizon; one without a user where
-    nobody does. What comes after the period is not known.
+    nobody does. Of the last moments, whose horizon reaches beyond the period, that is not known.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -108,7 +108,7 @@ def _work(stay: Stay, position: int) -> Iterator[tuple[int, int, str]]:
 def _takeable(
     span: TrueSpan, spans: Iterable[TrueSpan], until_ms: int, horizon_ms: int
 ) -> Iterator[tuple[int, int, bool | None]]:
-    """The span cut where it stops being known, or true, that the GPU could be taken back."""
+    """The span cut where it stops being true, and known, that the GPU could be taken back."""
     if span.state in ("used", "unavailable"):
         yield span.start_ms, span.end_ms, False if span.state == "used" else None
         return
@@ -117,10 +117,10 @@ def _takeable(
         for each in spans
         if each.state == "used" and each.start_ms >= span.end_ms and span.user in (None, each.user)
     )
-    again_ms = next(iter(uses), None)
-    last_ms = (until_ms if again_ms is None else again_ms) - horizon_ms
-    middle_ms = min(max(last_ms, span.start_ms), span.end_ms)
-    if span.start_ms < middle_ms:
-        yield span.start_ms, middle_ms, True
-    if middle_ms < span.end_ms:
-        yield middle_ms, span.end_ms, None if again_ms is None else False
+    # after that a use could still be seen and its absence could not, which would count against every promise
+    known_ms = until_ms - horizon_ms
+    last_ms = next(uses, until_ms) - horizon_ms
+    safe_ms = min(max(last_ms, span.start_ms), span.end_ms)
+    judged_ms = min(max(known_ms, safe_ms), span.end_ms)
+    edges = ((span.start_ms, safe_ms, True), (safe_ms, judged_ms, False), (judged_ms, span.end_ms, None))
+    yield from (each for each in edges if each[0] < each[1])
