@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+from analytics.decide.actions import actor_name
+from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
 from analytics.evaluation.verdicts import Proportion
 from analytics.importers.times import check_zone
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
-from analytics.language.plain_text import folded, page_columns
+from analytics.language.plain_text import count, folded, page_columns
 from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
-from fallow.clock import HOUR_MS, SystemClock, parse_duration_ms
+from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
+from fallow.lake import Lake
 
 _CSV = ("of", "name", "figure", "unit", "right", "judged", "ratio", "low", "high")
 
@@ -37,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-zone", "--tz", dest="zone", metavar="ZONE", default="UTC",
         help="time zone of labels' times without an offset (default: UTC)",
     )  # fmt: skip
+    parser.add_argument(
+        "--save", action="store_true",
+        help="keep each rule's counts in the lake: later findings of a rule that was wrong too often are graded down",
+    )  # fmt: skip
+    parser.add_argument("--as", dest="actor", metavar="NAME", help="who saves it (default: the login name)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--csv", action="store_true", help="one line per proportion, with its interval")
@@ -46,12 +56,15 @@ def run(args: argparse.Namespace) -> int:
     """Prints how the window's conclusions fare."""
     zone = check_zone(args.zone, "--time-zone")
     every_ms = None if args.every is None else parse_duration_ms(args.every)
+    actor = actor_name(args.actor) if args.save else ""
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     gpus = ledger.whole.lifetimes["gpu"].unique()
     labels = read_labels(args.labels, zone, gpu_names(gpus, inventory))
     found = evaluate(inputs, ledger, labels, inventory=inventory, every_ms=every_ms, now_ms=SystemClock().now_ms())
+    if args.save:
+        print(f"fallow: {_save(inputs.lake, found, args.labels, actor)}", file=sys.stderr)
     said = simulated_text(
         inventory.count_simulated(ledger.inside.stretches["gpu"].unique()), ledger.summary.totals.gpus
     )
@@ -65,6 +78,24 @@ def run(args: argparse.Namespace) -> int:
     if said and (args.json or args.csv):
         print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
     return 0
+
+
+def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
+    """Keeps the rules' counts, and says so in one sentence."""
+    records = [
+        RuleRecord(each.rule, each.findings, each.precision.judged, each.precision.right)
+        for each in found.rules
+        if each.precision.judged
+    ]
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    save_records(
+        lake, records, since_ms=found.since_ms, until_ms=found.until_ms, labels_sha256=digest, actor=actor,
+        now_ms=SystemClock().now_ms(),
+    )  # fmt: skip
+    if not records:
+        return "nothing was saved: no label speaks of any finding"
+    until = format_ms(found.until_ms)
+    return f"saved the counts of {count(len(records), 'rule')}; findings of windows that end after {until} are graded by them"
 
 
 def _write_csv(found: Evaluation) -> None:

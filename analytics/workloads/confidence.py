@@ -12,7 +12,7 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.workloads.model import Confidence, Context, once_per_context
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Confidence, Context, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, HORIZON_MS, LIKELY_MIN, SPELLS_MIN
 from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
@@ -23,6 +23,10 @@ _HISTORY_SLACK_MS = HOUR_MS
 """A fleet of 14 days has no GPU that was first seen at the very first millisecond."""
 HIDDEN_AT_MOST = 3
 """Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley and Lippman-Hand, JAMA 1983, 249:1743)."""
+
+
+JUDGED_MIN = 10
+"""Under so many labelled findings a rule's record says little: with nine right ones of nine, the truth may be 77 % (Wilson, 90 %)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ def conditions() -> tuple[Condition, ...]:
                   "of the user's lasted as long",
                   "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
         Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
+        Condition("record", f"of the rule's findings that this site has labelled, at least {Share(HIGH_MIN, 0)} were right; below "
+                  f"{Share(MEDIUM_MIN, 0)} the confidence is low. Judged from {JUDGED_MIN} labelled findings on",
+                  "`fallow evaluate --save`: what a site measured counts for more than what a rule claims"),
     )  # fmt: skip
 
 
@@ -195,6 +202,27 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Fails where no process could have been seen."""
     return [tr("processes and memory were not read: somebody may be using it")] if unwatched else []
+
+
+def good_record(judged: int, right: int) -> list[str]:
+    """Failures of a rule whose findings were wrong too often where a site labelled them: one below HIGH_MIN, two below MEDIUM_MIN."""
+    if judged < JUDGED_MIN or right >= HIGH_MIN * judged:
+        return []
+    said = tr_many(
+        "of {number} finding of this rule that was labelled here, {right} was right: high confidence needs {wanted}",
+        "of {number} findings of this rule that were labelled here, {right} were right: high confidence needs {wanted}",
+        judged,
+        right=Number(right),
+        wanted=Share(HIGH_MIN, 0),
+    )
+    if right >= MEDIUM_MIN * judged:
+        return [said]
+    worse = tr(
+        "{share} right is also less than the {wanted} that medium confidence needs",
+        share=at_most_below(right / judged),
+        wanted=Share(MEDIUM_MIN, 0),
+    )
+    return [said, worse]
 
 
 def other_work(others: int) -> list[str]:

@@ -61,6 +61,10 @@ class Context:
     ahead: frozenset[str] = frozenset()
 
 
+HIGH_MIN, MEDIUM_MIN = 0.95, 0.80
+"""What a promise of high and of medium confidence must be worth."""
+
+
 @dataclass(frozen=True)
 class Confidence:
     """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words."""

@@ -181,7 +181,7 @@ def test_through_the_rule_one_condition_at_a_time(
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
     listed = conditions()
     assert [each.name for each in listed] == [
-        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone",
+        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone", "record",
     ]  # fmt: skip
     assert all(each.wanted and each.source for each in listed)
     page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")
