@@ -83,10 +83,12 @@ def run(args: argparse.Namespace) -> int:
 def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
     """Keeps the rules' counts, and says so in one sentence."""
     records = [
-        RuleRecord(each.rule, each.findings, each.precision.judged, each.precision.right)
+        RuleRecord(each.rule, grade, findings, precision.judged, precision.right)
         for each in found.rules
-        if each.precision.judged
+        for grade, (findings, precision) in each.by_grade.items()
+        if precision.judged
     ]
+    rules = len({each.rule for each in records})
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     save_records(
         lake, records, since_ms=found.since_ms, until_ms=found.until_ms, labels_sha256=digest, actor=actor,
@@ -95,7 +97,7 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
     if not records:
         return "nothing was saved: no label speaks of any finding"
     until = format_ms(found.until_ms)
-    return f"saved the counts of {count(len(records), 'rule')}; findings of windows that end after {until} are graded by them"
+    return f"saved the counts of {count(rules, 'rule')}; findings of windows that end after {until} are graded by them"
 
 
 def _write_csv(found: Evaluation) -> None:

@@ -22,9 +22,10 @@ _RANDOM = 10**12
 
 @dataclass(frozen=True)
 class RuleRecord:
-    """Of a rule's findings in some windows: how many a label spoke of, and how many of those were right."""
+    """Of a rule's findings of one confidence in some windows: how many a label spoke of, and how many of those were right."""
 
     rule: str
+    grade: str
     findings: int
     judged: int
     right: int
@@ -44,7 +45,7 @@ def save_records(
     number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
     rows = [
         {
-            "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "since": since_ms, "until": until_ms,
+            "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "confidence": each.grade, "since": since_ms, "until": until_ms,
             "findings": each.findings, "judged": each.judged, "right": each.right, "labels_sha256": labels_sha256,
             "actor": actor,
         }
@@ -56,14 +57,14 @@ def save_records(
         lake.confirm(lake.put(file, data), data)
 
 
-def load_records(lake: Lake, before_ms: int) -> Mapping[str, RuleRecord]:
-    """The newest record of each rule, of those about windows that ended before then; raises LakeError.
+def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRecord]:
+    """The newest record of each rule and confidence, of those about windows that ended before then; raises LakeError.
 
     A window is never graded by labels of its own time: what was said of last month stays the same.
     """
     rows = read_frame(lake.files(schema.JUDGEMENT.name), schema.JUDGEMENT).sort("time", "evaluation_id")
-    known = rows.filter(rows["until"] < before_ms).select("rule", "findings", "judged", "right")
-    return {rule: RuleRecord(rule, *counts) for rule, *counts in known.iter_rows()}
+    known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
+    return {(rule, grade): RuleRecord(rule, grade, *counts) for rule, grade, *counts in known.iter_rows()}
 
 
 def graded_by_records(context: Context, findings: Iterable[Finding]) -> list[Finding]:
@@ -71,8 +72,8 @@ def graded_by_records(context: Context, findings: Iterable[Finding]) -> list[Fin
     known = load_records(context.lake, context.until_ms)
     graded = []
     for finding in findings:
-        record = known.get(finding.rule)
-        failed = [] if record is None else good_record(record.judged, record.right)
+        record = known.get((finding.rule, finding.confidence.grade))
+        failed = [] if record is None else good_record(record.grade, record.judged, record.right)
         confidence = replace(finding.confidence, failed=(*finding.confidence.failed, *failed))
         graded.append(replace(finding, confidence=confidence) if failed else finding)
     return graded

@@ -144,7 +144,12 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What the rules find, ranked: the most GPUs to take back first, then the highest cost, then the most GPU time."""
-    found = graded_by_records(context, (finding for rule in rules for finding in rule.find(context)))
+    return tuple(graded_by_records(context, found_by_rules(context, rules)))
+
+
+def found_by_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+    """The same with the confidence that the rules give, whatever their record is here."""
+    found = [finding for rule in rules for finding in rule.find(context)]
     return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from analytics.decide.reversals import GRADES
-from analytics.decide.review import run_rules
+from analytics.decide.review import found_by_rules
 from analytics.evaluation.labels import Labels
 from analytics.evaluation.state_agreement import StateAgreement, state_agreement
-from analytics.evaluation.verdicts import LabelIndex, Proportion, WindowVerdicts, judge_findings, promises
+from analytics.evaluation.verdicts import LabelIndex, Proportion, Verdict, WindowVerdicts, judge_findings, promises
 from analytics.inventory import Inventory
 from analytics.rules import RULES
 from analytics.window import Inputs, WindowLedger, load_window_ledger
@@ -34,12 +34,18 @@ class RuleScore:
     takeable: Proportion
     recall: Proportion
     unwatched: int
+    by_grade: Mapping[str, tuple[int, Proportion]]
+    """Findings of each confidence, and which of those that labels speak of were right."""
 
     def as_json(self) -> dict[str, object]:
         return {
             "rule": self.rule,
             "findings": self.findings,
             "precision": self.precision.as_json(),
+            "precision_by_confidence": {
+                grade: {"findings": findings, **precision.as_json()}
+                for grade, (findings, precision) in self.by_grade.items()
+            },
             "takeable_gpus": self.takeable.as_json(),
             "recall": self.recall.as_json(),
             "expected_but_unobserved": self.unwatched,
@@ -125,7 +131,7 @@ def evaluate(
         cut = ledger if every_ms is None else load_window_ledger(part, or_empty=True, whole=ledger.whole)
         if not cut.inside.stretches.is_empty():
             context = open_context(part, cut, inventory, now_ms)
-            judged.append(judge_findings(context, run_rules(context), index))
+            judged.append(judge_findings(context, found_by_rules(context), index))
     return Evaluation(
         since_ms=ledger.summary.since_ms,
         until_ms=ledger.summary.until_ms,
@@ -171,9 +177,15 @@ def _by_rule(judged: Sequence[WindowVerdicts]) -> tuple[RuleScore, ...]:
                 Proportion.of(right for each in own for right in each.takeable.values()),
                 Proportion.of(wanted),
                 wanted.count(None),
+                {grade: _of_grade(grade, own) for grade in GRADES},
             )
         )
     return tuple(scores)
+
+
+def _of_grade(grade: str, verdicts: Sequence[Verdict]) -> tuple[int, Proportion]:
+    own = [each.right for each in verdicts if each.finding.confidence.grade == grade]
+    return len(own), Proportion.of(own)
 
 
 def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str]) -> GradeScore:

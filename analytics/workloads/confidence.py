@@ -58,8 +58,8 @@ def conditions() -> tuple[Condition, ...]:
                   "of the user's lasted as long",
                   "Kaplan and Meier 1958; Wilson 1927 with the effective number of Peto 1977 and Rothman 1978"),
         Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
-        Condition("record", f"of the rule's findings that this site has labelled, at least {Share(HIGH_MIN, 0)} were right; below "
-                  f"{Share(MEDIUM_MIN, 0)} the confidence is low. Judged from {JUDGED_MIN} labelled findings on",
+        Condition("record", "of the rule's findings of the same confidence that this site has labelled, at least "
+                  f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on",
                   "`fallow evaluate --save`: what a site measured counts for more than what a rule claims"),
     )  # fmt: skip
 
@@ -204,18 +204,23 @@ def watched_holders(*, unwatched: bool) -> list[str]:
     return [tr("processes and memory were not read: somebody may be using it")] if unwatched else []
 
 
-def good_record(judged: int, right: int) -> list[str]:
-    """Failures of a rule whose findings were wrong too often where a site labelled them: one below HIGH_MIN, two below MEDIUM_MIN."""
-    if judged < JUDGED_MIN or right >= HIGH_MIN * judged:
+def good_record(grade: str, judged: int, right: int) -> list[str]:
+    """Failures of a rule whose findings of that confidence were wrong too often where a site labelled them.
+
+    One is enough to lower medium confidence, and high; two where high was not even worth medium.
+    """
+    wanted = {"high": HIGH_MIN, "medium": MEDIUM_MIN}.get(grade, 0.0)
+    if judged < JUDGED_MIN or right >= wanted * judged:
         return []
     said = tr_many(
-        "of {number} finding of this rule that was labelled here, {right} was right: high confidence needs {wanted}",
-        "of {number} findings of this rule that were labelled here, {right} were right: high confidence needs {wanted}",
+        "of {number} finding of this rule with {grade} confidence that was labelled here, {right} was right: {wanted} are needed",
+        "of {number} findings of this rule with {grade} confidence that were labelled here, {right} were right: {wanted} are needed",
         judged,
+        grade=tr(grade),
         right=Number(right),
-        wanted=Share(HIGH_MIN, 0),
+        wanted=Share(wanted, 0),
     )
-    if right >= MEDIUM_MIN * judged:
+    if grade != "high" or right >= MEDIUM_MIN * judged:
         return [said]
     worse = tr(
         "{share} right is also less than the {wanted} that medium confidence needs",

@@ -199,6 +199,7 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "action_id": "a1",
         "evaluation_id": "E-1",
         "rule": "held",
+        "confidence": "high",
         "finding_id": "F-1",
         "delivery_id": "d1",
         "try_id": "t1",
