@@ -21,6 +21,7 @@ from benchmarks import (
     fleet_history,
     fleet_rate,
     import_rate,
+    labelled_trace,
     ledger_rate,
 )
 from benchmarks.measure import Figure, machine
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
     "dashboard": dashboard_cost.measure,
+    "trace": labelled_trace.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"

@@ -120,6 +120,7 @@ def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
         f"{fallow} findings --config {settings}": "every finding with its evidence",
         f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
         f"{fallow} report --config {settings} --week last --format html --out week.html": "one page for who pays",
+        f"{fallow} evaluate --config {settings} --labels {shlex.quote(str(folder.labels))} --every 7d": "was it right?",
         f"{fallow} prices --config {settings}": "what a GPU-hour costs",
         f"{fallow} dashboard --config {settings}": "the pages (needs fallow[dashboard])",
         f"{fallow} agent once": "this machine's own GPUs",
@@ -127,7 +128,7 @@ def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
     width = max(map(len, commands))
     return "\n".join(
         [
-            f"The simulated lake is in {folder.path / 'lake'}, its owners and prices beside it.",
+            f"The simulated lake is in {folder.path / 'lake'}, its owners, prices and labels beside it.",
             f"This report is in {', '.join(map(str, written))}.",
             "Next:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),

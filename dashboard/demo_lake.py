@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.simulation import SimulatedFleet, owners_csv, plan_fleet, prices_csv, write_fleet
+from analytics.simulation import SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
@@ -51,11 +52,16 @@ class DemoFolder:
         """The settings that name the lake and the site's own tables."""
         return self.path / "fallow.toml"
 
+    @property
+    def labels(self) -> Path:
+        """What the fleet really did, for `fallow evaluate`."""
+        return self.path / "labels.csv"
+
     def prepare(self, fleet: SimulatedFleet) -> None:
         """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
 
-        Beside a lake that is made lie the tables of a site (owners and prices) and the settings that name them; beside one
-        that is kept they stay as they are, for somebody may have tried other prices.
+        Beside a lake that is made lie the tables of a site (owners and prices), the settings that name them, and labels of what
+        the fleet really did; beside one that is kept they stay as they are, for somebody may have tried other prices.
 
         Raises FallowError where the folder holds something that is not ours, or cannot be written.
         """
@@ -78,10 +84,13 @@ class DemoFolder:
         # a JSON string is one of TOML
         lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
                  f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", "")  # fmt: skip
-        texts = {owners: owners_csv(fleet), prices: prices_csv(fleet), self.config: "\n".join(lines)}
+        texts: dict[Path, Callable[[], str]] = {
+            owners: lambda: owners_csv(fleet), prices: lambda: prices_csv(fleet), self.config: lambda: "\n".join(lines),
+            self.labels: lambda: labels_csv(fleet),
+        }  # fmt: skip
         for file, text in texts.items():
             if not only_missing or not file.exists():
-                write_whole(file, text.encode())
+                write_whole(file, text().encode())
 
     @property
     def _record_file(self) -> Path:

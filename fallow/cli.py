@@ -61,6 +61,8 @@ COMMANDS: tuple[Command, ...] = (
             "fallow prices --lake /srv/lake", "analytics.commands.prices", "analytics"),
     Command("findings", "list GPUs that can be taken back, with evidence",
             "fallow findings --lake /srv/lake --json", "analytics.commands.findings", "analytics"),
+    Command("evaluate", "judge findings and states by your own labels",
+            "fallow evaluate --lake /srv/lake --labels labels.csv", "analytics.commands.evaluate", "analytics"),
     Command("report", "write the waste report",
             "fallow report --lake /srv/lake --format md --out report.md", "analytics.commands.report", "analytics"),
     Command("dashboard", "serve the pages for capacity planners",

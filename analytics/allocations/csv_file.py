@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-from collections.abc import Iterator
-from difflib import get_close_matches
 
 import polars as pl
 
 from analytics.allocations.model import KnownHosts, ReadAllocations, Surroundings, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
 from analytics.importers.kinds import with_progress
+from analytics.importers.lines import HandTable, named_lines, read_lines
 from analytics.importers.model import FileReport, Tally
-from analytics.importers.source import open_source
 from analytics.importers.times import LATEST_MS, check_zone
 from analytics.names import single_names
 from fallow.errors import InputError
@@ -37,9 +33,13 @@ COLUMNS = {
 """The columns that a file may have, and what they mean."""
 
 _TIMES = ("start", "end", "submitted", "planned_end")
-_SHOWN = 5
 _MOST_ON_HOST = 10_000
-_QUOTING = "close it, and write a quote inside of quotes twice"
+_TABLE = HandTable(
+    "an allocation",
+    COLUMNS,
+    (frozenset({"start", "gpu"}), frozenset({"start", "host", "gpu_count"})),
+    "start, and gpu, or host and gpu_count",
+)
 _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -65,7 +65,7 @@ class CsvFile:
 
 def read_file(path: str, zone: str, hosts: KnownHosts) -> tuple[pl.DataFrame, FileReport]:
     """One file's allocations and its account; raises InputError that names the lines that cannot be used."""
-    lines = _lines(path)
+    lines = read_lines(path, _TABLE)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
     start, end = start_and_end(moments["start"], moments["end"])
@@ -94,58 +94,6 @@ def read_file(path: str, zone: str, hosts: KnownHosts) -> tuple[pl.DataFrame, Fi
     return conform(rows.with_columns(gpu_count=on_host)), tally.report(path, lines.height, rows.height)
 
 
-def _lines(path: str) -> pl.DataFrame:
-    """The file's lines as text columns COLUMNS (null where empty) with `line`; raises InputError."""
-    source = open_source(path)
-    if source.text is None or source.cut_off:
-        raise InputError(
-            f"{path} is {'cut off' if source.cut_off else 'not a CSV file'}", "give a CSV with a header line"
-        )
-    filled = _records(path, source.text.decode())
-    names = [name.strip().lower() for name in next(filled)[1]]
-    _check_header(path, names)
-    records = []
-    for line, fields in filled:
-        if len(fields) != len(names):
-            raise InputError(
-                f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
-                "quote what holds a separator",
-            )
-        records.append(
-            {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
-        )
-    return pl.DataFrame(records, schema={**dict.fromkeys(COLUMNS, pl.String), "line": pl.Int64})
-
-
-def _records(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each record's last line and its fields, records without any text left out; raises InputError."""
-    head = text.lstrip().partition("\n")[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
-    begins = 1
-    try:
-        for fields in reader:
-            if any(field.strip() for field in fields):
-                yield reader.line_num, fields
-            begins = reader.line_num + 1
-    except csv.Error as error:
-        ends = "behind it stands more text" if "expected after" in str(error) else "it has no closing one"
-        raise InputError(f"{path}, line {begins}: a double quote opens a field, and {ends}", _QUOTING) from error
-
-
-def _check_header(path: str, names: list[str]) -> None:
-    for name in names:
-        if name not in COLUMNS:
-            near = get_close_matches(name, COLUMNS, n=1)
-            guess = f"did you mean '{near[0]}'? " if near else ""
-            raise InputError(
-                f"{path} has a column '{name}', which no allocation has", f"{guess}there are: {', '.join(COLUMNS)}"
-            )
-    if len(set(names)) != len(names):
-        raise InputError(f"{path} names a column twice in its header line", "name each column once")
-    if "start" not in names or not ("gpu" in names or {"host", "gpu_count"} <= set(names)):
-        raise InputError(f"{path} lacks the columns of an allocation", "it needs start, and gpu, or host and gpu_count")
-
-
 def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     count_wrong = pl.col("gpu_count").is_not_null() & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(
         value=False
@@ -169,9 +117,7 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     }
     wrong = [(int(line), reason) for reason, where in reasons.items() for line in rows.filter(where)["line"]]
     if wrong:
-        named = "; ".join(f"line {line}: {reason}" for line, reason in sorted(wrong)[:_SHOWN])
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise InputError(f"{path}: {named}{more}", "correct them: nothing was imported")
+        raise InputError(f"{path}: {named_lines(wrong)}", "correct them: nothing was imported")
 
 
 def _remark_hosts(rows: pl.DataFrame, hosts: KnownHosts, tally: Tally) -> None:

@@ -15,7 +15,8 @@ from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
 
 GRADES = ("high", "medium", "low")
-_OF_A_POOL = ("standing_surplus",)
+OF_A_POOL = ("standing_surplus",)
+"""A statement on how many of a pool are needed at once: one of its GPUs at work proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,10 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    # a surplus is a statement on how many of a pool are needed at once: one of its GPUs at work proves nothing
     claimed = [
         finding
         for finding in findings
-        if finding.category == "reclaim" and finding.reclaimable and finding.rule not in _OF_A_POOL
+        if finding.category == "reclaim" and finding.reclaimable and finding.rule not in OF_A_POOL
     ]
     named = pl.DataFrame(
         [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],

@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
+from analytics.decide.records import graded_by_records
 from analytics.decide.reversals import Reversals, reversals
 from analytics.decide.totals import most_first
 from analytics.inventory import Inventory
@@ -143,6 +144,11 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What the rules find, ranked: the most GPUs to take back first, then the highest cost, then the most GPU time."""
+    return tuple(graded_by_records(context, found_by_rules(context, rules)))
+
+
+def found_by_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+    """The same with the confidence that the rules give, whatever their record is here."""
     found = [finding for rule in rules for finding in rule.find(context)]
     return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
 

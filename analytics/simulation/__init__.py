@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analytics.simulation.labels import labels_csv
 from analytics.simulation.people import owners_csv, prices_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
@@ -12,6 +13,7 @@ __all__ = [
     "FleetSummary",
     "Planted",
     "SimulatedFleet",
+    "labels_csv",
     "owners_csv",
     "plan_fleet",
     "prices_csv",

@@ -25,6 +25,10 @@ HIDDEN_AT_MOST = 3
 """Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley and Lippman-Hand, JAMA 1983, 249:1743)."""
 
 
+JUDGED_MIN = 10
+"""Under so many labelled findings a rule's record says little: with nine right ones of nine, the truth may be 77 % (Wilson, 90 %)."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """One condition for high confidence: what it is called, what is wanted, and where that comes from."""
@@ -52,6 +56,9 @@ def conditions() -> tuple[Condition, ...]:
                   f"below {Share(MEDIUM_MIN, 0)} the confidence is low", "idle intervals of the last "
                   f"{format_duration(HISTORY_MS)}: the fleet's, the user's and the GPU's own; docs/calibration.md says what was kept"),
         Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
+        Condition("record", "of the rule's findings of the same confidence that this site has labelled, at least "
+                  f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on",
+                  "`fallow evaluate --save`: what a site measured counts for more than what a rule claims"),
     )  # fmt: skip
 
 
@@ -193,6 +200,32 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Fails where no process could have been seen."""
     return [tr("processes and memory were not read: somebody may be using it")] if unwatched else []
+
+
+def good_record(grade: str, judged: int, right: int) -> list[str]:
+    """Failures of a rule whose findings of that confidence were wrong too often where a site labelled them.
+
+    One is enough to lower medium confidence, and high; two where high was not even worth medium.
+    """
+    wanted = {"high": HIGH_MIN, "medium": MEDIUM_MIN}.get(grade, 0.0)
+    if judged < JUDGED_MIN or right >= wanted * judged:
+        return []
+    said = tr_many(
+        "of {number} finding of this rule with {grade} confidence that was labelled here, {right} was right: {wanted} are needed",
+        "of {number} findings of this rule with {grade} confidence that were labelled here, {right} were right: {wanted} are needed",
+        judged,
+        grade=tr(grade),
+        right=Number(right),
+        wanted=Share(wanted, 0),
+    )
+    if grade != "high" or right >= MEDIUM_MIN * judged:
+        return [said]
+    worse = tr(
+        "{share} right is also less than the {wanted} that medium confidence needs",
+        share=at_most_below(right / judged),
+        wanted=Share(MEDIUM_MIN, 0),
+    )
+    return [said, worse]
 
 
 def other_work(others: int) -> list[str]:

@@ -87,10 +87,9 @@ class Confidence:
 
     @property
     def grade(self) -> str:
-        promised = 1.0 if self.outlook is None else self.outlook.probability
-        broken = (promised < HIGH_MIN) + (promised < MEDIUM_MIN)
-        others = len(self.failed) - (promised < HIGH_MIN)  # the promise is one of those that failed
-        return ("high", "medium", "low")[min(max(others, broken), 2)]
+        # a promise that is not worth `high` is one of those that failed; one that is not worth `medium` counts twice
+        is_doubtful = self.outlook is not None and self.outlook.probability < MEDIUM_MIN
+        return ("high", "medium", "low")[min(len(self.failed) + is_doubtful, 2)]
 
 
 @dataclass(frozen=True)

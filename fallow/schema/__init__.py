@@ -24,14 +24,27 @@ from fallow.schema.derived import (
     SPELL,
     SPELL_PART,
 )
-from fallow.schema.samples import ACTION, AGENT, CLAIM, DELIVERY, DEVICE, EVENT, GPU, HEALTH, HOST, PROCESS, SERVING
+from fallow.schema.samples import (
+    ACTION,
+    AGENT,
+    CLAIM,
+    DELIVERY,
+    DEVICE,
+    EVENT,
+    GPU,
+    HEALTH,
+    HOST,
+    JUDGEMENT,
+    PROCESS,
+    SERVING,
+)
 from fallow.schema.types import Column, Table, Type
 
 SCHEMA_VERSION = 3
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, DELIVERY, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
@@ -66,6 +79,7 @@ __all__ = [
     "HOST",
     "HOST_HOURLY",
     "HOURLY",
+    "JUDGEMENT",
     "LEDGER",
     "LEDGER_PART",
     "PROCESS",

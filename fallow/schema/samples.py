@@ -368,3 +368,24 @@ DELIVERY = Table(
         Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.workloads"),
     ),
 )  # fmt: skip
+
+_JUDGE = "`fallow evaluate --save`"
+
+JUDGEMENT = Table(
+    "judgement",
+    "how one rule's findings of one confidence fared by the labels of one evaluation; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when it was saved", _JUDGE, "UTC", "1 ms", key=True),
+        Column("evaluation_id", Type.STRING, "tells two evaluations of one moment apart", _JUDGE, key=True),
+        Column("rule", Type.STRING, "the rule", _JUDGE, key=True, dictionary=True),
+        Column("confidence", Type.STRING, "high, medium or low, before any such row lowered it", _JUDGE, key=True, dictionary=True),
+        Column("since", Type.TIMESTAMP, "start of what was judged", _JUDGE, "UTC", "1 ms"),
+        Column("until", Type.TIMESTAMP, "its end: only findings of windows that end later are graded by it", _JUDGE, "UTC", "1 ms"),
+        Column("findings", Type.INT64, "findings of the rule and confidence", _JUDGE, "1", "1"),
+        Column("judged", Type.INT64, "those of them that a label speaks of", _JUDGE, "1", "1"),
+        Column("right", Type.INT64, "those of them that no label contradicts", _JUDGE, "1", "1"),
+        Column("labels_sha256", Type.STRING, "SHA-256 of the file of labels, in hexadecimal digits", _JUDGE),
+        Column("actor", Type.STRING, "who saved it", "login name, or --as", dictionary=True),
+    ),
+)  # fmt: skip

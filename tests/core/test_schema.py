@@ -69,6 +69,7 @@ def test_derived_tables_are_computed_and_the_others_observed() -> None:
         "claim",
         "action",
         "delivery",
+        "judgement",
     ]
     assert [table.name for table in TABLES if not table.derived] == observed
 

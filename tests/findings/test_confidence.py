@@ -128,7 +128,7 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     [
         (0.95, 0, "high"), (0.95, 1, "medium"), (0.95, 2, "low"),
         # a promise that is not worth `high` is one failure, one that is not worth `medium` two
-        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "medium"), (0.80, 2, "low"), (0.7999, 0, "low"),
+        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "low"), (0.7999, 0, "low"),
     ],
 )  # fmt: skip
 def test_a_promise_is_graded_by_what_it_is_worth(probability: float, failures: int, expected: str) -> None:
@@ -203,7 +203,7 @@ def test_through_the_rule_one_condition_at_a_time(
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
     listed = conditions()
     assert [each.name for each in listed] == [
-        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone",
+        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone", "record",
     ]  # fmt: skip
     assert all(each.wanted and each.source for each in listed)
     page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")

@@ -1,0 +1,79 @@
+"""How each rule fared by a site's own labels: saved by `fallow evaluate --save`, and what findings are graded by from then on.
+
+Rows of the lake's table `judgement`, only ever added, one file for each evaluation under a name that no other can have.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from analytics.frames import read_frame
+from analytics.workloads.confidence import good_record
+from analytics.workloads.model import Context, Finding
+from fallow import parquet, schema
+from fallow.clock import utc_day
+from fallow.lake import Lake, LakeFile
+
+_RANDOM = 10**12
+
+
+@dataclass(frozen=True)
+class RuleRecord:
+    """Of a rule's findings of one confidence in some windows: how many a label spoke of, and how many of those were right."""
+
+    rule: str
+    grade: str
+    findings: int
+    judged: int
+    right: int
+
+
+def save_records(
+    lake: Lake,
+    records: Iterable[RuleRecord],
+    *,
+    since_ms: int,
+    until_ms: int,
+    labels_sha256: str,
+    actor: str,
+    now_ms: int,
+) -> None:
+    """Adds the records of one evaluation, all or none; raises LakeError."""
+    number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
+    rows = [
+        {
+            "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "confidence": each.grade, "since": since_ms, "until": until_ms,
+            "findings": each.findings, "judged": each.judged, "right": each.right, "labels_sha256": labels_sha256,
+            "actor": actor,
+        }
+        for each in records
+    ]  # fmt: skip
+    if rows:
+        file = LakeFile(schema.JUDGEMENT.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
+        data = parquet.encode(schema.JUDGEMENT, parquet.table_from_rows(schema.JUDGEMENT, rows))
+        lake.confirm(lake.put(file, data), data)
+
+
+def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRecord]:
+    """The newest record of each rule and confidence, of those about windows that ended before then; raises LakeError.
+
+    A window is never graded by labels of its own time: what was said of last month stays the same.
+    """
+    rows = read_frame(lake.files(schema.JUDGEMENT.name), schema.JUDGEMENT).sort("time", "evaluation_id")
+    known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
+    return {(rule, grade): RuleRecord(rule, grade, *counts) for rule, grade, *counts in known.iter_rows()}
+
+
+def graded_by_records(context: Context, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, those of rules that were wrong too often with the failures that say so."""
+    known = load_records(context.lake, context.until_ms)
+    graded = []
+    for finding in findings:
+        record = known.get((finding.rule, finding.confidence.grade))
+        failed = [] if record is None else good_record(record.grade, record.judged, record.right)
+        confidence = replace(finding.confidence, failed=(*finding.confidence.failed, *failed))
+        graded.append(replace(finding, confidence=confidence) if failed else finding)
+    return graded

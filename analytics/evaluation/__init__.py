@@ -1,0 +1,1 @@
+"""fallow judged by others: what was concluded against labels that somebody else wrote."""

@@ -1,0 +1,199 @@
+"""Judges everything that fallow concludes of some windows by labels, and sums it up by rule and by confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from analytics.decide.reversals import GRADES
+from analytics.decide.review import found_by_rules
+from analytics.evaluation.labels import Labels
+from analytics.evaluation.state_agreement import StateAgreement, state_agreement
+from analytics.evaluation.verdicts import LabelIndex, Proportion, Verdict, WindowVerdicts, judge_findings, promises
+from analytics.inventory import Inventory
+from analytics.rules import RULES
+from analytics.window import Inputs, WindowLedger, load_window_ledger
+from analytics.workloads.context import open_context
+from fallow.clock import Window, format_ms
+from fallow.errors import UsageError
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """How a rule fared: its findings, and which of those that labels speak of were right.
+
+    `takeable` counts its GPUs to take back, `recall` the GPUs that labels want found by it; `unwatched` are those of them
+    that nobody could have found for want of rows.
+    """
+
+    rule: str
+    findings: int
+    precision: Proportion
+    takeable: Proportion
+    recall: Proportion
+    unwatched: int
+    by_grade: Mapping[str, tuple[int, Proportion]]
+    """Findings of each confidence, and which of those that labels speak of were right."""
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "rule": self.rule,
+            "findings": self.findings,
+            "precision": self.precision.as_json(),
+            "precision_by_confidence": {
+                grade: {"findings": findings, **precision.as_json()}
+                for grade, (findings, precision) in self.by_grade.items()
+            },
+            "takeable_gpus": self.takeable.as_json(),
+            "recall": self.recall.as_json(),
+            "expected_but_unobserved": self.unwatched,
+        }
+
+
+@dataclass(frozen=True)
+class GradeScore:
+    """Of one confidence: the GPUs to take back, each counted once in a window, and which of those that are labelled could be."""
+
+    grade: str
+    gpus: int
+    takeable: Proportion
+
+    def as_json(self) -> dict[str, object]:
+        return {"gpus": self.gpus, **self.takeable.as_json()}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What labels say of the windows between two moments.
+
+    `takeable` counts the GPUs to take back of any confidence, `takeable_recall` those that a label says could be taken back.
+    """
+
+    since_ms: int
+    until_ms: int
+    windows: int
+    labels: Labels
+    rules: tuple[RuleScore, ...]
+    grades: tuple[GradeScore, ...]
+    takeable: GradeScore
+    takeable_recall: Proportion
+    states: StateAgreement
+
+    @property
+    def findings(self) -> int:
+        return sum(each.findings for each in self.rules)
+
+    @property
+    def judged(self) -> int:
+        """Findings that a label speaks of."""
+        return sum(each.precision.judged for each in self.rules)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "window": {"since": format_ms(self.since_ms), "until": format_ms(self.until_ms), "windows": self.windows},
+            "labels": {
+                "lines": self.labels.lines,
+                "gpus": self.labels.gpus,
+                "gpus_not_in_the_lake": list(self.labels.strangers),
+            },
+            "findings": {"all": self.findings, "judged": self.judged},
+            "rules": [each.as_json() for each in self.rules],
+            "takeable": {
+                "precision": self.takeable.as_json(),
+                "recall": self.takeable_recall.as_json(),
+                "by_confidence": {each.grade: each.as_json() for each in self.grades},
+            },
+            "states": self.states.as_json(),
+        }
+
+
+def evaluate(
+    inputs: Inputs,
+    ledger: WindowLedger,
+    labels: Labels,
+    *,
+    inventory: Inventory,
+    every_ms: int | None = None,
+    now_ms: int,
+) -> Evaluation:
+    """Judges the window, or each window of `every_ms` in it, the last one ending with it.
+
+    A part at the start that is shorter is not judged. The states are judged over all of the window. Raises UsageError where
+    the window is shorter than `every_ms`.
+    """
+    index = LabelIndex(labels)
+    windows = [inputs.window] if every_ms is None else list(_windows(inputs.window, ledger, every_ms))
+    judged = []
+    for window in windows:
+        part = replace(inputs, window=window)
+        cut = ledger if every_ms is None else load_window_ledger(part, or_empty=True, whole=ledger.whole)
+        if not cut.inside.stretches.is_empty():
+            context = open_context(part, cut, inventory, now_ms)
+            judged.append(judge_findings(context, found_by_rules(context), index))
+    return Evaluation(
+        since_ms=ledger.summary.since_ms,
+        until_ms=ledger.summary.until_ms,
+        windows=len(judged),
+        labels=labels,
+        rules=_by_rule(judged),
+        grades=tuple(_of_grades(grade, judged, [grade]) for grade in GRADES),
+        takeable=_of_grades("all", judged, GRADES),
+        takeable_recall=Proportion.of(found for each in judged for found in each.could_be_taken.values()),
+        states=state_agreement(ledger.inside.stretches, labels.states),
+    )
+
+
+def _windows(window: Window, ledger: WindowLedger, every_ms: int) -> Iterator[Window]:
+    """Windows of one length, the earliest first, that end where the whole does: as asked for, or with what was seen."""
+    first_ms, last_ms = ledger.inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
+    since_ms = first_ms if window.since_ms is None else window.since_ms
+    until_ms = last_ms if ledger.end_ms is None else ledger.end_ms
+    number = (until_ms - since_ms) // every_ms
+    if not number:
+        raise UsageError(
+            f"the window from {format_ms(since_ms)} to {format_ms(until_ms)} is shorter than --every",
+            "give a shorter --every, or an earlier --since",
+        )
+    for nth in range(number, 0, -1):
+        yield Window(until_ms - nth * every_ms, until_ms - (nth - 1) * every_ms)
+
+
+def _by_rule(judged: Sequence[WindowVerdicts]) -> tuple[RuleScore, ...]:
+    """Every rule that found something, or that a label wants to find something, in the order of the rules."""
+    verdicts = [each for window in judged for each in window.verdicts]
+    expected = [each for window in judged for each in window.expected]
+    there = {each.finding.rule for each in verdicts} | {each.rule for each in expected}
+    scores = []
+    for rule in (rule.name for rule in RULES if rule.name in there):
+        own = [each for each in verdicts if each.finding.rule == rule]
+        wanted = [each.found for each in expected if each.rule == rule]
+        scores.append(
+            RuleScore(
+                rule,
+                len(own),
+                Proportion.of(each.right for each in own),
+                Proportion.of(right for each in own for right in each.takeable.values()),
+                Proportion.of(wanted),
+                wanted.count(None),
+                {grade: _of_grade(grade, own) for grade in GRADES},
+            )
+        )
+    return tuple(scores)
+
+
+def _of_grade(grade: str, verdicts: Sequence[Verdict]) -> tuple[int, Proportion]:
+    own = [each.right for each in verdicts if each.finding.confidence.grade == grade]
+    return len(own), Proportion.of(own)
+
+
+def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str]) -> GradeScore:
+    gpus = 0
+    takeable: list[bool] = []
+    for window in judged:
+        own = [each for each in window.verdicts if each.finding.confidence.grade in grades and promises(each.finding)]
+        known: Mapping[str, bool] = {gpu: right for each in own for gpu, right in each.takeable.items()}
+        gpus += len({gpu for each in own for gpu in each.finding.reclaimable_gpus})
+        takeable += known.values()
+    return GradeScore(name, gpus, Proportion.of(takeable))

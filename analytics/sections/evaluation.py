@@ -1,0 +1,202 @@
+"""What labels say of fallow: how much they cover, which rules were right, which promises were kept, and which states agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.evaluation.evaluate import Evaluation, GradeScore, RuleScore
+from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Moment, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import ratio
+from analytics.sections.section import Cell, Section, SectionColumn
+from fallow.schema import STATES
+
+_NAMED = 3
+"""Unknown GPUs that are named."""
+
+
+def evaluation_sections(found: Evaluation) -> tuple[Section, ...]:
+    """The chapters of `fallow evaluate`."""
+    return _coverage(found), _rules(found), _promises(found), _states(found)
+
+
+def _coverage(found: Evaluation) -> Section:
+    labels, states = found.labels, found.states
+    lines = [
+        tr_many(
+            "{judged} of {number} finding has a label",
+            "{judged} of {number} findings have a label",
+            found.findings, judged=Number(found.judged),
+        ),
+        tr_many(
+            "{judged} of {number} GPU to take back has a label that says whether it could be",
+            "{judged} of {number} GPUs to take back have a label that says whether they could be",
+            found.takeable.gpus, judged=Number(found.takeable.takeable.judged),
+        ),
+        tr(
+            "{labelled} of {total} GPU-hours have a labelled state ({share}), {judged} of them were observed",
+            labelled=GpuHours(states.labelled_ms), total=GpuHours(states.total_ms),
+            share=Share(ratio(states.labelled_ms, states.total_ms)), judged=GpuHours(states.judged_ms),
+        ),
+    ]  # fmt: skip
+    if labels.strangers:
+        names = ", ".join(plain(name) for name in labels.strangers[:_NAMED])
+        lines.append(
+            tr_many(
+                "{number} GPU of the labels is not in the lake: {names}",
+                "{number} GPUs of the labels are not in the lake, such as {names}",
+                len(labels.strangers), names=names,
+            )
+        )  # fmt: skip
+    windows = tr_many("{number} window", "{number} windows", found.windows)
+    return Section(
+        name="labels",
+        title=tr("How much do the labels cover?"),
+        question=tr("How much of what was concluded can these labels judge?"),
+        headline=tr(
+            "{lines} over {gpus}; {windows} from {since} to {until}.",
+            lines=tr_many("{number} label", "{number} labels", labels.lines),
+            gpus=tr_many("{number} GPU", "{number} GPUs", labels.gpus),
+            windows=windows, since=Moment(found.since_ms), until=Moment(found.until_ms),
+        ),
+        lines=tuple(lines),
+        notes=(tr("What no label speaks of counts neither as right nor as wrong."),),
+    )  # fmt: skip
+
+
+def _rules(found: Evaluation) -> Section:
+    total = Proportion(
+        sum(each.precision.right for each in found.rules), sum(each.precision.judged for each in found.rules)
+    )
+    return Section(
+        name="rules",
+        title=tr("Which rules were right?"),
+        question=tr("How many of each rule's findings were right, and how much of what it ought to find did it find?"),
+        headline=_headline(total),
+        columns=(
+            SectionColumn("rule", tr("rule"), "name"),
+            SectionColumn("findings", tr("findings"), "count"),
+            SectionColumn("right", tr("right"), "count"),
+            SectionColumn("precision", tr("precision"), "share"),
+            SectionColumn("precision_interval", tr("90 % interval"), "share"),
+            SectionColumn("found", tr("found"), "count"),
+            SectionColumn("recall", tr("recall"), "share"),
+            SectionColumn("recall_interval", tr("90 % interval"), "share"),
+        ),
+        rows=tuple(_rule_row(each) for each in found.rules),
+        notes=(*_unwatched(found), tr(
+            "A finding is right if no label contradicts it: its rule ought to have found its GPUs, and those to take back could "
+            "be. A label that a rule ought not to fire counts where it covers {share} of the finding's time. Found counts GPUs: "
+            "those that a label wants found by the rule and a finding of it names.", share=Share(LABELLED_MIN, 0)
+        )),
+    )  # fmt: skip
+
+
+def _headline(total: Proportion) -> str:
+    if not total.judged:
+        return tr("No label speaks of any finding.")
+    return tr(
+        "{of} findings that labels speak of were right ({share}).", of=_of(total), share=Share(total.share)
+    )  # fmt: skip
+
+
+def _unwatched(found: Evaluation) -> Iterator[str]:
+    if number := sum(each.unwatched for each in found.rules):
+        yield tr_many(
+            "{number} GPU that a rule ought to find was not observed long enough to be judged.",
+            "{number} GPUs that a rule ought to find were not observed long enough to be judged.",
+            number,
+        )
+
+
+def _rule_row(score: RuleScore) -> tuple[Cell, ...]:
+    return score.rule, Number(score.findings), *_cells(score.precision), *_cells(score.recall)
+
+
+def _cells(proportion: Proportion) -> tuple[Cell, Cell, Cell]:
+    interval = proportion.interval
+    if interval is None:
+        return None, None, None
+    bounds = tr("{low} to {high}", low=Share(interval[0], 0), high=Share(interval[1], 0))
+    return _of(proportion), Share(proportion.share), bounds
+
+
+def _of(proportion: Proportion) -> str:
+    return tr("{right} of {judged}", right=Number(proportion.right), judged=Number(proportion.judged))
+
+
+def _promises(found: Evaluation) -> Section:
+    recall = found.takeable_recall
+    return Section(
+        name="takeable",
+        title=tr("Could the GPUs be taken back?"),
+        question=tr("Of the GPUs that findings want to take back, how many could have been?"),
+        headline=(
+            tr("No label says whether GPUs to take back could be.")
+            if found.takeable.takeable.share is None
+            else tr(
+                "{of} GPUs to take back could be taken back ({share}).",
+                of=_of(found.takeable.takeable), share=Share(found.takeable.takeable.share),
+            )
+        ),
+        columns=(
+            SectionColumn("confidence", tr("confidence"), "grade"),
+            SectionColumn("gpus", tr("GPUs to take back"), "count"),
+            SectionColumn("right", tr("right"), "count"),
+            SectionColumn("precision", tr("precision"), "share"),
+            SectionColumn("interval", tr("90 % interval"), "share"),
+        ),
+        rows=tuple(_grade_row(each) for each in found.grades),
+        notes=(
+            *(
+                [tr("{of} GPUs that a label says could be taken back at a window's end are named by a finding ({share}).",
+                    of=_of(recall), share=Share(recall.share))]
+                if recall.judged else []
+            ),
+            tr("The label counts that covers the last moment of the window. Each GPU counts once in a window and confidence. The "
+               "surplus of a pool is a number of GPUs and is not judged by single ones."),
+        ),
+    )  # fmt: skip
+
+
+def _grade_row(score: GradeScore) -> tuple[Cell, ...]:
+    return tr(score.grade), Number(score.gpus), *_cells(score.takeable)
+
+
+def _states(found: Evaluation) -> Section:
+    states = found.states
+    return Section(
+        name="states",
+        title=tr("Do the states agree?"),
+        question=tr("In which state does the ledger have the time that a label names another state of?"),
+        headline=(
+            tr("No observed time has a labelled state.")
+            if not states.judged_ms
+            else tr(
+                "{agreed} of {judged} labelled and observed GPU-hours agree ({share}).",
+                agreed=GpuHours(states.agreed_ms), judged=GpuHours(states.judged_ms),
+                share=Share(ratio(states.agreed_ms, states.judged_ms)),
+            )
+        ),
+        columns=(
+            SectionColumn("label", tr("label"), "state"),
+            SectionColumn("agreed", tr("agreed"), "share"),
+            *(SectionColumn(state, tr(state), "gpu_hours") for state in STATES),
+        ),
+        rows=tuple(_state_row(found, label) for label in states.labels),
+        notes=(
+            tr("GPU-hours by label, and by the state that the ledger has. Unknown time is not judged; used is low or active, "
+               "unused free, reserved or held."),
+        ) if states.labels else (),
+    )  # fmt: skip
+
+
+def _state_row(found: Evaluation, label: str) -> tuple[Cell, ...]:
+    states = found.states
+    return (
+        tr(label),
+        Share(ratio(*states.labelled(label))),
+        *(GpuHours(states.time_ms[label, state]) if (label, state) in states.time_ms else "" for state in STATES),
+    )

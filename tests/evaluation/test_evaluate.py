@@ -1,0 +1,177 @@
+"""`fallow evaluate` over a lake and labels whose precision, recall and agreement were worked out by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.evaluation.conftest import at
+from tests.findings.conftest import BUSY, DAY, HELD, HOUR
+from tests.in_process import run_in_process
+from tests.ledger.rows import fill, processes, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+    from tests.evaluation.conftest import Evaluate
+
+ALL = f"{at(0)},{at(4)}"
+
+
+def judged(evaluate: Evaluate, *lines: str, flags: tuple[str, ...] = ()) -> dict[str, Any]:
+    done = evaluate(*lines, flags=(*flags, "--json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def rule(found: dict[str, Any], name: str = "held") -> dict[str, Any]:
+    (own,) = (each for each in found["rules"] if each["rule"] == name)
+    return dict(own)
+
+
+def counts(proportion: dict[str, Any]) -> tuple[int, int]:
+    return proportion["right"], proportion["judged"]
+
+
+def test_one_rule_right_and_one_wrong(evaluate: Evaluate) -> None:
+    """0 and 1 are found as held; 0 ought to be found and could be taken back, 1 ought not to, and 2 ought to and is not found."""
+    found = judged(
+        evaluate,
+        f"GPU-0,{ALL},,true,held,,",
+        f"h1/1,{ALL},,,,held,",
+        f"GPU-2,{ALL},,,held,,",
+    )  # fmt: skip
+    held = rule(found)
+    assert held["findings"] == 2
+    assert counts(held["precision"]) == (1, 2)
+    # Wilson (1927) with z = 1.645: (0.5 + z^2/4) / (1 + z^2/2) -+ z / (1 + z^2/2) * sqrt(1/8 + z^2/16)
+    assert held["precision"]["interval_90"] == pytest.approx([0.1209, 0.8791], abs=1e-4)
+    assert counts(held["recall"]) == (1, 2)
+    assert counts(held["takeable_gpus"]) == (1, 1)
+    assert found["findings"] == {"all": 2, "judged": 2}
+
+
+def test_a_finding_is_wrong_where_its_gpu_could_not_be_taken_back(evaluate: Evaluate) -> None:
+    found = judged(evaluate, f"GPU-0,{ALL},,false,held,,", f"GPU-1,{ALL},,true,,,", f"GPU-3,{ALL},,true,,,")
+    assert counts(rule(found)["precision"]) == (1, 2)
+    takeable = found["takeable"]
+    assert counts(takeable["precision"]) == (1, 2)
+    assert counts(takeable["by_confidence"]["low"]) == (1, 2)
+    assert takeable["by_confidence"]["high"] == {
+        "gpus": 0, "right": 0, "judged": 0, "ratio": None, "interval_90": None,
+    }  # fmt: skip
+    assert counts(takeable["recall"]) == (1, 2), "a free GPU that no finding names"
+
+
+def test_what_no_label_speaks_of_is_neither_right_nor_wrong(evaluate: Evaluate) -> None:
+    found = judged(evaluate, f"GPU-0,{ALL},held,,,,")
+    assert found["findings"] == {"all": 2, "judged": 0}
+    assert rule(found)["precision"] == {"right": 0, "judged": 0, "ratio": None, "interval_90": None}
+    assert found["takeable"]["precision"] == {
+        "gpus": 2, "right": 0, "judged": 0, "ratio": None, "interval_90": None,
+    }  # fmt: skip
+
+
+def test_a_label_of_an_hour_denies_nothing_about_the_others(evaluate: Evaluate) -> None:
+    # the finding is about hours 1 to 4: a fifth of them is not enough, nine tenths are
+    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(1.6)},,,,held,"))["precision"]) == (0, 0)
+    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(3.8)},,,,held,"))["precision"]) == (0, 1)
+
+
+def test_others_are_all_rules_that_the_line_does_not_name(evaluate: Evaluate) -> None:
+    assert counts(rule(judged(evaluate, f"GPU-0,{ALL},,,never_used,others,"))["precision"]) == (0, 1)
+    found = judged(evaluate, f"GPU-0,{ALL},,,held,others,", f"GPU-1,{ALL},,,,others,")
+    assert counts(rule(found)["precision"]) == (1, 2)
+    assert [each["rule"] for each in found["rules"]] == ["held"]
+
+
+def test_the_label_of_the_windows_last_moment_says_whether_a_gpu_could_be_taken(evaluate: Evaluate) -> None:
+    lines = (f"GPU-0,{at(0)},{at(3)},,false,,,", f"GPU-0,{at(3)},{at(4)},,true,,,")
+    assert counts(judged(evaluate, *lines)["takeable"]["precision"]) == (1, 1)
+    assert counts(judged(evaluate, *lines, flags=("--until", at(3)))["takeable"]["precision"]) == (0, 1)
+
+
+def test_states_in_gpu_hours(evaluate: Evaluate) -> None:
+    """0 is active for an hour and held for three; the labels agree in 1 + 2 of 4 hours, and for 1 of 2 hours of GPU 3."""
+    states = judged(
+        evaluate,
+        f"GPU-0,{at(0)},{at(1)},used,,,,", f"GPU-0,{at(1)},{at(3)},unused,,,,", f"GPU-0,{at(3)},{at(4)},active,,,,",
+        f"GPU-3,{at(0)},{at(1)},free,,,,", f"GPU-3,{at(1)},{at(2)},reserved,,,,", f"GPU-3,{at(2)},{at(4)},,true,,,",
+    )["states"]  # fmt: skip
+    assert states["gpu_hours_by_label_and_state"] == {
+        "free": {"free": 1.0}, "reserved": {"free": 1.0}, "active": {"held": 1.0},
+        "unused": {"held": 2.0}, "used": {"active": 1.0},
+    }  # fmt: skip
+    assert (states["gpu_hours"], states["labelled_gpu_hours"], states["judged_gpu_hours"]) == (16.0, 6.0, 6.0)
+    assert (states["agreed_gpu_hours"], states["agreed_ratio"]) == (4.0, pytest.approx(4 / 6))
+    assert states["by_state"]["held"] == {
+        "agreed_gpu_hours": 2.0, "labelled_gpu_hours": 3.0, "ratio": pytest.approx(2 / 3),
+    }  # fmt: skip
+
+
+def test_time_that_nobody_observed_is_not_judged(lake: Lake, tmp_path: Path) -> None:
+    """Rows for an hour, none for three, rows for an hour; the rule cannot find what lies in between."""
+    rows = samples("GPU-0", 0, HOUR, every_s=60, **BUSY) + samples("GPU-0", 4 * HOUR, 5 * HOUR, every_s=60, **BUSY)
+    fill(lake, rows, processes("GPU-0", *range(0, HOUR, 60), *range(4 * HOUR, 5 * HOUR, 60), every_s=60))
+    labels = tmp_path / "labels.csv"
+    labels.write_text(f"gpu,since,until,state,rules\nGPU-0,{at(1.5)},{at(3.5)},held,held\n")
+    done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--json")
+    found = json.loads(done.stdout)
+    assert counts(rule(found)["recall"]) == (0, 0)
+    assert rule(found)["expected_but_unobserved"] == 1
+    assert (found["states"]["labelled_gpu_hours"], found["states"]["judged_gpu_hours"]) == (2.0, 0.0)
+    assert found["states"]["agreed_ratio"] is None
+
+
+def test_windows_one_after_another(lake: Lake, tmp_path: Path) -> None:
+    """Three days and a bit, held in the second and third: two windows have the finding, and what is too short is left out."""
+    days = [(0.5, 1.0, BUSY), (1.0, 2.0, BUSY), (2.0, 4.0, HELD)]
+    rows = [row for first, last, how in days for row in samples("GPU-0", first * DAY, last * DAY, every_s=600, **how)]
+    fill(lake, rows, processes("GPU-0", *range(DAY // 2, 4 * DAY, 600), every_s=600))
+    labels = tmp_path / "labels.csv"
+    labels.write_text(
+        f"gpu,since,until,takeable,not_rules\nGPU-0,{at(12)},{at(72)},false,\nGPU-0,{at(72)},{at(96)},true,\n"
+    )
+    done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "1d", "--json")
+    found = json.loads(done.stdout)
+    assert found["window"]["windows"] == 3
+    assert (rule(found)["findings"], counts(rule(found)["precision"])) == (2, (1, 2))
+    assert counts(found["takeable"]["precision"]) == (1, 2)
+    done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "7d")
+    assert done.returncode == 2
+    assert "is shorter than --every; give a shorter --every, or an earlier --since" in done.stderr
+
+
+def test_the_page_says_how_much_the_labels_cover(evaluate: Evaluate) -> None:
+    done = evaluate(f"GPU-0,{ALL},,true,held,,", f"GPU-1,{at(1)},{at(2)},held,,,,", f"GPU-9,{ALL},free,,,,")
+    assert done.returncode == 0
+    page = done.stdout
+    for line in (
+        "3 labels over 2 GPUs; 1 window from 2026-11-20 00:00 UTC to 2026-11-20 04:00 UTC.",
+        "- 1 of 2 findings have a label",
+        "- 1 of 2 GPUs to take back have a label that says whether they could be",
+        "- 1.0 of 16.0 GPU-hours have a labelled state (6.2 %), 1.0 of them were observed",
+        "- 1 GPU of the labels is not in the lake: GPU-9",
+        "held         2  1 of 1    100.0 %  27 % to 100 %  1 of 1  100.0 %  27 % to 100 %",
+        "1 of 1 GPUs to take back could be taken back (100.0 %).",
+        "1.0 of 1.0 labelled and observed GPU-hours agree (100.0 %).",
+    ):
+        assert line in page
+    assert max(map(len, page.splitlines())) <= 100
+
+
+def test_csv_has_a_line_for_each_proportion(evaluate: Evaluate) -> None:
+    lines = (f"GPU-0,{ALL},,true,held,,", f"GPU-1,{ALL},,,,held,", f"GPU-0,{at(1)},{at(2)},held,,,,")
+    rows = list(csv.DictReader(io.StringIO(evaluate(*lines, flags=("--csv",)).stdout)))
+    told = {(row["of"], row["name"], row["figure"]): (row["right"], row["judged"], row["ratio"]) for row in rows}
+    assert told["rule", "held", "precision"] == ("1", "2", "0.5")
+    assert told["rule", "held", "recall"] == ("1", "1", "1.0")
+    assert told["confidence", "high", "takeable"] == ("0", "0", "")
+    assert told["confidence", "all", "takeable_recall"] == ("1", "1", "1.0")
+    assert told["state", "held", "agreed"] == ("1.0", "1.0", "1.0")

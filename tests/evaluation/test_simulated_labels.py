@@ -1,0 +1,80 @@
+"""A simulated fleet judged by its own labels, which come from the plan and not from the rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.simulation import SimulatedFleet, labels_csv, plan_fleet, write_fleet
+from analytics.simulation.labels import true_spans
+from fallow.clock import DAY_MS, HOUR_MS
+from fallow.lake import Lake
+from tests.in_process import run_in_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Found = dict[str, Any]
+FLEET = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS)
+
+
+def test_what_a_gpu_did_has_no_gap_and_no_overlap() -> None:
+    plan = plan_fleet(FLEET)
+    for host in plan.hosts:
+        for gpu in host.host.gpus:
+            spans = list(true_spans(FLEET, host, gpu.index))
+            assert (spans[0].start_ms, spans[-1].end_ms) == (FLEET.since_ms, FLEET.until_ms)
+            assert all(before.end_ms == after.start_ms for before, after in pairwise(spans))
+
+
+def test_nobody_knows_what_comes_after_the_period() -> None:
+    rows = list(csv.DictReader(io.StringIO(labels_csv(FLEET, 12 * HOUR_MS))))
+    never = next(each for each in plan_fleet(FLEET).planted if each.kind == "never_used")
+    own = [(row["since"], row["until"], row["state"], row["takeable"], row["rules"]) for row in rows if row["gpu"] == never.gpus[0]]  # fmt: skip
+    assert own == [
+        ("2026-11-12T00:00:00Z", "2026-11-19T12:00:00Z", "free", "true", ""),
+        ("2026-11-19T12:00:00Z", "2026-11-20T00:00:00Z", "free", "", ""),
+        ("2026-11-12T00:00:00Z", "2026-11-20T00:00:00Z", "", "", "never_used"),
+    ]
+    assert not any(row["takeable"] == "true" for row in rows if row["state"] in ("used", "unavailable"))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    folder: Path = tmp_path_factory.mktemp("labelled")
+    write_fleet(Lake.at(str(folder / "lake")), FLEET)
+    (folder / "labels.csv").write_text(labels_csv(FLEET, 12 * HOUR_MS))
+    done = run_in_process(
+        "evaluate", "--lake", str(folder / "lake"), "--labels", str(folder / "labels.csv"),
+        "--until", "2026-11-19T12:00Z", "--json", FALLOW_LEDGER_WORKERS="1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SIMULATED FLEET" in done.stderr
+    result: Found = json.loads(done.stdout)
+    return result
+
+
+def test_the_ledger_agrees_with_the_plan_but_for_what_rows_of_a_minute_blur(
+    found: Found,
+) -> None:
+    states = found["states"]
+    assert states["labelled_gpu_hours"] == states["gpu_hours"] == pytest.approx(16 * 180)
+    assert 0.97 < states["agreed_ratio"] <= 1
+    by_label = states["gpu_hours_by_label_and_state"]
+    assert set(by_label["unavailable"]) == {"unavailable"}
+    assert by_label["free"].get("active", 0.0) < 0.5
+
+
+def test_the_planted_situations_are_found_and_their_gpus_could_be_taken(
+    found: Found,
+) -> None:
+    rules = {str(each["rule"]): each for each in found["rules"]}
+    for name in ("held", "never_used", "reserved_unused"):
+        recall = rules[name]["recall"]
+        assert recall["ratio"] == 1.0, name
+        assert recall["judged"] >= 1
