@@ -245,7 +245,5 @@ class Rows(TypedDict, total=False):
     claim: list[ClaimRow]
 
 
-AnyRow: TypeAlias = (
-    GpuRow | ProcessRow | HostRow | DeviceRow | HealthRow | ServingRow | EventRow | AgentRow | ClaimRow
-)
+AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | HealthRow | ServingRow | EventRow | AgentRow | ClaimRow
 """A row of any table that the agent writes."""
