@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analytics.sections.breakdowns import models
 from analytics.sections.palette import DARK, LIGHT, ORDER
+from analytics.sections.report_sections import ON_PAGES
 from dashboard.app import build_app
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
@@ -67,3 +69,16 @@ def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFix
     assert "could not be made" in text
     assert "inside" not in text
     assert "the very inside" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/", "/capacity", "/holders", "/quality", "/right-size"])
+def test_a_section_of_the_report_can_stand_on_a_page(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", {path: (models,)})
+    found = {each["props"].get("id") for each in components(page(client, path))}
+    assert "by-model-title" in found
+
+
+def test_the_pages_of_the_reports_sections_are_there() -> None:
+    assert ON_PAGES.keys() <= {each.path for each in PAGES}
