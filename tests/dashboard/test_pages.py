@@ -14,10 +14,12 @@ from dashboard.app import build_app
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
 from fallow.schema import STATES
-from tests.dashboard.conftest import components, page, words
+from tests.dashboard.conftest import components, inputs_of, page, words
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
 
 
 def test_every_state_has_a_colour_in_both_schemes() -> None:
@@ -71,13 +73,13 @@ def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFix
     assert "the very inside" in caplog.text
 
 
-@pytest.mark.parametrize("path", ["/", "/capacity", "/holders", "/quality", "/right-size"])
-def test_a_section_of_the_report_can_stand_on_a_page(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", {path: (models,)})
-    found = {each["props"].get("id") for each in components(page(client, path))}
-    assert "by-model-title" in found
+def test_a_section_of_the_report_can_stand_on_a_page(fleet_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ("/", "/capacity", "/holders", "/quality", "/right-size")
+    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", dict.fromkeys(paths, (models,)))
+    client = build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()
+    for path in paths:
+        found = {each["props"].get("id") for each in components(page(client, path))}
+        assert "by-model-title" in found, path
 
 
 def test_the_pages_of_the_reports_sections_are_there() -> None:
