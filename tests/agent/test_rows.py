@@ -34,7 +34,7 @@ def module() -> str:
     lists = [f"    {table.name}: list[{_name(table)}]" for table in TABLES]
     parts.append("\n".join(["class Rows(TypedDict, total=False):", '    """Rows by table."""', "", *lists]) + "\n")
     names = " | ".join(_name(table) for table in TABLES)
-    alias = f'AnyRow: TypeAlias = (\n    {names}\n)\n"""A row of any table that the agent writes."""\n'
+    alias = f'AnyRow: TypeAlias = {names}\n"""A row of any table that the agent writes."""\n'
     return "\n\n".join([*parts, alias])
 
 
