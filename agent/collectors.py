@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent.rows import EventRow, ProcessRow
+    from agent.rows import AnyRow, EventRow, ProcessRow
 
 Result = TypeVar("Result")
 
@@ -46,10 +46,10 @@ class Collector(ABC):
     table = ""
 
     @abstractmethod
-    def collect(self, interval: Interval) -> Sequence[Any]:
+    def collect(self, interval: Interval) -> Sequence[AnyRow]:
         """Rows of the table for this interval, often none; may raise, which costs its own rows and nothing else."""
 
-    def unknown(self, _: Interval) -> Sequence[Any]:
+    def unknown(self, _: Interval) -> Sequence[AnyRow]:
         """The rows that stand in where `collect` has failed: what is known without it."""
         return ()
 

@@ -6,7 +6,7 @@ column means stands in docs/schema.md.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 
 class GpuRow(TypedDict, total=False):
@@ -171,7 +171,7 @@ class ServingRow(TypedDict, total=False):
     engine: str | None
     health: str
     gpu: str | None
-    pid: int
+    pid: int | None
     kv_cache_used_ratio: float | None
     running_requests: float | None
     waiting_requests: float | None
@@ -243,3 +243,7 @@ class Rows(TypedDict, total=False):
     event: list[EventRow]
     agent: list[AgentRow]
     claim: list[ClaimRow]
+
+
+AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | HealthRow | ServingRow | EventRow | AgentRow | ClaimRow
+"""A row of any table that the agent writes."""

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.intervals import clip
 from analytics.ledger.summary import totals_by
 from analytics.report.film import longest_in_bins
 from analytics.sections.palette import ORDER
@@ -83,10 +84,7 @@ def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
     rows = _rows(found, sort_of(view))
     bin_ms = bin_width_ms(since_ms, until_ms, rows.height)
     edges_ms = edges(view.zone, since_ms, until_ms, bin_ms)
-    within = spans.filter((pl.col("time") < until_ms) & (pl.col("end") > since_ms)).join(
-        rows.select("gpu", row="row_number"), on="gpu"
-    )
-    within = within.with_columns(time=pl.col("time").clip(since_ms), end=pl.col("end").clip(None, until_ms))
+    within = clip(spans, since_ms, until_ms).join(rows.select("gpu", row="row_number"), on="gpu")
     names = ("", *within["holder"].drop_nulls().unique().sort())
 
     def longest(column: str, order: Sequence[str], nothing: int) -> NDArray[np.int64]:

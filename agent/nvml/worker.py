@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import agent.nvml.binding  # noqa: F401  # before anything that imports pynvml
 from agent.nvml.driver import Driver
@@ -24,8 +24,14 @@ from agent.nvml.xid_events import XidWatch
 from agent.own_memory import resident_bytes, settle_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from agent.nvml.worker_protocol import (
+        DriverGoneAnswer,
+        IntervalAnswer,
+        IntervalRequest,
+        OpenAnswer,
+        OpenRequest,
+        WatchedGpus,
+    )
     from agent.rows import EventRow
 
 
@@ -41,21 +47,16 @@ class Worker:
         self._gone: DriverGoneError | None = None
         self._drained_s = 0.0
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: OpenRequest | IntervalRequest) -> OpenAnswer | DriverGoneAnswer:
         """The answer to one request; a lost driver is an answer too, after which the worker is of no more use."""
-        operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "open": self._open,
-            "row": self._row,
-        }
         try:
             if self._gone is not None:
                 raise self._gone
-            answer = operations[request["op"]](request)
+            answer = self._open() if request["op"] == "open" else self._row(request)
         except DriverGoneError as gone:
-            # what happened before belongs to the reasons: an XID often comes first
             return {"driver_gone": {"code": gone.code, "message": str(gone)}, "incidents": self._incidents()}
         self._drained_s = time.monotonic()
-        return answer | {"incidents": self._incidents()}
+        return answer
 
     def _incidents(self) -> list[EventRow]:
         incidents, self._driver.incidents = self._driver.incidents, []
@@ -83,16 +84,15 @@ class Worker:
             self._gone = gone
         self._drained_s = time.monotonic()
 
-    def _open(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _open(self) -> OpenAnswer:
         self._sampler = sampler = Sampler(self._driver, self._driver.open(self._skip), self._sys)
         devices, errors = sampler.devices(all_of_them=True), sampler.errors(all_of_them=True)
         with self._driver.quietly():
             self._xids = XidWatch(self._driver, [each.gpu for each in sampler.watched if each.health == "ok"])
         sampler.drain()  # from here on nothing of the ring is missed
-        return {"device": devices, "health": errors} | self._watched()
+        return {"device": devices, "health": errors, **self._watched(), "incidents": self._incidents()}
 
-    def _watched(self) -> dict[str, Any]:
-        """Who is watched, and who cannot be."""
+    def _watched(self) -> WatchedGpus:
         sampler = self._opened()
         return {
             "gpus": [each.gpu.uuid for each in sampler.watched],
@@ -101,19 +101,29 @@ class Worker:
             "count": self._driver.count,
         }
 
-    def _row(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, request: IntervalRequest) -> IntervalAnswer:
         sampler = self._opened()
         sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
         devices, errors = request["devices"], request["errors"]
         sampled["device"] += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
+        health = [] if errors == "none" else sampler.errors(all_of_them=errors == "all")
         costs, self._driver.costs = self._driver.costs, CallCosts()
         return {
-            **sampled,
-            "health": [] if errors == "none" else sampler.errors(all_of_them=errors == "all"),
-            "costs": vars(costs),
+            "gpu": sampled["gpu"],
+            "process": sampled["process"],
+            "device": sampled["device"],
+            "health": health,
+            "costs": {
+                "calls": costs.calls,
+                "busy_s": costs.busy_s,
+                "slowest_s": costs.slowest_s,
+                "slowest_call": costs.slowest_call,
+            },
             "cpu_s": time.process_time(),
             "rss_bytes": resident_bytes(),
-        } | self._watched()
+            **self._watched(),
+            "incidents": self._incidents(),
+        }
 
     def _opened(self) -> Sampler:
         if self._sampler is None:

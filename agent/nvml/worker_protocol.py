@@ -1,9 +1,9 @@
-"""What worker and supervisor share: a page of memory that names the driver call being made, and the worker's answers."""
+"""What worker and supervisor share: a page of memory that names the driver call being made, requests and answers."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import mmap
@@ -60,17 +60,43 @@ class WorkerCosts(TypedDict):
     slowest_call: str | None
 
 
-class OpenAnswer(TypedDict):
-    """New inventory and error counters without times, who is watched, and who cannot be."""
+Entries: TypeAlias = Literal["all", "changed", "none"]
+"""Which entries of the `device` or `health` table to look at."""
 
-    device: list[DeviceRow]
-    health: list[HealthRow]
+
+class OpenRequest(TypedDict):
+    """The first request to a worker."""
+
+    op: Literal["open"]
+
+
+class IntervalRequest(TypedDict):
+    """Asks for the interval [start_ms, end_ms) that has just ended."""
+
+    op: Literal["row"]
+    start_ms: int
+    end_ms: int
+    list_processes: bool
+    devices: Entries
+    errors: Entries
+
+
+class WatchedGpus(TypedDict):
+    """Who is watched, and who cannot be."""
+
     gpus: list[str]
     instances: dict[str, list[str]]
     """UUIDs of MIG instances by that of their parent."""
     missing: list[int]
     """Positions of GPUs that cannot be opened."""
     count: int
+
+
+class OpenAnswer(WatchedGpus):
+    """New inventory and error counters without times, and what happened since the answer before."""
+
+    device: list[DeviceRow]
+    health: list[HealthRow]
     incidents: list[EventRow]
 
 
@@ -83,3 +109,17 @@ class IntervalAnswer(OpenAnswer):
     cpu_s: float
     """Of this worker since its start."""
     rss_bytes: int
+
+
+class LostDriver(TypedDict):
+    """What the driver answered when it was lost."""
+
+    code: int
+    message: str
+
+
+class DriverGoneAnswer(TypedDict):
+    """The answer of a worker that has lost the driver, and what happened before: an XID often comes first."""
+
+    driver_gone: LostDriver
+    incidents: list[EventRow]

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agent.serving import processes, readings
 from agent.serving.engines import ENGINES
@@ -17,14 +17,11 @@ from agent.serving.processes import families, find_listener
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from agent.rows import EventRow, ServingRow
     from agent.serving.engines import Engine
     from agent.serving.http_get import Endpoint
     from agent.serving.processes import ServerProcess
     from agent.serving.readings import Reading
-
-
-Value = int | float | str | None
-Row = dict[str, Value]
 
 _TIMEOUT_S = 2.0
 _SEARCH_EVERY = 20
@@ -74,7 +71,7 @@ class ScrapedServer:
     _said_hidden: bool = False
     _causes: list[str] = field(default_factory=list)
 
-    def rows(self, holders: GpuHolders) -> list[Row]:
+    def rows(self, holders: GpuHolders) -> list[ServingRow]:
         """Asks the server once: rows of the `serving` table without time and interval, one per model and GPU."""
         try:
             answer = self._ask()
@@ -86,7 +83,7 @@ class ScrapedServer:
         self._said.clear()
         self._find_process(answer.address, holders)
         pid = None if self._process is None else self._process.pid
-        known: Row = {"endpoint": self.endpoint.url, "engine": answer.engine.name, "health": "ok", "pid": pid}
+        known: ServingRow = {"endpoint": self.endpoint.url, "engine": answer.engine.name, "health": "ok", "pid": pid}
         gpus = self._gpus(holders) or (None,)
         return [known | model | {"gpu": gpu} for model in self._difference(answer) for gpu in gpus]
 
@@ -109,10 +106,10 @@ class ScrapedServer:
         causes, self._causes = self._causes, []
         return causes
 
-    def _difference(self, answer: _Answer) -> list[Row]:
+    def _difference(self, answer: _Answer) -> list[ServingRow]:
         elapsed_s, self._before_s = answer.at_s - self._before_s, answer.at_s
         before, self._before = self._before, {reading.model: reading for reading in answer.readings}
-        return [
+        rows = [
             {
                 **dict.fromkeys((*_LEVELS, *_RATES)),
                 "model": reading.model,
@@ -121,15 +118,16 @@ class ScrapedServer:
             }
             for reading in answer.readings
         ]
+        return cast("list[ServingRow]", rows)  # each engine names its columns
 
-    def _without_values(self, health: str, cause: str) -> Row:
+    def _without_values(self, health: str, cause: str) -> ServingRow:
         """The row of a server that did not say anything; the next answer may be another server's, counting anew."""
         self._before = {}
         if cause not in self._said:
             self._said.add(cause)
             self._causes.append(f"{self.endpoint.url}: {cause}")
         names = ("model", "engine", "gpu", "pid", *_LEVELS, *_RATES)
-        return {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)}
+        return cast("ServingRow", {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)})
 
     def _find_process(self, address: str, holders: GpuHolders) -> None:
         """Makes sure that the process is known and the same as before, searching for it no more often than is due."""
@@ -194,13 +192,13 @@ class ServingScraper:
         self._ordered: int | None = None
         self._idle = True
         self._closed = False
-        self._rows: list[Row] = []
-        self._incidents: list[dict[str, str]] = []
+        self._rows: list[ServingRow] = []
+        self._incidents: list[EventRow] = []
         self._thread = threading.Thread(target=self._work, name="fallow-serving", daemon=True)
         if self._servers:
             self._thread.start()
 
-    def rows(self, start_ms: int, interval_ms: int, gpu_pids: Mapping[str, Collection[int]]) -> list[Row]:
+    def rows(self, start_ms: int, interval_ms: int, gpu_pids: Mapping[str, Collection[int]]) -> list[ServingRow]:
         """Rows of the `serving` table from rounds that have ended since the last call, usually none.
 
         Called once for each interval of the agent, with the processes that are on each GPU (by UUID). A row's interval is
@@ -218,7 +216,7 @@ class ServingScraper:
             rows, self._rows = self._rows, []
         return rows
 
-    def take_incidents(self) -> list[dict[str, str]]:
+    def take_incidents(self) -> list[EventRow]:
         """What went wrong since the last call, as columns of the `event` table without time and GPU."""
         with self._lock:
             incidents, self._incidents = self._incidents, []
@@ -233,8 +231,8 @@ class ServingScraper:
 
     def _work(self) -> None:
         while (order := self._next()) is not None:
-            rows: list[Row] = []
-            incidents: list[dict[str, str]] = []
+            rows: list[ServingRow] = []
+            incidents: list[EventRow] = []
             try:
                 self._ask_all(order, rows, incidents)
             except Exception as error:
@@ -254,10 +252,10 @@ class ServingScraper:
             order, self._order = self._order, None
             return None if self._closed else order
 
-    def _ask_all(self, order: _Order, rows: list[Row], incidents: list[dict[str, str]]) -> None:
+    def _ask_all(self, order: _Order, rows: list[ServingRow], incidents: list[EventRow]) -> None:
         pids = {pid for group in order.gpu_pids.values() for pid in group}
         holders = GpuHolders(order.gpu_pids, families(self._proc, pids))
-        moment: Row = {"time": order.end_ms - order.interval_ms, "interval_ms": order.interval_ms}
+        moment: ServingRow = {"time": order.end_ms - order.interval_ms, "interval_ms": order.interval_ms}
         for server in self._servers:
             if self._closed:
                 return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from agent.rows import Rows
+    from agent.rows import AnyRow, Rows
 
 _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
@@ -42,7 +42,7 @@ class SpooledRow:
     seq: int
     table: str
     time_ms: int
-    body: dict[str, Any]
+    body: AnyRow
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,15 @@ class PublishedFile:
 
 def encoded(rows: Rows) -> list[EncodedRow]:
     """The rows as the spool stores them; KeyError for one without a time."""
-    tables = cast("Mapping[str, Iterable[Mapping[str, Any]]]", rows)
-    return [(table, row["time"], _encode(row)) for table, table_rows in tables.items() for row in table_rows]
+    tables = cast("Mapping[str, Sequence[AnyRow]]", rows)
+    return [(table, _time_ms(row), _encode(row)) for table, table_rows in tables.items() for row in table_rows]
+
+
+def _time_ms(row: AnyRow) -> int:
+    time_ms = row["time"]
+    if time_ms is None:
+        raise KeyError("time")
+    return time_ms
 
 
 class Spool(SpoolFile):

@@ -7,7 +7,7 @@ epoch carry the same `counters_since`; only they may be subtracted from one anot
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from fallow import schema
 
@@ -24,8 +24,13 @@ _BREAKS = ("lost", "reset_required", "driver_down", "released")
 _MOST_W = 5_000  # three times the hungriest card: mJ per ms are watts
 _SLACK = 10_000  # mJ or ms: the moments of reading differ from the grid
 
-Known = dict[str, Any]
-"""What is remembered of a GPU: since_ms, read_ms and its counters."""
+
+class KnownCounters(TypedDict):
+    """What is remembered of a GPU: the start of its epoch, and its newest counters with the moment of reading."""
+
+    since_ms: int
+    read_ms: int
+    counters: dict[str, int]
 
 
 class Epochs:
@@ -72,7 +77,7 @@ class Epochs:
         return None if known is None else reason
 
 
-def _understood(remembered: str | None) -> tuple[str, dict[str, Known]]:
+def _understood(remembered: str | None) -> tuple[str, dict[str, KnownCounters]]:
     """The boot id and each GPU's newest counters in what was remembered; empty where it cannot be read."""
     try:
         known = json.loads(remembered or "{}")
@@ -90,7 +95,7 @@ def _is_whole(known: object) -> bool:
     return all(isinstance(number, int) for number in numbers)
 
 
-def _contradiction(known: Known, counters: dict[str, int], read_ms: int) -> str | None:
+def _contradiction(known: KnownCounters, counters: dict[str, int], read_ms: int) -> str | None:
     """Why the counters cannot have climbed from where they were; None where they can."""
     elapsed_ms = read_ms - known["read_ms"]
     for name, value in counters.items():

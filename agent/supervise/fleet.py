@@ -8,21 +8,32 @@ the others; so is one whose calls crash the driver's library again and again. A 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from agent.nvml.installation import REVOKED, driver_error, in_container
 from agent.supervise.known_gpus import KnownGpus, LostGpus
-from agent.supervise.workers import Crashes, StoppedError, Stuck, WorkerClient, WorkerGoneError, WorkerHungError
+from agent.supervise.workers import (
+    Crashes,
+    DriverLostError,
+    StoppedError,
+    Stuck,
+    WorkerClient,
+    WorkerGoneError,
+    WorkerHungError,
+)
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent.nvml.worker_protocol import IntervalAnswer, OpenAnswer
+    from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
     from fallow.clock import Clock
 
 log = logging.getLogger("fallow.agent")
+
+Answer = TypeVar("Answer", bound="OpenAnswer")
 
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
 _END_PATIENCE_S = 1.0
@@ -100,7 +111,7 @@ class HostGpus:
             except OSError as error:
                 raise driver_error(0, f"no NVML worker can be started: {error.strerror}") from error
             try:
-                answer = worker.request("open", self.timeout_s)
+                answer = worker.open(self.timeout_s)
             except StoppedError:
                 self._give_up(worker)
                 raise
@@ -115,32 +126,36 @@ class HostGpus:
                     self._give_up(worker)
                     raise driver_error(0, str(gone)) from gone
                 continue
-            if lost := answer.get("driver_gone"):
+            except DriverLostError as lost:
                 self._give_up(worker)
-                raise driver_error(lost["code"], lost["message"])
+                raise driver_error(lost.code, str(lost)) from lost
             self._worker = worker
-            self._take_opened(cast("OpenAnswer", answer))
+            self._incidents += answer["incidents"]
+            self._take_opened(answer)
         if not self.known.uuids and not self._stuck.targets:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
-    def rows(self, start_ms: int, end_ms: int, *, list_processes: bool, devices: str, errors: str) -> IntervalAnswer:
-        """The worker's answer for an interval; raises DriverDownError where there is none.
-
-        `devices` and `errors` say which entries of the `device` and `health` tables to look at: all, changed or none.
-        """
+    def rows(
+        self, start_ms: int, end_ms: int, *, list_processes: bool, devices: Entries, errors: Entries
+    ) -> IntervalAnswer:
+        """The worker's answer for an interval; raises DriverDownError where there is none."""
         if self.released:
             raise DriverDownError("the driver is released")
         self._welcome_back()
-        request = {
-            "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes, "devices": devices, "errors": errors,
+        wanted: IntervalRequest = {
+            "op": "row", "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes,
+            "devices": devices, "errors": errors,
         }  # fmt: skip
         answer: IntervalAnswer | None = None
         # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
         for _ in range(_TRIES):
             if self._worker is None and not self._try_again():
                 break
-            if self._worker is not None and (answer := self._ask(self._worker, "row", **request)) is not None:
+            if (worker := self._worker) is None:
+                continue
+            answer = self._ask(worker, partial(worker.interval, wanted, self.timeout_s))
+            if answer is not None:
                 break
         if answer is None:
             raise DriverDownError("the driver gives no answer for this interval")
@@ -217,21 +232,21 @@ class HostGpus:
         worker.end(_END_PATIENCE_S)
         self.close()
 
-    def _ask(self, worker: WorkerClient, operation: str, **arguments: Any) -> Any:
+    def _ask(self, worker: WorkerClient, ask: Callable[[], Answer]) -> Answer | None:
         """The answer, or None after putting things in order for the next try."""
         try:
-            answer = worker.request(operation, self.timeout_s, **arguments)
+            answer = ask()
         except WorkerHungError as hung:
             self._quarantine(worker, hung)
             return None
         except WorkerGoneError as gone:
             self._crashed(worker, gone)
             return None
-        if lost := answer.get("driver_gone"):
-            self._incidents += answer["incidents"]
-            self._lose_driver(worker, lost["code"], lost["message"])
+        except DriverLostError as lost:
+            self._incidents += lost.incidents
+            self._lose_driver(worker, lost.code, str(lost))
             return None
-        self._incidents += answer.pop("incidents")
+        self._incidents += answer["incidents"]
         return answer
 
     def _quarantine(self, worker: WorkerClient, hung: WorkerHungError) -> None:
@@ -324,7 +339,7 @@ class HostGpus:
             self._note("worker_restart", f"no NVML worker can be started: {error.strerror}")
             self._retry_in = self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             return False
-        answer = self._ask(self._worker, "open")
+        answer = self._ask(self._worker, partial(self._worker.open, self.timeout_s))
         if answer is None:
             if self._skip() != avoided or self._crashes.blamed:
                 return True  # one GPU is to blame, and a next worker leaves it out
@@ -340,7 +355,6 @@ class HostGpus:
         return True
 
     def _take_opened(self, answer: OpenAnswer) -> None:
-        self._incidents += answer.get("incidents", [])
         for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
             self._note(kind, detail, uuid)
         self._take(answer)

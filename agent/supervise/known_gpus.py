@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from agent.rows import DeviceRow
 
 
 _RELOADS = (30, 180, 1080)
@@ -74,16 +76,15 @@ class KnownGpus:
             for instance in self._instances.get(uuid, []):
                 yield instance, health
 
-    def place(self, devices: Sequence[Mapping[str, Any]]) -> None:
-        """Takes up the positions of inventory entries; MIG instances have none of their own."""
-        self.indexes |= {each["gpu"]: each["gpu_index"] for each in devices if each.get("parent_gpu") is None}
+    def place(self, devices: Sequence[DeviceRow]) -> None:
+        """Takes up the positions of inventory entries."""
+        self.indexes |= _positions(devices)
 
     def opened(
-        self, devices: Sequence[Mapping[str, Any]], watched: Sequence[str], missing: Sequence[int]
+        self, devices: Sequence[DeviceRow], watched: Sequence[str], missing: Sequence[int]
     ) -> list[tuple[str, str, str]]:
         """Takes up the inventory of a new worker; returns kind, detail and UUID of what has come or gone."""
-        # MIG instances have no position of their own
-        now = {each["gpu"]: each["gpu_index"] for each in devices if each.get("parent_gpu") is None}
+        now = _positions(devices)
         added = [uuid for uuid in watched if uuid not in self.indexes]
         removed = [
             uuid
@@ -118,6 +119,12 @@ class KnownGpus:
                 self._instances[uuid] = instances[uuid]
             else:
                 self._instances.pop(uuid, None)
+
+
+def _positions(devices: Sequence[DeviceRow]) -> dict[str, int]:
+    """By UUID; MIG instances have no position of their own."""
+    whole = [each for each in devices if each.get("parent_gpu") is None]
+    return {each["gpu"]: index for each in whole if (index := each["gpu_index"]) is not None}
 
 
 class LostGpus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from agent.collectors import CollectorRuns, Interval
 from agent.own_memory import resident_bytes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from agent.collectors import Collector
     from agent.nvml.worker_protocol import IntervalAnswer
-    from agent.rows import AgentRow, DeviceRow, EventRow, HealthRow, ProcessRow, Rows, ServingRow
+    from agent.rows import AgentRow, AnyRow, DeviceRow, EventRow, HealthRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import SnapshotBoard
     from agent.spool.backlog import Backlog
@@ -116,16 +116,16 @@ class Recorder:
         self._pids |= _by_gpu(processes)
         self._processes = {gpu: listed for gpu, listed in self._processes.items() if gpu in watched}
         interval = Interval(start_ms, end_ms, processes, self._pids)
-        by_table = cast("dict[str, list[Any]]", rows)
+        by_table = cast("dict[str, list[AnyRow]]", rows)
         for each in self._parts.collectors:
             by_table.setdefault(each.table, []).extend(self._rows_of(each, interval))
         listed_for_ms = max(self._settings.process_interval_ms, interval.length_ms)
         for row in rows["process"]:
             row["interval_ms"] = listed_for_ms
 
-    def _rows_of(self, collector: Collector, interval: Interval) -> list[Any]:
+    def _rows_of(self, collector: Collector, interval: Interval) -> list[AnyRow]:
         """What the collector says; where it fails, what stands in for that, and nothing where that fails too."""
-        found: list[Any] | None = self._runs.run(collector.name, lambda: list(collector.collect(interval)), None)
+        found: list[AnyRow] | None = self._runs.run(collector.name, lambda: list(collector.collect(interval)), None)
         if found is not None:
             return found
         return self._runs.run(f"{collector.name} (stand-in)", lambda: list(collector.unknown(interval)), [])

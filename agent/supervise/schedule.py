@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 if TYPE_CHECKING:
+    from agent.nvml.worker_protocol import Entries
     from agent.settings import AgentSettings
 
 
 @dataclass(frozen=True)
 class Due:
-    """What to ask beside the row itself; `devices` and `errors` are all, changed or none."""
+    """What to ask beside the row itself."""
 
     list_processes: bool
-    devices: str
-    errors: str
+    devices: Entries
+    errors: Entries
 
 
 class LanePlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.allocations import PodClaims
@@ -18,7 +18,7 @@ from agent.supervise.counter_epochs import Epochs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.rows import EventRow
+    from agent.rows import EventRow, ServingRow
     from agent.serving.scraper import ServingScraper
     from agent.settings import AgentSettings
     from agent.spool.spool import Spool
@@ -33,11 +33,11 @@ class ServingCollector(Collector):
     def __init__(self, scraper: ServingScraper) -> None:
         self._scraper = scraper
 
-    def collect(self, interval: Interval) -> Sequence[Any]:
+    def collect(self, interval: Interval) -> Sequence[ServingRow]:
         return self._scraper.rows(interval.start_ms, interval.length_ms, interval.pids)
 
     def take_incidents(self) -> Sequence[EventRow]:
-        return cast("list[EventRow]", self._scraper.take_incidents())
+        return self._scraper.take_incidents()
 
     def close(self) -> None:
         self._scraper.close()
@@ -61,7 +61,7 @@ class Parts:
         """The parts for these settings; raises UsageError where one of them cannot be."""
         claims = PodClaims(read_fact(spool, "pod_claims", list, []))
         return cls(
-            **_sources(loaded, settings, claims),
+            *_sources(loaded, settings, claims),
             epochs=Epochs(spool.noted("epochs"), boot_id(settings.proc)),
             publishing=Publishing(settings, spool),
             backlog=Backlog(spool, settings.spool_max_bytes),
@@ -70,7 +70,7 @@ class Parts:
     def prepared(self, loaded: Config, settings: AgentSettings) -> Parts:
         """Parts for other settings that keep what must not be forgotten; raises as `make` does, with nothing changed."""
         return Parts(
-            **_sources(loaded, settings, self.claims),
+            *_sources(loaded, settings, self.claims),
             epochs=self.epochs,
             publishing=self.publishing,
             backlog=self.backlog,
@@ -90,13 +90,15 @@ class Parts:
             each.close()
 
 
-def _sources(loaded: Config, settings: AgentSettings, claims: PodClaims) -> dict[str, Any]:
-    """The sources of rows for these settings, as fields of Parts; a new one is listed here."""
+def _sources(
+    loaded: Config, settings: AgentSettings, claims: PodClaims
+) -> tuple[ProcessOwners, PodClaims, HostMeter, tuple[Collector, ...]]:
+    """The sources of rows for these settings, as the first fields of Parts; a new one is listed here."""
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
     host = HostMeter(settings.proc, settings.sys)
     claims.allocation = owners.allocation
     collectors = (owners, host, *_serving(loaded), claims)
-    return {"owners": owners, "claims": claims, "host": host, "collectors": collectors}
+    return owners, claims, host, collectors
 
 
 def _serving(loaded: Config) -> tuple[ServingCollector, ...]:

@@ -18,6 +18,8 @@ from fallow.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.nvml.worker_protocol import DriverGoneAnswer, IntervalAnswer, IntervalRequest, OpenAnswer, OpenRequest
+
 _LONGEST_LOOK_S = 0.5
 _STARTING_S = 20.0
 """A process starts within a second, on a host without a free CPU within several; the driver has no part in that."""
@@ -51,6 +53,15 @@ class WorkerGoneError(Exception):
         super().__init__(reason)
         self.uuid = uuid
         self.call = call
+
+
+class DriverLostError(Exception):
+    """The worker has lost the driver: its code and message, and what happened before, which often is the reason."""
+
+    def __init__(self, answer: DriverGoneAnswer) -> None:
+        super().__init__(answer["driver_gone"]["message"])
+        self.code = answer["driver_gone"]["code"]
+        self.incidents = answer["incidents"]
 
 
 class WorkerClient:
@@ -87,13 +98,22 @@ class WorkerClient:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._answers, selectors.EVENT_READ)
 
-    def request(self, operation: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
-        """The worker's answer; raises WorkerGoneError where it has ended.
+    def open(self, timeout_s: float) -> OpenAnswer:
+        """Has the worker load the driver; raises as `interval` does."""
+        answer: OpenAnswer = self._request({"op": "open"}, timeout_s)
+        return answer
+
+    def interval(self, wanted: IntervalRequest, timeout_s: float) -> IntervalAnswer:
+        """The rows of an interval; raises WorkerGoneError where the worker has ended, DriverLostError where the driver is lost.
 
         Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next, of a
         process that has made no call yet after the time that a busy host may take to start one.
         """
-        line = json.dumps({"op": operation} | arguments).encode() + b"\n"
+        answer: IntervalAnswer = self._request(wanted, timeout_s)
+        return answer
+
+    def _request(self, wanted: OpenRequest | IntervalRequest, timeout_s: float) -> Any:
+        line = json.dumps(wanted).encode() + b"\n"
         assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
         try:
             self._process.stdin.write(line)
@@ -108,7 +128,9 @@ class WorkerClient:
                 moved_s = self._clock.monotonic_s()
             elif self._clock.monotonic_s() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
                 raise WorkerHungError(*self._page.current())
-        result: dict[str, Any] = json.loads(answer)
+        result = json.loads(answer)
+        if "driver_gone" in result:
+            raise DriverLostError(result)
         return result
 
     @property

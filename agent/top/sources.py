@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.snapshot import IdleClock, Snapshot
@@ -17,9 +17,9 @@ from fallow.clock import SECOND_MS
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from agent.rows import DeviceRow, GpuRow, ProcessRow
+    from agent.rows import DeviceRow, EventRow, GpuRow, ProcessRow
     from fallow.config import Config
 
 _HEALTH = {"gpu_wedged": "wedged", "gpu_lost": "lost"}
@@ -32,10 +32,10 @@ class UnnamedGpus:
     def __init__(self) -> None:
         self._health: dict[int, str] = {}
 
-    def hear(self, incidents: Iterable[Mapping[str, Any]]) -> None:
+    def hear(self, incidents: Iterable[EventRow]) -> None:
         for incident in incidents:
             position = _POSITION.match(incident["detail"] or "")
-            if incident["gpu"] is None and incident["kind"] in _HEALTH and position is not None:
+            if incident.get("gpu") is None and incident["kind"] in _HEALTH and position is not None:
                 self._health[int(position[1])] = _HEALTH[incident["kind"]]
 
     def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[GpuRow]:

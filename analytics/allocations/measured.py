@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations
-from analytics.intervals import merge
+from analytics.intervals import SPAN_MS, clip, merge
 from analytics.states import OCCUPIED
 
 UNSEEN_COLUMNS = (
@@ -48,18 +48,13 @@ def allocations_without_telemetry(
         One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
         null where nobody knows how many GPUs were allocated on that host; `why` says who never reported.
     """
-    rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
+    rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     no_host = ~pl.col("host").is_in(list(ledger_hosts))
     no_gpu = pl.col("gpu").is_not_null() & ~pl.col("gpu").is_in(list(ledger_gpus))
     why = pl.when(no_host).then(pl.lit("the host never reported")).when(no_gpu).then(pl.lit("the GPU never reported"))
     count = pl.when(pl.col("gpu").is_not_null()).then(1).otherwise("host_gpu_count").cast(pl.Int64)
-    unseen = rows.with_columns(
-        why=why,
-        time=pl.max_horizontal("start", pl.lit(since_ms)),
-        end=pl.min_horizontal("end", pl.lit(until_ms)),
-        gpu_count=count,
-    ).filter(pl.col("why").is_not_null())
-    return unseen.with_columns(gpu_ms=(pl.col("end") - pl.col("time")) * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
+    unseen = rows.with_columns(why=why, time="start", gpu_count=count).filter(pl.col("why").is_not_null())
+    return unseen.with_columns(gpu_ms=SPAN_MS * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
 
 
 def telemetry_without_allocations(allocations: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -80,14 +75,14 @@ def telemetry_without_allocations(allocations: pl.DataFrame, stretches: pl.DataF
         return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
     since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
     work = stretches.filter(pl.col("state").is_in(OCCUPIED) & pl.col("host").is_in(rows["host"].unique().implode()))
-    work = work.with_row_index("_row").with_columns(
-        _start=pl.col("time").clip(since_ms, until_ms), _end=pl.col("end").clip(since_ms, until_ms)
-    )
+    whole = work.with_columns(_start="time", _end="end")
+    work = clip(whole, since_ms, until_ms, sums=()).with_row_index("_row")
     covered = _covered(rows, work.select("host", "gpu").unique())
-    whole = pl.col("_end") - pl.col("_start")
-    unallocated = whole - (_allocated_until(work, covered, "_end") - _allocated_until(work, covered, "_start"))
+    unallocated = SPAN_MS - (_allocated_until(work, covered, "end") - _allocated_until(work, covered, "time"))
     found = work.with_columns(unclaimed_ms=(unallocated * pl.col("gpu_share")).round().cast(pl.Int64))
-    return found.filter(pl.col("unclaimed_ms") > 0).drop("_row", "_start", "_end")
+    return (
+        found.filter(pl.col("unclaimed_ms") > 0).with_columns(time="_start", end="_end").drop("_row", "_start", "_end")
+    )
 
 
 def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:

@@ -76,10 +76,9 @@ def _seen(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None) -> pl.Da
     work = process_jobs.drop_nulls("job").with_columns(pl.col("job").str.split("+")).explode("job")
     work = work.select("host", "gpu", "job", work_start="time", work_end="end")
     met = allocations.with_columns(job=word + pl.col("claim_id")).join(work, on=["host", "job"])
-    shared = pl.min_horizontal("end", "work_end") - pl.max_horizontal("start", "work_start")
     by_gpu = (
-        met.with_columns(shared=shared)
-        .filter(pl.col("shared") > 0)
+        clip(met, "work_start", "work_end", start="start", sums=())
+        .with_columns(shared=pl.col("end") - pl.col("start"))
         .group_by("row", "gpu")
         .agg(pl.col("shared").sum(), count=pl.col("gpu_count_on_host").first())
     )

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.capacity.off_peak import WEEKS_MOST
+from analytics.intervals import clip
 from analytics.states import UNUSED
 from fallow.clock import MINUTE_MS, WEEK_MS, floor_ms, from_ms
 
@@ -58,11 +59,12 @@ def hours_of_week(stretches: pl.DataFrame, until_ms: int, zone: tzinfo) -> Hours
         until_ms: the end of the weeks looked at.
         zone: in which the hours of the week are.
     """
-    rows = stretches.filter((pl.col("time") < until_ms) & (pl.col("end") > until_ms - WEEKS_MOST * WEEK_MS))
+    rows = clip(stretches.select("time", "end", "state", "gpu_share"), until_ms - WEEKS_MOST * WEEK_MS, until_ms)
     if rows.is_empty():
         return None
-    known_ms = min(until_ms - int(rows["time"].min()), WEEKS_MOST * WEEK_MS)  # type: ignore[arg-type]  # not empty
+    known_ms = until_ms - int(rows["time"].min())  # type: ignore[arg-type]  # not empty
     since_ms = until_ms - (known_ms // WEEK_MS * WEEK_MS or known_ms)
+    rows = clip(rows, since_ms)
     inner = np.arange(floor_ms(since_ms, _SLOT_MS) + _SLOT_MS, until_ms, _SLOT_MS, dtype=np.int64)
     edges = np.concatenate([[since_ms], inner, [until_ms]])
     hours = np.array([_hour(int(edge), zone) for edge in edges[:-1]])
@@ -87,8 +89,7 @@ def _hour(moment_ms: int, zone: tzinfo) -> int:
 def _between(rows: pl.DataFrame, edges: NDArray[np.int64]) -> NDArray[np.float64]:
     """GPU time between neighbouring edges: what all rows together had up to each edge, and the differences."""
     first = edges[0]
-    start = np.maximum(rows["time"].to_numpy(), first) - first
-    end = np.clip(rows["end"].to_numpy(), first, edges[-1]) - first
+    start, end = (rows[name].to_numpy() - first for name in ("time", "end"))
     share = rows["gpu_share"].to_numpy()
     at = (edges - first).astype(np.float64)
     return np.diff(_until(at, start, share) - _until(at, end, share))

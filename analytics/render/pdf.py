@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from fallow.errors import MissingExtraError
@@ -14,8 +15,8 @@ _HINT = (
 def pdf(html: str) -> bytes:
     """The page on A4 sheets with page numbers; MissingExtraError where WeasyPrint or pango is missing.
 
-    The same page gives the same bytes on the same machine: which fonts it has is the machine's business. Nothing is fetched
-    from outside the page.
+    The same page gives the same bytes on the same machine: which fonts it has is the machine's business. Without
+    libharfbuzz-subset the fonts in it carry the time of writing. Nothing is fetched from outside the page.
     """
     weasyprint = _weasyprint()
     inside = weasyprint.urls.URLFetcher(allowed_protocols=("data",))
@@ -32,6 +33,8 @@ def _isolated(html: str) -> str:
 
 def _weasyprint() -> Any:
     """The library, loaded when it is needed."""
+    # without libharfbuzz-subset it warns and uses fontTools, which works: no failure where warnings are errors
+    warnings.filterwarnings("ignore", "HarfBuzz-Subset will be required", DeprecationWarning)
     try:
         import weasyprint  # an extra, and it loads pango
     except (ImportError, OSError) as error:  # without pango the import fails with OSError

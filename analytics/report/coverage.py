@@ -161,16 +161,16 @@ def _before(gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
 
 
 def _after(gpus: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    start = pl.max_horizontal("last", pl.lit(since_ms))
-    return gpus.filter(pl.col("last") < until_ms).select(like="last_like", time=start, end=pl.lit(until_ms))
+    late = gpus.filter(pl.col("last") < until_ms)
+    return clip(late.select(like="last_like", time="last", end=pl.lit(until_ms)), since_ms)
 
 
 def _between(rows: pl.DataFrame, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
     """The time between two rows of a GPU that the ledger has as unknown."""
-    unknown = rows.filter(_UNKNOWN, pl.col("end") > since_ms).join(gpus.select("gpu", "last"), on="gpu", how="left")
+    unknown = clip(rows.filter(_UNKNOWN), since_ms).join(gpus.select("gpu", "last"), on="gpu", how="left")
     # what comes after the last row that knows anything is in `_after`
     inner = unknown.filter((pl.col("end") <= pl.col("last")).fill_null(value=True))
-    return inner.select("like", time=pl.max_horizontal("time", pl.lit(since_ms)), end="end")
+    return inner.select("like", "time", "end")
 
 
 def _count(gpus: pl.Series) -> int:

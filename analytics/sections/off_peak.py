@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
 from analytics.capacity.off_peak import WEEKS_MIN, OffPeak
@@ -15,6 +15,7 @@ from analytics.sections.section import Cell, Section, SectionColumn, WeekGrid, W
 from fallow.clock import WEEK_MS
 
 _LISTED = 12
+_DRAWN = 4
 
 
 def off_peak(report: Report) -> Section | None:
@@ -23,6 +24,7 @@ def off_peak(report: Report) -> Section | None:
         return None
     found = sorted(report.off_peak, key=lambda each: -each.gpus * (each.until_hour - each.from_hour))
     rest = len(found) - _LISTED
+    pools = tuple(dict.fromkeys(each.pool for each in found))
     return Section(
         name="off-peak",
         title=tr("Off-peak hours"),
@@ -38,7 +40,11 @@ def off_peak(report: Report) -> Section | None:
         rows=tuple(_row(each) for each in found),
         shown=_LISTED,
         rest=tr_many("and {number} more window", "and {number} more windows", rest),
-        chart=_chart(report.off_peak) if found else None,
+        chart=_chart(report.off_peak, pools[:_DRAWN]) if found else None,
+        chart_note=tr(
+            "The chart shows {shown} of {number} pools, those with the widest windows. The table on the page Capacity lists all.",
+            shown=Number(_DRAWN), number=Number(len(pools)),
+        ) if len(pools) > _DRAWN else "",
         notes=(
             tr("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(report.zone)),
             tr("Hours left blank have no more room than usual, or were not observed enough."),
@@ -70,8 +76,9 @@ def _row(each: OffPeak) -> tuple[Cell, ...]:
     return place_name(each.pool), since, until, Number(each.gpus), Number(each.weeks)
 
 
-def _chart(found: Sequence[OffPeak]) -> WeekGrid:
-    by_pool = groupby(sorted(found, key=lambda each: each.pool), key=lambda each: each.pool)
+def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> WeekGrid:
+    drawn = sorted((each for each in found if each.pool in pools), key=lambda each: each.pool)
+    by_pool = groupby(drawn, key=lambda each: each.pool)
     return WeekGrid(
         tuple((place_name(pool), tuple(span for each in own for span in _spans(each))) for pool, own in by_pool)
     )

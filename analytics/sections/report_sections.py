@@ -1,8 +1,11 @@
-"""The report's chapters: which sections it has, in which order. A new section is its own file and an entry here."""
+"""The report's chapters: which sections it has, in which order, and which pages show them too.
+
+A new section is its own file and an entry here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,6 +45,12 @@ REPORT: tuple[Chapter, ...] = (
     Chapter(tr("Other findings"), (inefficient, gone, suppressed)),
     Chapter(tr("What the figures rest on"), (data_quality, how_made, prices, energy)),
 )
+
+ON_PAGES: Mapping[str, tuple[MakeSection, ...]] = {"/capacity": (off_peak,)}
+"""Sections of the report that a page shows below its own, by the page's path: `/`, `/capacity`, `/holders`, `/quality`, `/right-size`.
+
+One that stands elsewhere on its page is named in the page's file.
+"""
 
 
 def chapters(report: Report) -> Iterator[tuple[str, tuple[Section, ...]]]:

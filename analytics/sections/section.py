@@ -275,6 +275,7 @@ class Section:
         rest: what a document says of the others.
         lines: sentences as a list, where the section has some.
         cards: findings in full, in place of rows.
+        chart_note: what the chart leaves out; said where it is drawn.
         notes: what to know of the figures.
         terms: words of the section that a reader may not know.
         states: states that are drawn, for the legend.
@@ -292,6 +293,7 @@ class Section:
     lines: tuple[str, ...] = ()
     cards: tuple[FindingCard, ...] = ()
     chart: Chart | None = None
+    chart_note: str = ""
     notes: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()
     states: tuple[str, ...] = ()

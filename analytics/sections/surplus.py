@@ -14,6 +14,7 @@ from analytics.sections.names import place_name
 from analytics.sections.section import Cell, EstimateInterval, Intervals, Section, SectionColumn
 
 BLOCKS = (1, 2, 4, 8)
+_DRAWN = 12
 _BLOCK_TITLES = (tr("by 1"), tr("by 2"), tr("by 4"), tr("by 8"))
 
 
@@ -38,7 +39,11 @@ def surplus(report: Report) -> Section | None:
             SectionColumn("back_test", tr("back-test"), "words"),
         ),
         rows=tuple(_row(each) for each in found),
-        chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found)) if found else None,
+        chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found[:_DRAWN])) if found else None,
+        chart_note=tr(
+            "The chart shows the first {shown} of {number} groups; the table lists all.",
+            shown=Number(_DRAWN), number=Number(len(found)),
+        ) if len(found) > _DRAWN else "",
         notes=(
             tr("Low to high: what next week leaves without a reserve, in 9 of 10 weeks, judged by how far off the weeks before were."),
             tr("By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS, cut
 from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
 from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
@@ -37,12 +38,10 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     )
     own = own.with_columns(gpu=pl.col("gpu").replace_strict(parents, default=None, return_dtype=pl.String))
     hours = _drawn_by_hour(context).rows(own["gpu"].drop_nulls().unique().to_list())
-    first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
-    pieces = own.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour")
-    met = pieces.join(hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour"))
-    hour_ms = pl.col("hour") * HOUR_MS
-    during = pl.min_horizontal("end", hour_ms + HOUR_MS) - pl.max_horizontal("time", hour_ms)
-    told = pl.min_horizontal(during, "hour_known_ms")
+    met = cut(own, HOUR_MS, "hour").join(
+        hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour")
+    )
+    told = pl.min_horizontal(SPAN_MS, "hour_known_ms")
     drawn = met.group_by("_row").agg(
         estimate_mj=(pl.col("hour_mj") / pl.col("hour_known_ms") * told * pl.col("gpu_share")).sum(),
         estimate_ms=told.sum(),

@@ -7,7 +7,6 @@ from dash import html
 from analytics.language.sentences import tr
 from analytics.sections.demand import demand_curve, fewer_gpus
 from analytics.sections.gangs import gang_staircase
-from analytics.sections.off_peak import off_peak
 from analytics.sections.palette import Palette
 from analytics.sections.surplus import surplus
 from dashboard.pages.page import Page, PlacedSection, of_report
@@ -22,7 +21,6 @@ class Capacity(Page):
         PlacedSection(fewer_gpus),
         of_report(surplus, table="below", wide=True),
         PlacedSection(gang_staircase, table="beside"),
-        of_report(off_peak, wide=True),
     )
 
     def content(self, view: View, colours: Palette) -> html.Div:

@@ -34,6 +34,7 @@ class Overview(Page):
             section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
             section_panel(view, colours, idle(report)),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
+            *self.panels(view, colours),
         ]
         return html.Div(
             [

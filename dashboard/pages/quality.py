@@ -43,7 +43,5 @@ class Quality(Page):
         )  # fmt: skip
         # days are many and pools few: in two columns of their own no card has to be as tall as its neighbour
         shares = html.Div([each.panel(view, colours) for each in _SHARES], className="balanced")
-        panels = [each.panel(view, colours) for each in self.sections]
-        return html.Div(
-            [html.P(view.translate(headline), className="headline"), html.Div([*panels, shares], className="panels")]
-        )
+        panels = [*self.panels(view, colours), shares]
+        return html.Div([html.P(view.translate(headline), className="headline"), html.Div(panels, className="panels")])

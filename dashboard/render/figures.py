@@ -163,12 +163,12 @@ def ranked_figure(view: View, colours: Palette, chart: RankedBars) -> tuple[go.F
     return figure, height_px
 
 
-_INTERVAL_PX, _INTERVAL_AXIS_PX, _INTERVALS = 54, 62, 12
+_INTERVAL_PX, _INTERVAL_AXIS_PX = 54, 62
 
 
 def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go.Figure, int]:
     """Names and figures stand above their bars: beside them they would leave a narrow screen no room for the bars."""
-    drawn = chart.rows[:_INTERVALS]
+    drawn = chart.rows
     rows = list(range(len(drawn)))
     height_px = _INTERVAL_AXIS_PX + _INTERVAL_PX * len(drawn)
     figure = go.Figure()
@@ -208,12 +208,12 @@ def _interval_note(view: View, each: EstimateInterval, row: int) -> dict[str, An
     }  # fmt: skip
 
 
-_DAY_PX, _GRIDS = 26, 4
+_DAY_PX = 26
 
 
 def week_grid_figure(view: View, colours: Palette, chart: WeekGrid) -> tuple[go.Figure, int]:
     """Rows are days, columns hours; the number stands in the middle of each span."""
-    grids = chart.grids[:_GRIDS]
+    grids = chart.grids
     rows: list[list[int | None]] = [[None] * 24 for _ in range(7 * len(grids))]
     words = [[""] * 24 for _ in rows]
     for place, (_, spans) in enumerate(grids):

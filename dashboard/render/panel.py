@@ -63,7 +63,8 @@ def section_panel(
     else:
         headline, title = view.translate(section.headline), view.translate(section.title)
         figure, height_px = _FIGURES[type(section.chart)](view, colours, section.chart)
-        chart: Any = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
+        picture = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
+        said = [html.P(view.translate(section.chart_note), className="note")] if section.chart_note else []
         drawn = [*_legend(view, colours, section), *chart_legend(view, colours, section.chart)]
         if table == "folded":
             folded = html.Details(
@@ -72,11 +73,11 @@ def section_panel(
                     *section_tables(view, colours, section, "numbers"),
                 ]
             )
-            body = [*drawn, chart, *lines, *notes, folded]
+            body = [*drawn, picture, *said, *lines, *notes, folded]
         elif table == "beside":
-            body = [*drawn, _beside(chart, *section_tables(view, colours, section)), *lines, *notes]
+            body = [*drawn, _beside(picture, *section_tables(view, colours, section)), *said, *lines, *notes]
         else:
-            body = [*drawn, chart, *section_tables(view, colours, section, first=first), *lines, *notes]
+            body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines, *notes]
     return panel(
         name=section.name,
         title=view.translate(section.title),

@@ -170,10 +170,10 @@ def test_a_worker_that_starts_late_is_waited_for_and_one_that_stops_later_is_not
     late = threading.Timer(2, os.kill, (worker.pid, signal.SIGCONT))
     late.start()
     try:
-        assert "GPU-a" in json.dumps(worker.request("open", 10))
+        assert "GPU-a" in json.dumps(worker.open(10))
         os.kill(worker.pid, signal.SIGSTOP)
         with pytest.raises(WorkerHungError) as hung:
-            worker.request("open", 0.5)
+            worker.open(0.5)
         assert (hung.value.uuid, hung.value.call) == ("", ""), "it says nothing of any GPU"
     finally:
         late.cancel()

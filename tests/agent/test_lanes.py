@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from agent.nvml.worker_protocol import Entries, IntervalRequest
+
     MakeLanes = Callable[..., "Lanes"]
 
 PAST_S = 30.0
@@ -41,20 +43,22 @@ class Lanes:
         self.clock = clock
         with clock.for_new_processes():
             self.worker = WorkerClient(sys_path=str(sys), alive=self._alive, clock=clock)
-        self.opened = self.worker.request("open", 10)
+        self.opened = self.worker.open(10)
         self.scenario = scenario
         self._next_ms = clock.now_ms() // STEP_MS * STEP_MS + STEP_MS
 
     def skip(self, intervals: int) -> None:
         self._next_ms += intervals * STEP_MS
 
-    def row(self, *, lists: bool = True, devices: str = "none", errors: str = "none") -> dict[str, Any]:
+    def row(self, *, lists: bool = True, devices: Entries = "none", errors: Entries = "none") -> Any:
         start_ms, self._next_ms = self._next_ms, self._next_ms + STEP_MS
         end_ms = self._next_ms
         self.clock.sleep((end_ms + 250 - self.clock.now_ms()) / 1000)
-        return self.worker.request(
-            "row", 10, start_ms=start_ms, end_ms=end_ms, list_processes=lists, devices=devices, errors=errors
-        )
+        wanted: IntervalRequest = {
+            "op": "row", "start_ms": start_ms, "end_ms": end_ms, "list_processes": lists, "devices": devices,
+            "errors": errors,
+        }  # fmt: skip
+        return self.worker.interval(wanted, 10)
 
     def _alive(self) -> bool:
         self.clock.while_blocked(1.0)

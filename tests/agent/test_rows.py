@@ -13,7 +13,7 @@ TABLES = (
 )  # fmt: skip
 """What the agent writes."""
 
-NEVER_NULL = {"time", "interval_ms", "health", "pid", "kind"}
+NEVER_NULL = {"time", "interval_ms", "health", "kind"}
 TYPES = {Type.BOOL: "bool", Type.STRING: "str", Type.FLOAT: "float", Type.DOUBLE: "float"}
 
 HEAD = '''"""Typed rows of the tables that the agent writes. Written by `make docs` from fallow/schema; do not edit.
@@ -24,16 +24,18 @@ column means stands in docs/schema.md.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 '''
 
 
 def module() -> str:
-    """The text of agent/rows.py: a TypedDict for each table, and `Rows` with the rows of all of them."""
+    """The text of agent/rows.py: a TypedDict for each table, `Rows` with the rows of all of them, and `AnyRow`."""
     parts = [HEAD, *(_table(table) for table in TABLES)]
     lists = [f"    {table.name}: list[{_name(table)}]" for table in TABLES]
     parts.append("\n".join(["class Rows(TypedDict, total=False):", '    """Rows by table."""', "", *lists]) + "\n")
-    return "\n\n".join(parts)
+    names = " | ".join(_name(table) for table in TABLES)
+    alias = f'AnyRow: TypeAlias = {names}\n"""A row of any table that the agent writes."""\n'
+    return "\n\n".join([*parts, alias])
 
 
 def _table(table: Table) -> str:
@@ -49,6 +51,8 @@ def _type(table: Table, column: Column) -> str:
     kind = TYPES.get(column.type, "int")
     if table is schema.EVENT and column.name == "time":
         return f"{kind} | None"  # None until it is written: it has just happened
+    if column.name == "pid" and table is schema.PROCESS:
+        return kind
     key = column.name == "gpu" and column.key and table not in (schema.SERVING, schema.CLAIM)
     return kind if key or column.name in NEVER_NULL else f"{kind} | None"
 

@@ -116,6 +116,7 @@ def test_what_the_off_peak_chart_leaves_out_is_said(planned: Planned) -> None:
     assert len(figure(shown, "off-peak-chart")["data"][0]["z"]) == 4 * 7
     assert {row[0] for row in table(shown, "off-peak-title")[1:]} == {f"pool{number}" for number in range(6)}
     assert "Hours left blank" in words(shown)
+    assert "The chart shows 4 of 6 pools" in words(shown)
 
 
 def test_people_have_no_capacity(planned: Planned) -> None:

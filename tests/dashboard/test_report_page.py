@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
+from analytics.delivery import editions
 from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
 from dashboard.access.people import PLANNER, VIEWER, Reader
@@ -153,6 +154,13 @@ def sent(site: Site) -> list[tuple[str, str]]:
     return [(row["actor"], row["step"]) for row in rows.iter_rows(named=True)]
 
 
+@pytest.fixture
+def html_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the PDF, which takes longer than all else."""
+    monkeypatch.setattr(editions, "DOCUMENTS", editions.DOCUMENTS[:1])
+
+
+@pytest.mark.usefixtures("html_only")
 def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Path) -> None:
     planner = Reader("bob", PLANNER)
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
@@ -175,6 +183,12 @@ def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Pa
     assert [step for _, step in sent(sender)].count("sent") == 2
 
 
+def test_html_and_pdf_would_be_sent(sender: Site) -> None:
+    tried = text(trying(sender, Reader("bob", PLANNER), 1))
+    assert f"fallow-{WEEK}-all-en.html, fallow-{WEEK}-all-en.pdf" in tried
+
+
+@pytest.mark.usefixtures("html_only")
 def test_one_target_can_be_chosen(sender: Site, tmp_path: Path) -> None:
     planner = Reader("bob", PLANNER)
     sending(sender, planner, trying(sender, planner, 1).tried)
@@ -211,6 +225,7 @@ def test_a_week_that_is_not_over_for_now_is_refused(sender: Site) -> None:
     assert not told.tried
 
 
+@pytest.mark.usefixtures("html_only")
 def test_a_planner_of_one_team_sends_that_teams_edition(sender: Site, tmp_path: Path) -> None:
     owners = tmp_path / "owners.csv"
     owners.write_text("kind,name,team\nuser,farid,vision\nuser,hiro,language\n")

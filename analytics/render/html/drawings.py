@@ -14,10 +14,6 @@ from analytics.render.html.film import film_strip
 from analytics.sections.palette import LIGHT, ORDER
 from analytics.sections.section import Cell, FilmStrip, Intervals, RankedBars, Section, StackedBars, Waterfall, WeekGrid
 
-_MOST = 8
-"""Rows of intervals."""
-_MOST_GRIDS = 4
-
 
 def drawing(section: Section, language: Language) -> Markup:
     """The section's chart with its title and headline as its name; nothing where it has none."""
@@ -35,9 +31,9 @@ def drawing(section: Section, language: Language) -> Markup:
         case RankedBars():
             height, parts = _ranked_height(chart), _ranked(chart, key, language)
         case Intervals():
-            height, parts = _INTERVAL * min(len(chart.rows), _MOST), _intervals(chart, language)
+            height, parts = _INTERVAL * len(chart.rows), _intervals(chart, language)
         case WeekGrid():
-            height, parts = _GRID * min(len(chart.grids), _MOST_GRIDS) - 14, _grids(chart, language)
+            height, parts = _GRID * len(chart.grids) - 14, _grids(chart, language)
     return svg.drawing(height, parts, name) if height else Markup()
 
 
@@ -123,7 +119,7 @@ _INTERVAL, _SPAN = 54.0, 296.0
 
 def _intervals(chart: Intervals, language: Language) -> Iterator[Markup]:
     most = max(each.whole for each in chart.rows) or 1
-    for place, each in enumerate(chart.rows[:_MOST]):
+    for place, each in enumerate(chart.rows):
         y, scale = place * _INTERVAL, _SPAN / most
         yield svg.text(0, y + 12, svg.name(language.shown(each.name), 46))
         yield svg.rect(4, y + 20, each.whole * scale, 10, {"class": "c-whole", "fill": LIGHT.whole})
@@ -139,7 +135,7 @@ _GRID = _HOURS + 7 * _DAY + 22
 
 
 def _grids(chart: WeekGrid, language: Language) -> Iterator[Markup]:
-    for place, (name, spans) in enumerate(chart.grids[:_MOST_GRIDS]):
+    for place, (name, spans) in enumerate(chart.grids):
         top = place * _GRID
         yield svg.text(0, top + 12, svg.name(language.shown(name), 40), kind="b")
         for hour in range(0, 25, 6):

@@ -47,6 +47,10 @@ def test_sheets_are_a4_and_headings_are_its_contents(html: str, whole: bytes) ->
 
 
 def test_the_same_page_gives_the_same_bytes(html: str, whole: bytes) -> None:
+    from weasyprint.text.ffi import harfbuzz_subset  # `whole` has loaded it
+
+    if harfbuzz_subset is None:
+        pytest.skip("without libharfbuzz-subset fontTools writes the time into each font")
     assert pdf(html) == whole
 
 
