@@ -22,6 +22,7 @@ from benchmarks import (
     fleet_rate,
     import_rate,
     ledger_rate,
+    physical_week,
 )
 from benchmarks.measure import Figure, machine
 
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
+    "physical-week": physical_week.measure,
     "dashboard": dashboard_cost.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}

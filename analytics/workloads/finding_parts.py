@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
-from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
+from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
 from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Rule, once_per_context
 from analytics.workloads.wording import agreeing
@@ -104,7 +104,12 @@ def finding_of(
         evidence=Evidence(
             min(stretches["time"].to_list()),
             max(stretches["end"].to_list()),
-            {**numbers, "sample_count": int(stretches["sample_count"].sum()), "coverage": seen.coverage},
+            {
+                **numbers,
+                "sample_count": int(stretches["sample_count"].sum()),
+                "coverage": seen.coverage,
+                **_sampled(seen),
+            },
         ),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
@@ -114,6 +119,11 @@ def finding_of(
         currency=context.costs.currency if cost is not None else None,
         notes=(*notes, *said),
     )
+
+
+def _sampled(seen: Observation) -> dict[str, EvidenceValue]:
+    """The share of its time that was seen by point samples alone and is not confirmed; nothing where there is none."""
+    return {"unconfirmed": seen.unconfirmed_ratio} if seen.unconfirmed_ratio else {}
 
 
 def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tuple[str, ...]]:
