@@ -184,7 +184,10 @@ def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
 
     A MIG instance counts its share of the time, and its GPU is the one that is counted where the group has both. The expression comes from fallow's own code, never from a user.
     """
-    more = [f"round(sum({name} * gpu_share))::BIGINT" if name in spans.columns else "0::BIGINT" for name in _LEFT_OPEN]
+    more = [
+        f"coalesce(round(sum({name} * gpu_share)), 0)::BIGINT" if name in spans.columns else "0::BIGINT"
+        for name in _LEFT_OPEN
+    ]
     with _database().cursor() as connection:
         connection.register("spans", spans.to_arrow())
         rows = connection.sql(

@@ -23,7 +23,8 @@ def summary_text(
     """The window's numbers on about fifteen lines, with what each state cost where that is given."""
     totals = summary.totals
     lines = [
-        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed{_sampled(summary)}",
+        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        *_sampled(summary),
         *stopped_lines(summary),
         "",
         *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
@@ -39,11 +40,11 @@ def summary_text(
     return "\n".join(lines)
 
 
-def _sampled(summary: Summary) -> str:
+def _sampled(summary: Summary) -> list[str]:
     """How much of the observed time was seen at moments only."""
     if not (summary.totals.sampled or 0) >= _SHOWN_FROM:
-        return ""
-    return f", {percent(summary.totals.sampled)} of it by point samples, one every {_every(summary)}"
+        return []
+    return [f"{percent(summary.totals.sampled)} of it by point samples, one every {_every(summary)}"]
 
 
 def _every(summary: Summary) -> str:

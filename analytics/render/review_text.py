@@ -153,15 +153,11 @@ def _by_rule(sums: FindingTotals) -> list[str]:
         lines.append(
             f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpu_hours:>12,.1f} {cost:>18}"
         )
-    if any(each.unconfirmed_cost for each in sums.rules.values()):
-        lines.append(
-            "  left out of the costs, because point samples alone call that time idle: "
-            + ", ".join(
-                f"{each.rule} {_money(each.unconfirmed_cost, each.currency)}"
-                for each in sums.rules.values()
-                if each.unconfirmed_cost
-            )
-        )
+    lines += [
+        f"  {each.rule}: {_money(each.unconfirmed_cost, each.currency)} left out, which point samples alone call idle"
+        for each in sums.rules.values()
+        if each.unconfirmed_cost
+    ]
     if len(sums.rules) > 1:
         lines.append("  rules may be about the same hours of a GPU: their GPU-hours and costs do not add up")
     return lines

@@ -33,7 +33,7 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     def beside(name: str) -> tuple[str, ...]:
         return _beside(trends[name], currency) if name in trends else ()
 
-    wasted_ms = totals.confirmed_ms(UNUSED)
+    wasted_ms = totals.confirmed_ms(UNUSED) if leaves_open(totals) else sum(totals.state_ms[state] for state in UNUSED)
     paid = account.paid_cents
     open_cents = sum(report.money.accounts.unconfirmed_cents[state] for state in UNUSED) if leaves_open(totals) else 0
     wasted = (
