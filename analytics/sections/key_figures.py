@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Trend
 from analytics.report.model import Report
-from analytics.sections.point_samples import between, leaves_open, unused
+from analytics.sections.point_samples import between, leaves_open, unused_bound
 from analytics.sections.section import Cell
 from analytics.states import UNUSED
 
@@ -67,7 +67,7 @@ def _left_open(report: Report, cents: int) -> tuple[tuple[str, ...], tuple[str, 
     totals = report.summary.totals
     if not leaves_open(totals):
         return (), ()
-    share = tr("confirmed; {sampled}", sampled=between(report, unused(totals)))
+    share = tr("confirmed; {sampled}", sampled=between(report, unused_bound(totals)))
     more = tr("{amount} more is not confirmed: sampled", amount=Amount(from_cents(cents), report.money.currency))
     return (share,), ((more,) if cents else ())
 

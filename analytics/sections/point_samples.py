@@ -35,7 +35,7 @@ def leaves_open(totals: Totals) -> bool:
     ) >= _OPEN_FROM
 
 
-def unused(totals: Totals) -> Bound:
+def unused_bound(totals: Totals) -> Bound:
     """Between which times the unused time lies."""
     bounds = [totals.bound(state) for state in UNUSED]
     return Bound(sum(each.low_ms for each in bounds), min(sum(each.high_ms for each in bounds), totals.observed_ms))

@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
-from analytics.sections.point_samples import leaves_open, state_share, unused
+from analytics.sections.point_samples import leaves_open, state_share, unused_bound
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
@@ -56,7 +56,7 @@ def headline(report: Report) -> str:
     if not spent.observed_ms:
         return tr("Nothing was observed in this window.")
     if leaves_open(spent):
-        bound = unused(spent)
+        bound = unused_bound(spent)
         return tr(
             "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),

@@ -31,7 +31,7 @@ _HOLDING = (
 )  # fmt: skip
 
 _SAMPLED = (
-    Column("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it, or do not say how much",
+    Column("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it; one that does not say stands for a sixth of a second",
            "gpu table", "ms", "1 ms"),
     Column("perhaps_idle_ms", Type.INT64,
            "time that is not held but may have been part of an idle interval as long as `ledger.idle_after`: beside and between its rows at 0",
