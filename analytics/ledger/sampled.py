@@ -150,7 +150,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Samples:
+class PointSamples:
     """Time that was watched at moments only: how long, by how many samples, and between which bounds the time at 0 lies.
 
     `idle` is over all of the time, the watched part included: without a kernel for however short a time.
@@ -166,14 +166,14 @@ class Samples:
         return self.time_ms / self.count if self.count else None
 
 
-def samples_of(stretches: pl.DataFrame) -> Samples:
+def samples_of(stretches: pl.DataFrame) -> PointSamples:
     """The point samples among some rows of the ledger.
 
     A watched row at 0 was idle throughout, and one that is not was idle for no more than the rest of its mean. Of samples the
     shares at 0 and not at work have Wilson's interval, as of moments that do not keep step with the work.
     """
     if stretches.is_empty():
-        return Samples(0, 0, Bound(0.0, 0.0))
+        return PointSamples(0, 0, Bound(0.0, 0.0))
     share = (pl.col("sampled_ms") / pl.col("util_ms")).fill_nan(0).fill_null(0)
     rest_ms = pl.col("util_ms") * (1 - pl.col("gpu_util_mean_pct").fill_null(0) / 100)
     point = pl.col("sampled_ms") > 0
@@ -188,7 +188,7 @@ def samples_of(stretches: pl.DataFrame) -> Samples:
     time_ms, count = row["time_ms"], row["count"]
     low = wilson(row["zero"] / time_ms, count)[0] if time_ms else 0.0
     high = wilson(row["rest"] / time_ms, count)[1] if time_ms else 0.0
-    return Samples(
+    return PointSamples(
         time_ms,
         round(count),
         Bound(row["watched_zero"] + low * time_ms, max(row["watched_rest"], row["watched_zero"]) + high * time_ms),

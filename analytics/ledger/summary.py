@@ -15,7 +15,7 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.ledger.build import Ledger
-from analytics.ledger.sampled import Bound, Samples, samples_of
+from analytics.ledger.sampled import Bound, PointSamples, samples_of
 from analytics.mig import MIG_PREFIX
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Window, format_ms
@@ -96,7 +96,7 @@ class Summary:
     until_ms: int
     totals: Totals
     idle: Idle
-    samples: Samples
+    samples: PointSamples
     """What of the time was seen by point samples, and between which bounds the idle time lies."""
     stopped_gpus: int
     """GPUs that were last seen more than an hour before the end; their time after that is in no sum."""

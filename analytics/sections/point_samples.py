@@ -17,8 +17,8 @@ from fallow.clock import SECOND_MS
 _SHOWN_FROM = 0.0005
 """Less of the observed time would be written as 0.0 %."""
 
-_OPEN_FROM = 0.005
-"""Less of the observed time moves no figure by more than half a percent; the section on point samples states it all the same."""
+_OPEN_FROM = 0.01
+"""Less of the observed time moves no figure by more than a point; the header and the data quality state it all the same."""
 _MOSTLY = 0.5
 """From this share of the time on the samples' own pace says how it was seen."""
 
@@ -72,16 +72,16 @@ def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
     open_ms = sum(each.unconfirmed_ms.get(state, 0) for each in groups for state in UNUSED)
     return (
         tr(
-            "{hours} GPU-hours of the idle time rest on point samples at 0 that nothing confirms: see the bounds under “Point samples”.",
+            "{hours} GPU-hours of the idle time are point samples that nothing confirms: see “Point samples”.",
             hours=GpuHours(open_ms),
         ),
     )
 
 
 def point_samples(report: Report) -> Section | None:
-    """A row for each state of unused time with its bounds; None where everything was watched."""
+    """A row for each state of unused time with its bounds; None where nearly everything was watched."""
     totals = report.summary.totals
-    if not is_sampled(totals):
+    if (totals.sampled or 0.0) < _OPEN_FROM:
         return None
     return Section(
         name="point-samples",

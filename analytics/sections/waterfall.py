@@ -60,7 +60,7 @@ def _headline(report: Report, total_ms: float) -> str:
         return tr("There was no GPU time in this window.")
     useful = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
     worst = max((_confirmed(report, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
-    if not worst.gpu_ms and leaves_open(report.summary.totals):
+    if not worst.gpu_ms and any(steps[state].gpu_ms for state in UNUSED):
         return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
@@ -76,7 +76,7 @@ def _confirmed(report: Report, step: Step) -> Step:
     if not leaves_open(totals):
         return step
     cents = None if step.cents is None else step.cents - report.money.accounts.unconfirmed_cents[step.state]
-    return replace(step, gpu_ms=step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0), cents=cents)
+    return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
 def _rows(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[tuple[Cell, ...]]:
