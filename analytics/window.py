@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 
+import polars as pl
+
+from analytics.inventory import load_inventory
 from analytics.ledger.build import Ledger, load_ledger, load_recent, recent
+from analytics.ledger.sampled import IdleFloors, idle_floors, with_unconfirmed
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
 from analytics.progress import bar
@@ -40,13 +44,15 @@ REPORT_HISTORY_MS = 8 * WEEK_MS
 class WindowLedger:
     """The ledger of the window and its history, the part of it inside the window, and that part in numbers.
 
-    `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen.
+    `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen. `floors` are what idle
+    cards draw, as the window tells; None where nothing was sampled by points, so that nobody need know.
     """
 
     whole: Ledger
     inside: Ledger
     summary: Summary
     end_ms: int | None = None
+    floors: IdleFloors | None = None
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,8 +120,19 @@ def load_window_ledger(
             f"it has rows from {format_ms(whole.first_ms)} to {format_ms(until_ms)}: "
             "choose a window that has some of them",
         )
+    inside, floors = _confirmed(inputs, inside)
     end_ms = _end_ms(whole, inputs.window)
-    return WindowLedger(whole, inside, _summary(inside, inputs.window, end_ms), end_ms)
+    return WindowLedger(whole, inside, _summary(inside, inputs.window, end_ms), end_ms, floors)
+
+
+def _confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
+    """The ledger inside the window with `unconfirmed_ms`, by what the fleet's idle cards draw in it."""
+    rows = inside.stretches
+    if not (rows["sampled_ms"] > 0).any():
+        return replace(inside, stretches=rows.with_columns(unconfirmed_ms=pl.lit(0, pl.Int64))), None
+    inventory = inside.inventory or load_inventory(inputs.lake)
+    floors = idle_floors(rows, inventory, inputs.ledger_settings.idle_after_ms)
+    return replace(inside, stretches=with_unconfirmed(rows, floors, inventory)), floors
 
 
 def _end_ms(whole: Ledger, window: Window) -> int | None:

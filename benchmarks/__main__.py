@@ -23,6 +23,7 @@ from benchmarks import (
     import_rate,
     labelled_trace,
     ledger_rate,
+    physical_week,
 )
 from benchmarks.measure import Figure, machine
 
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
+    "physical-week": physical_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
 }

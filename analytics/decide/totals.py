@@ -13,8 +13,9 @@ from analytics.workloads.model import Finding
 class RuleTotals:
     """Sums over the findings of one rule.
 
-    GPUs count once; those `to_ask` about are named with low confidence only. GPU time and cost add up: a rule's findings are about different work or different holders. `cost` adds
-    up what has a price and is None where nothing has; `unpriced` findings are not in it.
+    GPUs count once; those `to_ask` about are named with low confidence only. GPU time and cost add up: a rule's findings are about
+    different work or different holders. `cost` adds up what has a price and is None where nothing has; `unpriced` findings are not in
+    it. `unconfirmed_cost` of it is of time that point samples alone call idle.
     """
 
     rule: str
@@ -26,6 +27,7 @@ class RuleTotals:
     cost: float | None
     currency: str | None
     unpriced: int
+    unconfirmed_cost: float = 0.0
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -34,6 +36,7 @@ class RuleTotals:
             "reclaimable_gpus": self.gpus_to_take + self.gpus_to_ask,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
+            "unconfirmed_cost": self.unconfirmed_cost,
             "currency": self.currency,
             "findings_without_price": self.unpriced,
         }
@@ -155,4 +158,5 @@ def _of_rule(rule: str, findings: Sequence[Finding]) -> RuleTotals:
         cost=sum(finding.cost or 0.0 for finding in priced) if priced else None,
         currency=priced[0].currency if priced else None,
         unpriced=len(findings) - len(priced),
+        unconfirmed_cost=sum((finding.cost or 0.0) * finding.unconfirmed for finding in priced),
     )

@@ -9,7 +9,7 @@ from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.delivery.nudges import Nudge
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
-from analytics.language.quantities import Amount, GpuHours, Moment
+from analytics.language.quantities import GpuHours, Moment
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
@@ -18,6 +18,7 @@ from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
+from analytics.sections.finding_heading import cost_of
 from analytics.sections.findings import costliest
 from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
 from analytics.workloads.model import Finding
@@ -113,7 +114,7 @@ def _window(report: Report, language: Language) -> str:
 def line(finding: Finding, language: Language) -> BriefLine:
     """A finding as a chat shows it, with its cost if there is a price."""
     gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    cost = [] if finding.cost is None else [cost_of(finding)]
     sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
     what = language.translate(finding.sentence)
     text = (

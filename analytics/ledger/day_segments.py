@@ -18,15 +18,18 @@ from analytics.ledger.day_mig import Shares
 from analytics.ledger.day_owners import USE, Held
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
-from analytics.ledger.settings import GAP_INTERVALS, LedgerSettings
+from analytics.ledger.settings import DRIVER_WINDOW_MS, GAP_INTERVALS, SAMPLED_BELOW, LedgerSettings
 from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
 _SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
-         "watched_ms", "sample_count")  # fmt: skip
+         "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
-_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "mem_used_max_bytes")
+_WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
+"""Largest values that are unknown where any of theirs is."""
+_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms",
+             "mem_used_max_bytes")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,12 @@ def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, setting
     """The pieces and spells of one date's host-days."""
     use = np.flatnonzero(rows.usable & ~shares.left_out)
     alike = _Alike.of(held, shares, use)
-    runs = _runs(rows, use, alike)
+    runs = _runs(rows, use, alike, settings)
     of_runs = alike.take(runs.first)
     spells = np.flatnonzero(_begins(runs, of_runs.zero))
-    label = _labels(runs, of_runs, settings)
+    groups = _IdleGroups.of(runs, of_runs)
+    label = _labels(groups, of_runs, settings)
+    runs.values["perhaps_idle_ms"] += _beside_idle(groups, runs, of_runs, rows.weight[_view(use, len(rows))], settings)
     pieces = np.flatnonzero(_begins(runs, label, of_runs.owner))
     first_row = use[runs.first[pieces]]
     table = _table(runs, pieces, label[pieces], [held.owners[code] for code in held.owner[first_row]])
@@ -113,21 +118,23 @@ def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
     )
 
 
-def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike) -> Runs:
+def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike, settings: LedgerSettings) -> Runs:
     """Rows of one GPU that follow one another and are alike in all that the states depend on."""
     view = _view(use, len(rows))
     gpu, start = rows.gpu[view], rows.start[view]
     end = start + rows.weight[view]
     if not len(use):
-        return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST), np.zeros(0)))
+        return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST, *_WHOLLY), np.zeros(0)))
     packed = ((gpu.astype(np.int64) * 16 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
     differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
     first = np.flatnonzero(np.concatenate(([True], differs)))
     last = np.append(first[1:], len(use)) - 1
-    return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, alike))
+    return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, alike, settings))
 
 
-def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike) -> dict[str, Floats]:
+def _sums(
+    rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike, settings: LedgerSettings
+) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
     view = _view(use, len(rows))
     weight = rows.weight[view].astype(np.float64)
@@ -152,11 +159,42 @@ def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: 
     risen = rows.rates["energy_mj"][view]
     add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
     add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
+    found |= _sampled(rows, view, first, alike, settings)
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
     found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][view], first)
     return found
+
+
+def _sampled(
+    rows: DayRows,
+    view: NDArray[np.intp] | slice,
+    first: NDArray[np.intp],
+    alike: _Alike,
+    settings: LedgerSettings,
+) -> dict[str, Floats]:
+    """Of point samples their time, and what speaks for or against work between those at 0."""
+    gpu, start, weight, zero = rows.gpu[view], rows.start[view], rows.weight[view], alike.zero
+    stated = rows.floats["gpu_util_coverage_ratio"][view]
+    silent = np.isnan(stated) & (weight * SAMPLED_BELOW > DRIVER_WINDOW_MS)
+    sampled = alike.measured & (silent | (stated < SAMPLED_BELOW))
+    if not sampled.any():
+        nothing = {name: np.full(len(first), np.nan) for name in _WHOLLY}
+        return {"sampled_ms": np.zeros(len(first)), "perhaps_idle_ms": np.zeros(len(first)), **nothing}
+    # a row's counter has risen since the row before: what lies between two rows at 0 is with the second of them
+    goes_on = zero[1:] & zero[:-1] & (gpu[1:] == gpu[:-1]) & (start[1:] == start[:-1] + weight[:-1])
+    between = np.concatenate((np.zeros(min(len(zero), 1), bool), goes_on))
+    drawn = np.where(between, rows.rates["energy_mj"][view], -np.inf)
+    power = np.where(zero, rows.floats["power_w"][view], -np.inf)
+    # between two samples as far apart as an idle interval is long, there may have been one
+    sparse = sampled & ~zero & (weight >= settings.idle_after_ms)
+    return {
+        "sampled_ms": np.add.reduceat(np.where(sampled, weight, 0.0), first),
+        "perhaps_idle_ms": np.add.reduceat(np.where(sparse, weight, 0.0), first),
+        "idle_draw_max_w": np.maximum.reduceat(drawn, first),
+        "idle_power_max_w": np.maximum.reduceat(power, first),
+    }
 
 
 def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
@@ -174,19 +212,68 @@ def _ends(runs: Runs, groups: NDArray[np.intp]) -> Ints:
     return runs.end[np.append(groups[1:], len(runs.first)) - 1] if len(groups) else runs.end[:0]
 
 
-def _labels(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Codes:
+@dataclass(frozen=True)
+class _IdleGroups:
+    """Runs of one GPU, kind and owner that follow one another, all of them at 0 or none: `first` run, `number` of each run's group.
+
+    `follows` says which go on from the group before without a gap.
+    """
+
+    first: NDArray[np.intp]
+    number: NDArray[np.intp]
+    length: Ints
+    new_gpu: Mask
+    follows: Mask
+
+    @classmethod
+    def of(cls, runs: Runs, alike: _Alike) -> _IdleGroups:
+        begins = _begins(runs, alike.kind, alike.owner, alike.zero)
+        first = np.flatnonzero(begins)
+        ends, gpu = _ends(runs, first), runs.gpu[first]
+        new_gpu = np.append(True, gpu[1:] != gpu[:-1])[: len(first)]
+        follows = ~new_gpu & (runs.start[first] == np.append(0, ends[:-1])[: len(first)])
+        return cls(first, np.cumsum(begins) - 1, ends - runs.start[first], new_gpu, follows)
+
+    @property
+    def at_edge(self) -> Mask:
+        """The first and the last of each GPU's day."""
+        last: Mask = np.append(self.new_gpu[1:], True)[: len(self.first)]
+        return self.new_gpu | last
+
+
+def _beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
+    """Per run the time beside its idle interval that may have belonged to it, where both make one that counts.
+
+    The row before one at 0 may have worked at its start only; the row after, where it is a mean, at its end only.
+    """
+    found = np.zeros(len(runs.first))
+    groups = idle.first
+    if not len(groups):
+        return found
+    row = runs.first[groups]
+    at_zero = alike.zero[groups]
+    works = (alike.kind[groups] == USE) & ~at_zero
+    # what went before midnight lies in another day: as long as the first row is taken for it
+    before = np.where(idle.new_gpu, weight[row], 0)
+    before[1:][idle.follows[1:] & works[:-1]] = weight[row[1:] - 1][idle.follows[1:] & works[:-1]]
+    after = np.zeros(len(groups), np.int64)
+    mean = works & (runs.values["sampled_ms"][groups] == 0)
+    after[:-1][idle.follows[1:] & mean[1:]] = weight[row[1:]][idle.follows[1:] & mean[1:]]
+    both = before + after
+    short = (idle.length < settings.idle_after_ms) & ~idle.at_edge
+    enough = idle.length + both >= settings.idle_after_ms
+    beside = np.where(short, np.where(enough, idle.length + both, 0), both)
+    found[groups] = np.where(at_zero & (alike.kind[groups] == USE), beside, 0)
+    return found
+
+
+def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes:
     """The kind, with use split into held, busy, and zero where only the next day can tell."""
     label = alike.kind.copy()
     if not len(label):
         return label
-    begins = _begins(runs, alike.kind, alike.owner, alike.zero)
-    groups = np.flatnonzero(begins)
-    number = np.cumsum(begins) - 1
-    length = _ends(runs, groups) - runs.start[groups]
-    group_gpu = runs.gpu[groups]
-    new_gpu = np.concatenate(([True], group_gpu[1:] != group_gpu[:-1]))
-    at_edge = (new_gpu | np.append(new_gpu[1:], True))[number]
-    long = (length >= settings.idle_after_ms)[number]
+    at_edge = idle.at_edge[idle.number]
+    long = (idle.length >= settings.idle_after_ms)[idle.number]
     in_use = alike.kind == USE
     label[in_use] = BUSY
     label[in_use & alike.zero & long] = HELD
@@ -211,10 +298,10 @@ def _table(
         "end": _ends(runs, pieces),
         **{name: pl.Series(values, dtype=pl.String) for name, values in text.items()},
     }
-    for name in (*_SUMS, *_LARGEST):
-        gather = np.fmax if name in _LARGEST else np.add
+    gathers = dict.fromkeys(_SUMS, np.add) | dict.fromkeys(_LARGEST, np.fmax) | dict.fromkeys(_WHOLLY, np.maximum)
+    for name, gather in gathers.items():
         values: Floats = gather.reduceat(runs.values[name], pieces) if len(pieces) else runs.values[name]
-        column = pl.Series(values=values).fill_nan(None)
+        column = pl.Series(values=np.where(np.isneginf(values), np.nan, values)).fill_nan(None)
         table[name] = column.cast(pl.Int64) if name in _INTEGERS else column
     return table
 

@@ -9,6 +9,12 @@ from fallow.config import Config
 GAP_INTERVALS = 3
 """A sample stands for at most this many of its intervals; what lies beyond is `unknown` (design: the ledger)."""
 
+DRIVER_WINDOW_MS = 1000 / 6
+"""What a reading of utilization that says nothing of its window stands for: the driver's own is a sixth of a second or longer."""
+
+SAMPLED_BELOW = 0.5
+"""A row that watched less than half of its time is a point sample of utilization."""
+
 
 @dataclass(frozen=True)
 class LedgerSettings:

@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.intervals import cut
 from analytics.ledger.moved_gpus import Taken
-from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.settings import DRIVER_WINDOW_MS, SAMPLED_BELOW, LedgerSettings
 from analytics.mig import MIG_PREFIX
 from fallow import schema
 from fallow.clock import DAY_MS
@@ -23,7 +23,9 @@ _UNIT = ("host", "gpu")
 _OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
 _LAST = ("open_ms", "last_zero", "last_util_pct", "last_sm_pct", "last_power_w", "last_energy_w", "last_watched_ratio")
 _SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
-           "watched_ms")  # fmt: skip
+           "watched_ms", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
+_WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
+"""Largest values that are unknown where any of theirs is."""
 _LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
 _SPELL_COLUMNS = (*schema.SPELL.names, "spell_end")
 
@@ -109,7 +111,10 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     energy = pl.when(pl.col("energy_ms") + known_ms("last_energy_w") > 0).then(
         pl.col("energy_mj").fill_null(0) + more("last_energy_w")
     )
+    silent = pl.col("last_watched_ratio").is_null() & (pl.col("open_ms") * SAMPLED_BELOW > DRIVER_WINDOW_MS)
+    point = pl.col("last_util_pct").is_not_null() & (silent | (pl.col("last_watched_ratio") < SAMPLED_BELOW))
     return parts.with_columns(closed_end=pl.coalesce(closed, "end")).with_columns(
+        sampled_ms=pl.col("sampled_ms") + pl.when(point).then(longer).otherwise(0),
         util_sum=pl.col("util_sum") + more("last_util_pct"),
         util_ms=pl.col("util_ms") + known_ms("last_util_pct"),
         sm_sum=pl.col("sm_sum") + more("last_sm_pct"),
@@ -136,7 +141,9 @@ def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
         .with_columns(
             label=pl.when(pl.col("label") == "zero")
             .then(pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy")))
-            .otherwise("label")
+            .otherwise("label"),
+            perhaps_idle_ms=pl.col("perhaps_idle_ms")
+            + pl.when((pl.col("label") == "zero") & ~long).then(pl.col("end") - pl.col("time")).otherwise(0),
         )
         .with_columns(label=pl.col("label").replace("unseen", "unknown"))
         .drop("idle", "spell", "spell_ms", "closed_end", *_LAST)
@@ -228,6 +235,7 @@ def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
         pl.col("sample_count").sum(),
         pl.col("gpu_util_max_pct").max(),
         pl.col("mem_used_max_bytes").max(),
+        *(pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name) for name in _WHOLLY),
     )
     several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(_as_list("holder_shares"), span=span)
     shares = (
@@ -255,7 +263,10 @@ def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
         power_mean_w=mean("power_sum", "power_ms"),
         coverage_ratio=mean("watched_sum", "watched_ms"),
         energy_mj=pl.when(pl.col("energy_ms") > 0).then("energy_mj"),
-        **{name: pl.col(name).fill_null(0) for name in ("zero_ms", "util_ms", "energy_ms", "sample_count")},
+        **{
+            name: pl.col(name).fill_null(0)
+            for name in ("zero_ms", "util_ms", "energy_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")
+        },
     )
 
 

@@ -6,7 +6,8 @@ DuckDB does the adding, in integers of milliseconds; hours and shares are made f
 from __future__ import annotations
 
 import atexit
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import duckdb
@@ -14,12 +15,17 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.ledger.build import Ledger
+from analytics.ledger.sampled import Bound, PointSamples, samples_of
 from analytics.mig import MIG_PREFIX
-from fallow.clock import HOUR_MS, MINUTE_MS, Window, format_ms
+from analytics.states import IN_USE, UNUSED
+from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Window, format_ms
 from fallow.schema import STATES
 
 SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
 """Thresholds beside every idle headline: the choice moves it fourfold on real serving traces."""
+
+_LEFT_OPEN = ("sampled_ms", "perhaps_idle_ms", "unconfirmed_ms")
+"""What point samples leave open, in the order of the sums; 0 of rows that do not say."""
 
 SILENT_AFTER_MS = HOUR_MS
 """A GPU that has not been seen for so long is silent: nothing is said of it as of now."""
@@ -27,10 +33,17 @@ SILENT_AFTER_MS = HOUR_MS
 
 @dataclass(frozen=True)
 class Totals:
-    """Integer milliseconds of GPU time by state, and how many GPUs they are of."""
+    """Integer milliseconds of GPU time by state, and how many GPUs they are of.
+
+    `sampled_ms` of it was seen by point samples; `unconfirmed_ms` is, by state, what rests on those at 0 alone, and
+    `perhaps_idle_ms` what is not held but may have been (see `analytics.ledger.sampled`). A state without an entry has none.
+    """
 
     gpus: int
     state_ms: dict[str, int]
+    sampled_ms: int = 0
+    unconfirmed_ms: Mapping[str, int] = field(default_factory=dict)
+    perhaps_idle_ms: int = 0
 
     @property
     def total_ms(self) -> int:
@@ -45,6 +58,21 @@ class Totals:
     def share(self, state: str) -> float | None:
         """The state's share of the observed time; None where nothing was observed."""
         return ratio(self.state_ms[state], self.observed_ms)
+
+    @property
+    def sampled(self) -> float | None:
+        """The share of the observed time that was seen by point samples."""
+        return ratio(self.sampled_ms, self.observed_ms)
+
+    def bound(self, state: str) -> Bound:
+        """Between which times the state's own lies: without what nothing confirms, and with what may have been held."""
+        spent_ms = self.state_ms[state]
+        more_ms = min(self.perhaps_idle_ms, sum(self.state_ms[each] for each in IN_USE)) if state == "held" else 0
+        return Bound(spent_ms - min(self.unconfirmed_ms.get(state, 0), spent_ms), spent_ms + more_ms)
+
+    def confirmed_ms(self, states: Iterable[str]) -> int:
+        """The time in some states without what rests on point samples alone."""
+        return round(sum(self.bound(state).low_ms for state in states))
 
     @property
     def coverage(self) -> float | None:
@@ -68,6 +96,8 @@ class Summary:
     until_ms: int
     totals: Totals
     idle: Idle
+    samples: PointSamples
+    """What of the time was seen by point samples, and between which bounds the idle time lies."""
     stopped_gpus: int
     """GPUs that were last seen more than an hour before the end; their time after that is in no sum."""
 
@@ -84,7 +114,20 @@ class Summary:
                 "share": ratio(self.idle.zero_ms, observed),
                 "spells": {name: ratio(spell_ms, observed) for name, spell_ms in self.idle.spell_ms.items()},
             },
+            "point_samples": {
+                "gpu_hours": totals.sampled_ms / HOUR_MS,
+                "share": totals.sampled,
+                "count": self.samples.count,
+                "every_s": None if self.samples.every_ms is None else self.samples.every_ms / SECOND_MS,
+                "between": {"idle": _shares(self.samples.idle, observed)}
+                | {state: _shares(totals.bound(state), observed) for state in UNUSED},
+                "unconfirmed_gpu_hours": {state: totals.unconfirmed_ms.get(state, 0) / HOUR_MS for state in UNUSED},
+            },
         }
+
+
+def _shares(bound: Bound, whole_ms: float) -> list[float | None]:
+    return [ratio(bound.low_ms, whole_ms), ratio(bound.high_ms, whole_ms)]
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -121,9 +164,11 @@ def summarise(ledger: Ledger) -> Summary:
     spans = ledger.stretches
     since_ms, until_ms = _as_int(spans["time"].min()), _as_int(spans["end"].max())
     stopped = stopped_gpus(spans, until_ms)
-    counted = spans.select("gpu", "state", "time", "end", "gpu_share")
+    counted = spans.select(
+        "gpu", "state", "time", "end", "gpu_share", *(name for name in _LEFT_OPEN if name in spans.columns)
+    )
     whole = totals_by(counted, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
-    return Summary(since_ms, until_ms, whole, _idle(ledger.spells), stopped)
+    return Summary(since_ms, until_ms, whole, _idle(ledger.spells), samples_of(spans), stopped)
 
 
 def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None) -> int:
@@ -139,11 +184,16 @@ def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
 
     A MIG instance counts its share of the time, and its GPU is the one that is counted where the group has both. The expression comes from fallow's own code, never from a user.
     """
+    more = [
+        f"coalesce(round(sum({name} * gpu_share)), 0)::BIGINT" if name in spans.columns else "0::BIGINT"
+        for name in _LEFT_OPEN
+    ]
     with _database().cursor() as connection:
         connection.register("spans", spans.to_arrow())
         rows = connection.sql(
             f"""
-            SELECT CAST({group} AS VARCHAR) AS grouped, state, round(sum(("end" - "time") * gpu_share))::BIGINT AS state_ms
+            SELECT CAST({group} AS VARCHAR) AS grouped, state, round(sum(("end" - "time") * gpu_share))::BIGINT AS state_ms,
+                {", ".join(more)}
             FROM spans GROUP BY ALL ORDER BY ALL
             """  # noqa: S608
         ).fetchall()
@@ -156,10 +206,17 @@ def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
                 """  # noqa: S608
             ).fetchall()
         )
-    found: dict[str, dict[str, int]] = {}
-    for name, state, state_ms in rows:
-        found.setdefault(name, dict.fromkeys(STATES, 0))[state] = state_ms
-    return {name: Totals(gpus[name], states) for name, states in found.items()}
+    found: dict[str, Totals] = {name: Totals(gpus[name], dict.fromkeys(STATES, 0)) for name, *_ in rows}
+    for name, state, state_ms, sampled_ms, perhaps_ms, unconfirmed_ms in rows:
+        before = found[name]
+        found[name] = Totals(
+            before.gpus,
+            before.state_ms | {state: state_ms},
+            before.sampled_ms + sampled_ms,
+            {**before.unconfirmed_ms, **({state: unconfirmed_ms} if unconfirmed_ms else {})},
+            before.perhaps_idle_ms + perhaps_ms,
+        )
+    return found
 
 
 def _idle(spells: pl.DataFrame) -> Idle:

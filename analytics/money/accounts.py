@@ -16,7 +16,7 @@ import polars as pl
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import ratio
-from analytics.money.cents import nested
+from analytics.money.cents import MICROCENTS, nested
 from analytics.money.costs import Costs
 from analytics.money.energy import Energy
 from analytics.money.owners import Owners
@@ -99,6 +99,14 @@ class Accounts:
         rows = self._pieces.with_columns(all=pl.lit(""))
         found = _accounts(rows, "all", nested(_amounts(rows, ("state",))), whole_gpus=True)
         return found[0] if found else _empty()
+
+    @cached_property
+    def unconfirmed_cents(self) -> Mapping[str, int]:
+        """Of each state's cents those of time that point samples alone call idle; see `analytics.ledger.sampled`."""
+        open_rows = self._pieces.filter((pl.col("open_share") > 0) & pl.col("amount").is_not_null())
+        sums = open_rows.group_by("state").agg((pl.col("amount").cast(pl.Float64) * pl.col("open_share")).sum())
+        found = {state: round(amount / MICROCENTS) for state, amount in sums.iter_rows()}
+        return {state: min(found.get(state, 0), self.total.state_cents[state]) for state in STATES}
 
     @cached_property
     def energy_by_state(self) -> Mapping[str, Energy]:

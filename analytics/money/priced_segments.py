@@ -37,6 +37,7 @@ _COLUMNS = (
     "holder_shares",
     "energy_mj",
     "energy_ms",
+    "unconfirmed_ms",
 )
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
@@ -45,12 +46,13 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     """One row per ledger row, term of its GPU and holder.
 
     Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
-    gpu_ms, amount (microcents, null without a price), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
+    gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
     span = pl.col("end") - pl.col("time")
+    there = [name for name in _COLUMNS if name in stretches.columns]
     rows = (
-        placed(stretches.select(_COLUMNS), costs, inventory)
+        placed(stretches.select(there), costs, inventory)
         .with_row_index("row")
         .join(costs.rates(), on=("gpu", "since"), how="left")
         .with_columns(span_ms=span, gpu_ms=span * pl.col("gpu_share"))
@@ -58,7 +60,9 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             energy_known_ms=pl.col("energy_ms") * pl.col("gpu_share"),
             amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
+            open_share=pl.col("unconfirmed_ms") / span if "unconfirmed_ms" in there else pl.lit(0.0),
         )
+        .drop("unconfirmed_ms", strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))

@@ -9,11 +9,11 @@ from analytics.decide.totals import wanted
 from analytics.inventory import Inventory
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain, wrap
-from analytics.language.quantities import Amount, GpuHours, Number
+from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import heading, label_of_wanted
+from analytics.sections.finding_heading import cost_of, heading, label_of_wanted
 from analytics.workloads.model import Finding
 
 ENDED = tr("nothing to take back: it has ended")
@@ -94,7 +94,7 @@ def left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
 
 def heading_with_sums(finding: Finding) -> Sentence:
     """What it comes to before its heading: `96.0 GPU-hours, 660.48 USD: 1 GPU on node-07 held without a kernel`."""
-    cost = [] if finding.cost is None else [tr("{cost}", cost=Amount(finding.cost, plain(finding.currency or "")))]
+    cost = [] if finding.cost is None else [cost_of(finding)]
     energy = [] if finding.energy_kwh is None else [tr("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
     sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
     return tr("{label}: {value}", label=sums, value=heading(finding))

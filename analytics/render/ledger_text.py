@@ -9,7 +9,12 @@ from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
 from analytics.language.sentences import tr_many
 from analytics.ledger.summary import Summary, Totals, ratio
+from analytics.states import UNUSED
+from fallow.clock import SECOND_MS, format_duration
 from fallow.schema import STATES
+
+_SHOWN_FROM = 0.0005
+"""Less of the observed time would be written as 0.0 %."""
 
 
 def summary_text(
@@ -19,9 +24,11 @@ def summary_text(
     totals = summary.totals
     lines = [
         f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        *_sampled(summary),
         *stopped_lines(summary),
         "",
         *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
+        *_bounds(summary),
         "",
         "measured at zero utilization, whoever holds the GPU (share of observed time)",
         f"  {'in all':<35} {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
@@ -31,6 +38,37 @@ def summary_text(
         for name, spell_ms in summary.idle.spell_ms.items()
     ]
     return "\n".join(lines)
+
+
+def _sampled(summary: Summary) -> list[str]:
+    """How much of the observed time was seen at moments only."""
+    if not (summary.totals.sampled or 0) >= _SHOWN_FROM:
+        return []
+    return [f"{percent(summary.totals.sampled)} of it by point samples, one every {_every(summary)}"]
+
+
+def _every(summary: Summary) -> str:
+    return format_duration(max(SECOND_MS, round((summary.samples.every_ms or 0) / SECOND_MS) * SECOND_MS))
+
+
+def _bounds(summary: Summary) -> list[str]:
+    """Between what the states lie that rest on point samples at 0."""
+    totals, observed = summary.totals, summary.totals.observed_ms
+    found = []
+    for state in UNUSED:
+        if (ratio(totals.unconfirmed_ms.get(state, 0), observed) or 0) >= _SHOWN_FROM:
+            bound = totals.bound(state)
+            low, high = (percent(ratio(each, observed)) for each in (bound.low_ms, bound.high_ms))
+            found.append(
+                f"  {state} {percent(totals.share(state))} is sampled every {_every(summary)}: between {low} and {high}"
+            )
+    if found:
+        low, high = (
+            percent(ratio(each, observed)) for each in (summary.samples.idle.low_ms, summary.samples.idle.high_ms)
+        )
+        found.append(f"  without a kernel, for however short a time: between {low} and {high} (95 %)")
+        found.append("  a point sample at 0 says that the GPU was idle at that moment and no more")
+    return ["", *found] if found else []
 
 
 def stopped_lines(summary: Summary) -> list[str]:

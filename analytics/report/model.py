@@ -16,6 +16,7 @@ from analytics.decide.review import Review, RuleFindings, find_in_window, with_a
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.build import Ledger
+from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, totals_by
 from analytics.money.priced_segments import placed
@@ -49,7 +50,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -79,6 +80,7 @@ class Report:
     seen: Seen
     seen_before: tuple[Seen, ...]
     left_out: int
+    floors: IdleFloors | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -221,6 +223,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen=seen,
         seen_before=tuple(each for each, _ in earlier),
         left_out=left_out,
+        floors=ledger.floors,
     )
 
 

@@ -12,6 +12,7 @@ from analytics.ledger.summary import Totals
 from analytics.report.model import Report
 from analytics.sections.days import unused_ms, unused_share
 from analytics.sections.names import place_name
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Kind, Section, SectionColumn
 from analytics.states import OBSERVED
 
@@ -50,6 +51,7 @@ def breakdown(by: str, report: Report) -> Section | None:
             for each, totals in groups
         ),
         shown=shown,
+        notes=sampled_note(totals for _, totals in groups),
         rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
         wide=True,
     )  # fmt: skip

@@ -7,11 +7,12 @@ from datetime import date
 
 from analytics.language.quantities import Date, GpuHours, Moment, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.summary import Totals, totals_by
+from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.report.coverage import WHOLLY_OBSERVED
 from analytics.report.model import Report
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import place_name
+from analytics.sections.point_samples import is_sampled
 from analytics.sections.section import LinkedCell, Section, SectionColumn
 
 _Groups = Sequence[tuple[str | Quantity | LinkedCell, Totals]]
@@ -54,6 +55,11 @@ def _least_covered(by: str, groups: _Groups) -> Section:
 
 def _coverage(by: str, groups: _Groups, shown: _Groups, more: str) -> Section:
     """A row for each group shown; `more` says what the others are."""
+    sampled = (
+        [SectionColumn("sampled", tr("by point samples"), "share")]
+        if any(is_sampled(each) for _, each in groups)
+        else []
+    )
     return Section(
         name=f"coverage-{by}",
         title=_TITLES[by],
@@ -62,12 +68,20 @@ def _coverage(by: str, groups: _Groups, shown: _Groups, more: str) -> Section:
         columns=(
             SectionColumn(by, _HEADS[by], "name"),
             SectionColumn("coverage", tr("observed"), "share_bar"),
+            *sampled,
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("unknown", tr("unknown"), "gpu_hours"),
         ),
         rows=tuple(
-            (name, Share(each.coverage), Number(each.gpus), GpuHours(each.total_ms), GpuHours(each.state_ms["unknown"]))
+            (
+                name,
+                Share(each.coverage),
+                *([Share(each.sampled)] if sampled else []),
+                Number(each.gpus),
+                GpuHours(each.total_ms),
+                GpuHours(each.state_ms["unknown"]),
+            )
             for name, each in shown
         ),
         notes=(more,) if len(shown) < len(groups) else (),
@@ -79,6 +93,9 @@ def _headline(groups: _Groups) -> str:
     if not known:
         return tr("Nothing was there to be observed.")
     least, name = min(known, key=lambda each: each[0])
+    sampled = ratio(sum(totals.sampled_ms for _, totals in groups), sum(totals.observed_ms for _, totals in groups))
+    if least >= WHOLLY_OBSERVED and sampled:
+        return tr("All of it was observed, {share} of it by point samples.", share=Share(sampled))
     if least >= WHOLLY_OBSERVED:
         return tr("All of it was observed.")
     return tr("The least: {name}, {share} observed.", name=name, share=Share(least))

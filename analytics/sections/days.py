@@ -11,6 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
 from analytics.sections.palette import ORDER
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, StackedBars
 from analytics.states import UNUSED
 from analytics.workloads.confidence import COVERAGE_MIN
@@ -58,6 +59,7 @@ def days(report: Report) -> Section:
                 "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
                 zone=str(report.zone),
             ),
+            *sampled_note(each.totals for each in bins),
         ),
         states=tuple(state for state in ORDER if any(each.totals.state_ms[state] for each in bins)),
     )

@@ -10,6 +10,7 @@ from analytics.language.quantities import Date, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.coverage import Silent
 from analytics.report.model import Report
+from analytics.sections.point_samples import every, is_sampled
 
 _NAMED = 5
 """Silent hosts that are named; the others are counted."""
@@ -53,6 +54,17 @@ def _window(report: Report) -> str:
 
 
 def _observed(report: Report) -> str:
+    """How much of the time, and how much of that at moments only."""
+    totals = report.summary.totals
+    if not is_sampled(totals):
+        return _seen(report)
+    return tr(
+        "{seen}; {share} of it by point samples, one every {span}",
+        seen=_seen(report), share=Share(totals.sampled), span=every(report),
+    )  # fmt: skip
+
+
+def _seen(report: Report) -> str:
     share, seen = Share(report.seen.share), report.seen
     if report.week is None or seen.until_ms >= report.week.until_ms:
         return tr("{share} of the time", share=share)

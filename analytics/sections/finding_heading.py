@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.report.model import Report
@@ -39,3 +40,15 @@ def label_of_wanted(finding: Finding) -> Sentence:
     """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
     is_asked = finding.reclaimable and finding.confidence.grade == "low"
     return tr("to ask about") if is_asked else tr("to take back")
+
+
+_MOSTLY_CONFIRMED = 0.1
+"""The share of unconfirmed time from which a finding is of low confidence."""
+
+
+def cost_of(finding: Finding) -> Sentence:
+    """What a finding with a price costs; of what point samples alone call idle at most, and no exact sum."""
+    amount = Amount(finding.cost, plain(finding.currency or ""))
+    if finding.unconfirmed <= _MOSTLY_CONFIRMED:
+        return tr("{cost}", cost=amount)
+    return tr("up to {cost}, not confirmed", cost=amount)

@@ -7,6 +7,7 @@ from analytics.language.quantities import GpuHours, Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.report.model import Report
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Bar, RankedBars, Section, SectionColumn
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -41,7 +42,7 @@ def idle(report: Report) -> Section:
                 (_ZERO, "free", tuple(Bar(label, share, Share(share)) for label, ms in zero for share in [ratio(ms, observed_ms)])),
             )
         ),
-        notes=(tr("A threshold is a choice: it can move an idle headline several times over."),),
+        notes=(tr("A threshold is a choice: it can move an idle headline several times over."), *sampled_note([report.summary.totals])),
         terms=(STATES["held"], term("idle interval")),
     )  # fmt: skip
 

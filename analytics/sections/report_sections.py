@@ -20,6 +20,7 @@ from analytics.sections.method import data_quality, how_made
 from analytics.sections.money_basis import energy, prices
 from analytics.sections.off_peak import off_peak
 from analytics.sections.people import teams, users
+from analytics.sections.point_samples import point_samples
 from analytics.sections.section import Section
 from analytics.sections.surplus import surplus
 from analytics.sections.trends import trends
@@ -43,7 +44,7 @@ REPORT: tuple[Chapter, ...] = (
     Chapter(tr("Who was given GPUs"), (teams, users, user_time)),
     Chapter(tr("When and where"), (film, off_peak, pools, models)),
     Chapter(tr("Other findings"), (inefficient, gone, suppressed)),
-    Chapter(tr("What the figures rest on"), (data_quality, how_made, prices, energy)),
+    Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made, prices, energy)),
 )
 
 ON_PAGES: Mapping[str, tuple[MakeSection, ...]] = {"/capacity": (off_peak,)}

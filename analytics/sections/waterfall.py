@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
@@ -10,6 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.report.model import Report
+from analytics.sections.point_samples import leaves_open, sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
@@ -47,7 +49,7 @@ def waterfall(report: Report) -> Section:
         ),
         rows=tuple(_rows(report, steps, total_ms)),
         chart=Waterfall(tr("GPU-hours"), tuple(_bars(report, steps, total_ms))) if total_ms else None,
-        notes=(tr("Shares are of all GPU time, unknown time included."),),
+        notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([report.summary.totals])),
         terms=tuple(STATES[step.state] for step in steps),
     )  # fmt: skip
 
@@ -57,13 +59,24 @@ def _headline(report: Report, total_ms: float) -> str:
     if not total_ms:
         return tr("There was no GPU time in this window.")
     useful = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
-    worst = max((steps[state] for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
+    worst = max((_confirmed(report, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
+    if not worst.gpu_ms and any(steps[state].gpu_ms for state in UNUSED):
+        return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
     if worst.cents is not None:
         waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), report.money.currency))
     return tr("{share} of the GPU time was useful. Most waste: {waste}.", share=useful, waste=waste)
+
+
+def _confirmed(report: Report, step: Step) -> Step:
+    """The step without what point samples alone call idle."""
+    totals = report.summary.totals
+    if not leaves_open(totals):
+        return step
+    cents = None if step.cents is None else step.cents - report.money.accounts.unconfirmed_cents[step.state]
+    return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
 def _rows(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[tuple[Cell, ...]]:

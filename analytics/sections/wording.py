@@ -10,6 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
+from analytics.sections.point_samples import leaves_open, state_share, unused_bound
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
@@ -54,6 +55,13 @@ def headline(report: Report) -> str:
         )  # fmt: skip
     if not spent.observed_ms:
         return tr("Nothing was observed in this window.")
+    if leaves_open(spent):
+        bound = unused_bound(spent)
+        return tr(
+            "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
+            low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
+            active=Share(spent.share("active")), **{state: state_share(report, state) for state in UNUSED},
+        )  # fmt: skip
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
         wasted=GpuHours(wasted), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),

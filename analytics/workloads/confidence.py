@@ -50,6 +50,8 @@ def conditions() -> tuple[Condition, ...]:
         Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail, "
                   "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+        Condition("confirmation", f"of idle time by point samples, energy or power confirm all but {Share(1 - COVERAGE_MIN, 0)}: the GPU drew "
+                  "what an idle one of its model draws", "a sample at 0 says that the GPU was idle at that moment and no more"),
         Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
         Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
         Condition("persistence", f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
@@ -71,6 +73,7 @@ class Observation:
     point_ratio: float = 0.0  # share of the measured time of rows that do not state it
     measured: bool = True  # whether there is any utilization
     all_zero: bool = True  # whether those rows that do not state it are all at 0
+    unconfirmed_ratio: float = 0.0  # share of the time in which it was idle by point samples that nothing confirms
 
 
 def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> Observation:
@@ -81,6 +84,12 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
     # arrays: a frame's own expressions take ten times as long, and a thousand findings are looked at
     time, end, util, zero, watched, samples = (stretches[name].to_numpy() for name in _WATCHED)
     span = end - time
+    sampled, unconfirmed = (
+        stretches[name].to_numpy() if name in stretches.columns else np.zeros(len(span)) for name in _SAMPLED
+    )
+    # what something else confirms, but for its last sample, counts as watched
+    confirmed = (unconfirmed > 0) & (unconfirmed < sampled)
+    watched = np.where(confirmed, 1.0, watched)
     measured, point = util > 0, (util > 0) & np.isnan(watched)
     measured_ms, point_ms = int(span[measured].sum()), int(span[point].sum())
     watched_ms = float((span * watched)[measured & ~point].sum())
@@ -92,9 +101,11 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
         point_ratio=point_ms / measured_ms if measured_ms else 0.0,
         measured=measured_ms > 0,
         all_zero=not bool((zero < util)[point].any()),
+        unconfirmed_ratio=float(unconfirmed.sum()) / int(span.sum()) if span.sum() else 0.0,
     )
 
 
+_SAMPLED = ("sampled_ms", "unconfirmed_ms")
 _WATCHED = ("time", "end", "util_ms", "zero_ms", "coverage_ratio", "sample_count")
 
 
@@ -128,7 +139,18 @@ def watched_enough(seen: Observation) -> list[str]:
                 wanted=Number(HISTORY_MIN_DAYS),
             )
         )
-    return [*failed, *_sampled_enough(seen)]
+    return [*failed, *_sampled_enough(seen), *_confirmed_enough(seen)]
+
+
+def _confirmed_enough(seen: Observation) -> list[str]:
+    if seen.unconfirmed_ratio <= 1 - COVERAGE_MIN:
+        return []
+    return [
+        tr(
+            "{share} of its time is idle by point samples alone: neither energy nor power rules out work between them",
+            share=Share(seen.unconfirmed_ratio),
+        )
+    ]
 
 
 def _sampled_enough(seen: Observation) -> list[str]:

@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger.build import recent
+from analytics.ledger.sampled import with_unconfirmed
 from analytics.ledger.summary import SILENT_AFTER_MS, known_at
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
@@ -51,6 +52,7 @@ def open_context(
         latest=_latest(inputs.window, ledger, seen, now_ms),
         lake=inputs.lake,
         ahead=frozenset(seen.ahead),
+        floors=ledger.floors,
     )
 
 
@@ -74,6 +76,9 @@ def week_before(context: Context) -> Context | None:
     inside = known_at(context.whole, window)
     if inside.stretches.is_empty():
         return None
+    if context.floors is not None:
+        confirmed = with_unconfirmed(inside.stretches, context.floors, context.inventory)
+        inside = replace(inside, stretches=confirmed)
     first_ms, last_ms = inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
     return replace(
         context,

@@ -131,6 +131,7 @@ SHARED_LABELS = (
     label("holder_source", "user known by {value}", words_for(SOURCES)),
     counted("sample_count", "{number} sample", "{number} samples"),
     label("coverage", "observed {value}", Share),
+    label("unconfirmed", "{value} of it idle by point samples alone", Share),
     _by_threshold("held"),
     _by_threshold("reserved"),
     counted("stretch_count", "in {number} interval", "in {number} intervals"),

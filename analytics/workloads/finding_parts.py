@@ -131,6 +131,8 @@ def _evidence(
         found["stays_unused_horizon_h"] = promised.horizon_ms / HOUR_MS
     found["sample_count"] = int(stretches["sample_count"].sum())
     found["coverage"] = seen.coverage
+    if seen.unconfirmed_ratio:  # of its time that was seen by point samples alone
+        found["unconfirmed"] = seen.unconfirmed_ratio
     return Evidence(min(stretches["time"].to_list()), max(stretches["end"].to_list()), found)
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.rollups import Rollups
+from analytics.ledger.sampled import IdleFloors
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.workloads.process_lists import ProcessHolders
@@ -43,7 +44,7 @@ class Context:
     `inside` is the ledger cut to the window, `whole` all that was known at its end; `rollups` are the hourly tables up to
     the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
     `until_ms` is the end of what was seen, `since_ms` its start inside the window. `ahead` are hosts whose clock is ahead: what
-    they said of that moment is not what was the case then.
+    they said of that moment is not what was the case then. `floors` are what confirms point samples at 0, where there are any.
     """
 
     whole: Ledger
@@ -60,6 +61,7 @@ class Context:
     latest: bool
     lake: Lake
     ahead: frozenset[str] = frozenset()
+    floors: IdleFloors | None = None
 
 
 HIGH_MIN, MEDIUM_MIN = 0.95, 0.80
@@ -137,6 +139,12 @@ class Finding:
     def finding_id(self) -> str:
         """Stable over weeks: from rule and subject, and the host where the rule looks at each host for itself."""
         return "F-" + hashlib.sha256(f"{self.rule}\0{self.id_host}\0{self.subject}".encode()).hexdigest()[:10]
+
+    @property
+    def unconfirmed(self) -> float:
+        """The share of its time that point samples alone call idle."""
+        share = self.evidence.numbers.get("unconfirmed")
+        return float(share) if isinstance(share, int | float) else 0.0
 
     @property
     def without_holder(self) -> str:

@@ -15,6 +15,7 @@ from analytics.sections.coverage import (
 )
 from analytics.sections.method import data_quality
 from analytics.sections.palette import Palette
+from analytics.sections.point_samples import point_samples
 from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.view import View
 
@@ -29,7 +30,7 @@ _SHARES = (
 class Quality(Page):
     path = "/quality"
     name: str = tr("Data quality")
-    sections = (of_report(data_quality), of_report(silent_hosts))
+    sections = (of_report(data_quality), of_report(point_samples), of_report(silent_hosts))
 
     def content(self, view: View, colours: Palette) -> html.Div:
         """For a team or a holder why there is none of it."""

@@ -30,6 +30,17 @@ _HOLDING = (
            "over all processes' time; null for one holder", "process table", "1"),
 )  # fmt: skip
 
+_SAMPLED = (
+    Column("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it; one that does not say stands for a sixth of a second",
+           "gpu table", "ms", "1 ms"),
+    Column("perhaps_idle_ms", Type.INT64,
+           "time that is not held but may have been part of an idle interval as long as `ledger.idle_after`: beside and between its rows at 0",
+           "gpu table", "ms", "1 ms"),
+    Column("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
+           "not known for all of them, and without point samples", "gpu table", "W"),
+    Column("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0, likewise", "gpu table", "W"),
+)  # fmt: skip
+
 _EVIDENCE = (
     Column("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
     Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
@@ -45,6 +56,7 @@ _EVIDENCE = (
     Column("coverage_ratio", Type.DOUBLE,
            "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
            "gpu table", "1"),
+    *_SAMPLED,
 )  # fmt: skip
 
 LEDGER = Table(
@@ -108,6 +120,7 @@ LEDGER_PART = Table(
         Column("watched_sum", Type.DOUBLE, "the rows' own coverage times milliseconds", "gpu table"),
         Column("watched_ms", Type.INT64, "time of rows that state their coverage", "gpu table", "ms"),
         Column("sample_count", Type.INT64, "rows of the gpu table", "gpu table", "1"),
+        *_SAMPLED,
         Column("open_ms", Type.INT64, "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
                "null for every other piece, as all that begins with last_", "gpu table", "ms"),
         Column("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),

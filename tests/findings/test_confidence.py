@@ -188,8 +188,6 @@ def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
         (4, 0, {}, "4.0 days of history, 14 are needed"),
         (14, 2 * DAY, {}, "only 85.7 % of the time was observed, 90 % are needed"),
         (14, 0, {"gpu_util_coverage_ratio": 0.5}, "utilization was watched 50.0 % of the time, 90 % are needed"),
-        (14, 0, {"gpu_util_coverage_ratio": None},
-         "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)"),
     ],
 )  # fmt: skip
 def test_through_the_rule_one_condition_at_a_time(
@@ -200,10 +198,21 @@ def test_through_the_rule_one_condition_at_a_time(
     assert found.confidence.grade == "medium"
 
 
+def test_point_samples_that_nothing_confirms_fail_two_conditions(lake: Lake) -> None:
+    found = held_by_ann(fleet(lake, 14, gpu_util_coverage_ratio=None))
+    assert found.confidence.failed == (
+        "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)",
+        "100.0 % of its time is idle by point samples alone: neither energy nor power rules out work between them",
+    )
+    assert found.confidence.grade == "low"
+    assert found.evidence.numbers["unconfirmed"] == 1
+
+
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
     listed = conditions()
     assert [each.name for each in listed] == [
-        "coverage", "history", "metric", "sampling", "clock", "attribution", "persistence", "alone", "record",
+        "coverage", "history", "metric", "sampling", "confirmation", "clock", "attribution", "persistence", "alone",
+        "record",
     ]  # fmt: skip
     assert all(each.wanted and each.source for each in listed)
     page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")

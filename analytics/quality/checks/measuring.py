@@ -16,7 +16,7 @@ _UNWATCHED = (
     "{hours} GPU-hours count as free or only reserved because utilization was 0; neither processes nor memory were read, so "
     "that somebody may have held the GPU"
 )
-_POINT_SAMPLES = "{hours} GPU-hours rest on point samples that do not say how much of their interval they watched"
+_POINT_SAMPLES = "{hours} GPU-hours rest on point samples, which watched less than half of their time: what they leave open is stated beside the figures"
 
 
 def unmeasured(data: Data) -> Iterator[Remark]:
@@ -58,7 +58,7 @@ def point_samples(data: Data) -> Iterator[Remark]:
     """Utilization that does not say how much of its interval it watched."""
     yield from _time_of(
         data,
-        (pl.col("util_ms") > 0) & pl.col("coverage_ratio").is_null(),
+        pl.col("sampled_ms") > 0,
         "point_samples",
         _POINT_SAMPLES,
     )

@@ -1,0 +1,154 @@
+"""What was seen by point samples only: how much, what that leaves open of each figure, and what confirms it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Number, Share, Span, from_cents
+from analytics.language.sentences import tr
+from analytics.ledger.sampled import Bound
+from analytics.ledger.summary import Totals, ratio
+from analytics.report.model import Report
+from analytics.sections.section import Section, SectionColumn
+from analytics.states import UNUSED
+from fallow.clock import SECOND_MS
+
+_SHOWN_FROM = 0.0005
+"""Less of the observed time would be written as 0.0 %."""
+
+_OPEN_FROM = 0.01
+"""Less of the observed time moves no figure by more than a point; the header and the data quality state it all the same."""
+_MOSTLY = 0.5
+"""From this share of the time on the samples' own pace says how it was seen."""
+
+
+def is_sampled(totals: Totals) -> bool:
+    """Whether enough of the time was seen by point samples for a figure to show it."""
+    return (totals.sampled or 0.0) >= _SHOWN_FROM
+
+
+def leaves_open(totals: Totals) -> bool:
+    """Whether point samples leave open enough of the idle time for a figure to show it."""
+    return (
+        ratio(sum(totals.unconfirmed_ms.get(state, 0) for state in UNUSED), totals.observed_ms) or 0.0
+    ) >= _OPEN_FROM
+
+
+def unused_bound(totals: Totals) -> Bound:
+    """Between which times the unused time lies."""
+    bounds = [totals.bound(state) for state in UNUSED]
+    return Bound(sum(each.low_ms for each in bounds), min(sum(each.high_ms for each in bounds), totals.observed_ms))
+
+
+def every(report: Report) -> Span:
+    """How far apart the samples are on average."""
+    return Span(max(SECOND_MS, round((report.summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
+
+
+def state_share(report: Report, state: str) -> str | Share:
+    """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
+    totals = report.summary.totals
+    share = Share(totals.share(state))
+    if not totals.unconfirmed_ms.get(state):
+        return share
+    return tr("{share} ({sampled})", share=share, sampled=between(report, totals.bound(state)))
+
+
+def between(report: Report, bound: Bound) -> str:
+    """The bounds of a share of the observed time, and how it was sampled."""
+    totals = report.summary.totals
+    low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
+    if (totals.sampled or 0.0) < _MOSTLY:
+        return tr("partly sampled: between {low} and {high}", low=low, high=high)
+    return tr("sampled every {span}: between {low} and {high}", span=every(report), low=low, high=high)
+
+
+def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
+    """What a section says whose figures point samples leave open; nothing where they do not."""
+    groups = list(shown)
+    if not any(leaves_open(each) for each in groups):
+        return ()
+    open_ms = sum(each.unconfirmed_ms.get(state, 0) for each in groups for state in UNUSED)
+    return (
+        tr(
+            "{hours} GPU-hours of the idle time are point samples that nothing confirms: see “Point samples”.",
+            hours=GpuHours(open_ms),
+        ),
+    )
+
+
+def point_samples(report: Report) -> Section | None:
+    """A row for each state of unused time with its bounds; None where nearly everything was watched."""
+    totals = report.summary.totals
+    if (totals.sampled or 0.0) < _OPEN_FROM:
+        return None
+    return Section(
+        name="point-samples",
+        title=tr("Point samples"),
+        question=tr("How sure is the idle time? A sample at 0 says that the GPU was idle at that moment and no more."),
+        headline=_headline(report),
+        columns=(
+            SectionColumn("state", tr("state"), "state"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("low", tr("at least"), "gpu_hours"),
+            SectionColumn("high", tr("at most"), "gpu_hours"),
+            SectionColumn("share", tr("of observed"), "share"),
+        ),
+        rows=tuple(
+            (tr(state), GpuHours(totals.state_ms[state]), GpuHours(bound.low_ms), GpuHours(bound.high_ms), Share(totals.share(state)))
+            for state in UNUSED
+            for bound in [totals.bound(state)]
+        ),
+        lines=(*_money(report), *_idle(report), *_floors(report)),
+        notes=(
+            tr(
+                "Confirmed is what the energy counter between the samples, or enough power readings, show to be an idle card of its model; the rest may hide work between the samples."
+            ),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(report: Report) -> str:
+    totals = report.summary.totals
+    seen = tr(
+        "{share} of the observed time was seen by point samples, one every {span} on average.",
+        share=Share(totals.sampled), span=every(report),
+    )  # fmt: skip
+    if not leaves_open(totals):
+        return tr("{seen} The idle time among it is confirmed.", seen=seen)
+    hours = GpuHours(sum(totals.unconfirmed_ms.get(state, 0) for state in UNUSED))
+    return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
+
+
+def _money(report: Report) -> Iterator[str]:
+    cents = sum(report.money.accounts.unconfirmed_cents.values()) if report.money.accounts.total.paid_cents else 0
+    if cents:
+        yield tr(
+            "Not confirmed, and left out of the cost of unused time: {amount}.",
+            amount=Amount(from_cents(cents), report.money.currency),
+        )
+
+
+def _idle(report: Report) -> Iterator[str]:
+    samples, observed_ms = report.summary.samples, report.summary.totals.observed_ms
+    yield tr(
+        "Without a kernel, for however short a time: between {low} and {high} of the observed time (95 %).",
+        low=Share(ratio(samples.idle.low_ms, observed_ms)), high=Share(ratio(samples.idle.high_ms, observed_ms)),
+    )  # fmt: skip
+
+
+def _floors(report: Report) -> Iterator[str]:
+    """What idle cards draw, by model."""
+    floors = report.floors
+    models = sorted({*floors.held, *floors.free}) if floors else []
+    for model in models:
+        floor = floors.of(model) if floors else None
+        if floor is not None:
+            yield tr(
+                "{model}: an idle card draws {watts} W, by {hours} GPU-hours of this window.",
+                model=plain(model), watts=Number(floor.watts, 0), hours=Number(floor.gpu_hours, 1),
+            )  # fmt: skip
+    if not models:
+        yield tr("What an idle card draws is not known: too little idle time with power readings.")

@@ -1,0 +1,74 @@
+"""A week seen by scrapes: no figure calls exact, observed or sure what samples at 0 alone say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.physical_week import VIEWS, look, record
+from fallow.clock import HOUR_MS
+from fallow.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.report.conftest import Outcome
+
+
+@pytest.fixture(scope="module", params=["60 s scrapes", "60 s scrapes, energy"])
+def scraped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("scraped") / "lake"
+    (view,) = (each for each in VIEWS if each.name == request.param)
+    look(record(3 * HOUR_MS), view, folder)
+    return view.name, folder
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_report_says_sampled_and_between_what(scraped: tuple[str, Path], report: Callable[..., Outcome]) -> None:
+    name, folder = scraped
+    said = flat(report(str(folder)).out)
+    assert "100.0 % of it by point samples, one every 1 min" in said
+    assert "of 21.0 GPU-hours went unused" in said
+    low = "21.2 %" if "energy" in name else "0.0 %"
+    assert f"(sampled every 1 min: between {low} and" in said
+    assert "observed GPU-hours went unused" not in said
+    assert ("an idle card draws 70 W, by 9.0 GPU-hours" in said) == ("energy" in name)
+
+
+def test_the_cost_of_what_nothing_confirms_stands_apart(
+    scraped: tuple[str, Path], report: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    name, folder = scraped
+    page = flat(report(str(folder), "--format", "html", "--out", str(tmp_path / "r.html")).out) or ""
+    page += flat((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "more is not confirmed: sampled" in page.replace("\N{NO-BREAK SPACE}", " ")
+    findings = json.loads(report(str(folder), "--json", command="findings").out)
+    held = [each for each in findings["findings"] if each["rule"] == "held"]
+    assert held
+    for each in held:
+        if each["evidence"].get("unconfirmed", 0) > 0.1:
+            assert each["confidence"] == "low"
+    if "energy" not in name:
+        sums = findings["totals"]["by_rule"]["held"] if "totals" in findings else None
+        assert sums is None or sums["unconfirmed_cost"] == pytest.approx(sums["cost"])
+
+
+def test_the_ledger_states_bounds_for_people_and_machines(
+    scraped: tuple[str, Path], report: Callable[..., Outcome]
+) -> None:
+    name, folder = scraped
+    text = flat(report(str(folder), command="ledger").out)
+    assert "100.0 % of it by point samples, one every 1min" in text
+    assert "is sampled every 1min: between" in text
+    said = json.loads(report(str(folder), "--json", command="ledger").out)["point_samples"]
+    low, high = said["between"]["held"]
+    assert said["share"] == 1
+    assert (low > 0.2) == ("energy" in name)
+    assert high < 1
+    assert Lake.at(str(folder)).files("gpu")
