@@ -9,7 +9,7 @@ UPGRADE =
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all fuzz mutations bench docs lock clean
+.PHONY: help demo test test-all fuzz mutations bench calibrate docs lock clean
 .DEFAULT_GOAL = help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
 	@echo 'make mutations breaks the code on purpose, and says whether the tests notice'
 	@echo 'make bench   measure what the docs claim'
+	@echo 'make calibrate measure what findings promise against what became of it, and write docs/calibration.md'
 	@echo 'make docs    write the generated parts of docs/ again'
 	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
 	@echo 'make clean   remove everything that the others made, .venv included'
@@ -68,6 +69,10 @@ mutations:
 bench:
 	@requirements/install.sh dev
 	@$(BIN)/python -m benchmarks
+
+calibrate:
+	@requirements/install.sh dev
+	@$(BIN)/python -m benchmarks.calibration
 
 docs:
 	@requirements/install.sh dev

@@ -16,7 +16,7 @@ import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -33,7 +33,7 @@ from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from analytics.workloads.model import Context, Finding
 
@@ -41,11 +41,13 @@ GPUS, DAYS, SEEDS = 48, 49, (1, 2, 3)
 UNTIL_MS = 20_777 * DAY_MS
 WEEKS_BACK = (0, 1)
 """Weeks that are judged, counted from the end: each rests on five weeks of its own before it."""
+SURPLUS = "surplus of next week"
 SHORT_MAX = 0.05
 """Share of a week's hours in which a pool may be short of GPUs once the surplus has gone."""
 RECLAIM = tuple(rule for rule in RULES if rule.category == "reclaim")
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 STORED = Path(__file__).parent / "calibration.json"
+PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Tally:
         kept = {name: {key: kept.as_json() for key, kept in sorted(own.items())} for name, own in self.by.items()}
         every = [each for own in self.intervals.values() for each in own]
         surplus = {kind: summary(own) for kind, own in sorted(self.intervals.items())} | {"all": summary(every)}
-        return kept | {"surplus of next week": surplus}
+        return kept | {SURPLUS: surplus}
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,40 @@ def main(arguments: list[str]) -> int:
             print(f"  {key:<32} " + ", ".join(f"{column} {value}" for column, value in row.items()))
     if not arguments:
         STORED.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
+
+
+def page(text: str) -> str:
+    """The page with the stored figures between its marks."""
+    found = json.loads(STORED.read_text(encoding="utf-8"))
+    promises = [_promises(name, rows) for name, rows in found.items() if name != SURPLUS]
+    for mark, tables in (("promises", promises), ("surplus", [_surplus(found[SURPLUS])])):
+        before, rest = text.split(f"<!-- {mark} -->\n", 1)
+        _, after = rest.split("<!-- end -->", 1)
+        text = f"{before}<!-- {mark} -->\n\n" + "\n".join(tables) + f"\n<!-- end -->{after}"
+    return text
+
+
+def _promises(name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [f"| {name} | GPUs | kept | share kept | 90 % interval | promised |", "|---|---|---|---|---|---|"]
+    for key, row in rows.items():
+        low, high = row["interval_90"]
+        shares = f"{row['kept_ratio']:.1%} | {low:.1%} to {high:.1%} | {row['promised_ratio']:.1%}"
+        lines.append(f"| {key} | {row['gpus']} | {row['kept']} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+def _surplus(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [
+        "| kind of fleet | weeks of a pool | interval held | share | mean width, GPUs | mean pool, GPUs | zero width | point kept |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, row in rows.items():
+        held = f"{row['interval_held']} | {row['interval_held_ratio']:.1%}" if row["weeks"] else "0 | -"
+        widths = (row.get(name, 0) for name in ("width_mean_gpus", "pool_mean_gpus", "zero_width", "point_kept"))
+        lines.append(f"| {kind} | {row['weeks']} | {held} | " + " | ".join(map(str, widths)) + " |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING
 
+from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
 from tests.conftest import REPOSITORY
 
@@ -75,3 +76,8 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert dead == []
+
+
+def test_the_page_of_calibration_has_the_stored_figures() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run `make calibrate`"

@@ -198,6 +198,7 @@ def test_through_the_rule_one_condition_at_a_time(
     assert found.confidence.grade == "medium"
 
 
+@pytest.mark.usefixtures("_an_hour_is_enough")
 def test_point_samples_that_nothing_confirms_fail_two_conditions(lake: Lake) -> None:
     found = held_by_ann(fleet(lake, 14, gpu_util_coverage_ratio=None))
     assert found.confidence.failed == (
