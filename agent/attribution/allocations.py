@@ -98,7 +98,7 @@ _Key = tuple[str, str]
 """GPU, and the pod as NAMESPACE/POD."""
 
 
-class PodClaims(Collector):
+class PodAllocations(Collector):
     """The open claims of this host's pods."""
 
     name = "claims"

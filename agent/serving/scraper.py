@@ -42,7 +42,7 @@ _RATES = ("requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s")
 
 
 @dataclass(frozen=True)
-class GpuHolders:
+class GpuProcesses:
     gpu_pids: Mapping[str, Collection[int]]
     lines: Mapping[int, tuple[int, ...]]
 
@@ -71,7 +71,7 @@ class ScrapedServer:
     _said_hidden: bool = False
     _causes: list[str] = field(default_factory=list)
 
-    def rows(self, holders: GpuHolders) -> list[ServingRow]:
+    def rows(self, holders: GpuProcesses) -> list[ServingRow]:
         """Asks the server once: rows of the `serving` table without time and interval, one per model and GPU."""
         try:
             answer = self._ask()
@@ -129,7 +129,7 @@ class ScrapedServer:
         names = ("model", "engine", "gpu", "pid", *_LEVELS, *_RATES)
         return cast("ServingRow", {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)})
 
-    def _find_process(self, address: str, holders: GpuHolders) -> None:
+    def _find_process(self, address: str, holders: GpuProcesses) -> None:
         """Makes sure that the process is known and the same as before, searching for it no more often than is due."""
         known = self._process
         if known is not None and processes.identify(self.proc, known.pid) != known:
@@ -147,7 +147,7 @@ class ScrapedServer:
             self._said_hidden = True
             self._causes.append(f"{self.endpoint.url}: {_HIDDEN}")
 
-    def _gpus(self, holders: GpuHolders) -> tuple[str, ...]:
+    def _gpus(self, holders: GpuProcesses) -> tuple[str, ...]:
         if self._process is None:
             return ()
         return processes.gpus_of(self.proc, self._process.pid, holders.gpu_pids, holders.lines)
@@ -254,7 +254,7 @@ class ServingScraper:
 
     def _ask_all(self, order: _Order, rows: list[ServingRow], incidents: list[EventRow]) -> None:
         pids = {pid for group in order.gpu_pids.values() for pid in group}
-        holders = GpuHolders(order.gpu_pids, families(self._proc, pids))
+        holders = GpuProcesses(order.gpu_pids, families(self._proc, pids))
         moment: ServingRow = {"time": order.end_ms - order.interval_ms, "interval_ms": order.interval_ms}
         for server in self._servers:
             if self._closed:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.attribution.allocations import PodClaims
+from agent.attribution.allocations import PodAllocations
 from agent.collectors import Collector, Interval
 from agent.host import HostMeter
 from agent.spool.backlog import Backlog
@@ -48,7 +48,7 @@ class Parts:
     """Everything that has something to say of an interval, beside the fleet."""
 
     owners: ProcessOwners
-    claims: PodClaims
+    claims: PodAllocations
     host: HostMeter
     collectors: tuple[Collector, ...]
     """Every source of rows, in the order in which they are asked."""
@@ -59,7 +59,7 @@ class Parts:
     @classmethod
     def make(cls, loaded: Config, settings: AgentSettings, spool: Spool) -> Parts:
         """The parts for these settings; raises UsageError where one of them cannot be."""
-        claims = PodClaims(read_fact(spool, "pod_claims", list, []))
+        claims = PodAllocations(read_fact(spool, "pod_claims", list, []))
         return cls(
             *_sources(loaded, settings, claims),
             epochs=Epochs(spool.noted("epochs"), boot_id(settings.proc)),
@@ -91,8 +91,8 @@ class Parts:
 
 
 def _sources(
-    loaded: Config, settings: AgentSettings, claims: PodClaims
-) -> tuple[ProcessOwners, PodClaims, HostMeter, tuple[Collector, ...]]:
+    loaded: Config, settings: AgentSettings, claims: PodAllocations
+) -> tuple[ProcessOwners, PodAllocations, HostMeter, tuple[Collector, ...]]:
     """The sources of rows for these settings, as the first fields of Parts; a new one is listed here."""
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
     host = HostMeter(settings.proc, settings.sys)

@@ -140,7 +140,7 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
     )
 
 
-def holder_name(row: Row) -> str:
+def user_name(row: Row) -> str:
     """The pod, else the user; then the job. A process that /proc hides goes by its number."""
     owner = row.get("user") or f"pid {row['pid']}"
     if row.get("pod"):
@@ -211,7 +211,7 @@ def _state(row: Row, device: Row, processes: list[Row]) -> str:
 def _holders(row: Row, processes: list[Row]) -> tuple[str, ...] | None:
     sizes: dict[str, int] = defaultdict(int)
     for each in processes:
-        sizes[holder_name(each)] += each.get("mem_used_bytes") or 0
+        sizes[user_name(each)] += each.get("mem_used_bytes") or 0
     if not sizes and row.get("process_count") != 0:
         return None
     return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
@@ -223,7 +223,7 @@ def _process_line(snapshot: Snapshot, row: Row) -> ProcessLine:
         gpu_label=_label(snapshot, row["gpu"]),
         gpu_order=_order(snapshot, row["gpu"]),
         kind=row.get("kind") or "",
-        holder=holder_name(row),
+        holder=user_name(row),
         user=row.get("user"),
         command=row.get("command"),
         mem_used_bytes=row.get("mem_used_bytes"),

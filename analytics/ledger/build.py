@@ -14,7 +14,7 @@ from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.catch_up import KeptLedger, catch_up, dates_between
 from analytics.ledger.day import SOURCES, HostDay
-from analytics.ledger.demand import load_claims
+from analytics.ledger.demand import load_allocations
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
 from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day
 from analytics.ledger.manifest import Manifest, files_of, sizes_of
@@ -129,7 +129,7 @@ def _kept_ledger(lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
     if manifest is None or manifest.method != method_of(settings):
         return None
     inventory = load_inventory(lake)
-    return KeptLedger(lake, settings, manifest, lifetimes, inventory, load_claims(lake, inventory))
+    return KeptLedger(lake, settings, manifest, lifetimes, inventory, load_allocations(lake, inventory))
 
 
 def _read(
@@ -176,7 +176,7 @@ def load_ledger(
     as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
     inventory = load_inventory(lake)
-    claims = load_claims(lake, inventory)
+    claims = load_allocations(lake, inventory)
     gpu_files = lake.require_files("gpu")
     days = host_days(
         inventory, claims, {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}

@@ -16,7 +16,7 @@ from analytics.decode import read_days
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.day import SOURCES, HostDay
-from analytics.ledger.demand import Claims
+from analytics.ledger.demand import HostAllocations
 from analytics.ledger.lifetimes import by_day
 from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day, whole_of
 from analytics.ledger.manifest import Manifest, files_of, keep_lifetimes, sizes_of
@@ -44,7 +44,7 @@ class KeptLedger:
     manifest: Manifest
     lifetimes: Sequence[LakeFile]
     inventory: Inventory
-    claims: Claims
+    claims: HostAllocations
 
     def again(self) -> KeptLedger | None:
         """The same with the manifest that the lake has by now."""

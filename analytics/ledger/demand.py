@@ -1,4 +1,4 @@
-"""Claims by host and day, as a host-day's part needs them."""
+"""Allocations by host and day, as a host-day's part needs them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fallow.lake import Lake
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Claim spans once for each `host` that ever had their GPU (null: one that no inventory lists), and unplaced claims.
+class HostAllocations:
+    """Allocation spans once for each `host` that ever had their GPU (null: one that no inventory lists), and unplaced allocations.
 
-    So they stand by a GPU's past when it moves, and a host's day is built from the same claims before and after.
+    So they stand by a GPU's past when it moves, and a host's day is built from the same allocations before and after.
     """
 
     placed: pl.DataFrame
@@ -56,11 +56,11 @@ def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
     return clip(claims, day_ms - DAY_MS, day_ms + 2 * DAY_MS, start="start")
 
 
-def load_claims(lake: Lake, inventory: Inventory) -> Claims:
+def load_allocations(lake: Lake, inventory: Inventory) -> HostAllocations:
     """All claims of a lake; raises LakeError and its kinds."""
     claims = read_small(lake, schema.CLAIM, ALLOCATION_COLUMNS)
     if claims.is_empty():
-        return Claims(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS, claims)
+        return HostAllocations(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS, claims)
     spans = allocation_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
     hosts = pl.DataFrame(
         [(gpu, host) for gpu, hosts in inventory.hosts_of.items() for host in hosts],
@@ -68,4 +68,4 @@ def load_claims(lake: Lake, inventory: Inventory) -> Claims:
         orient="row",
     )
     placed = spans.placed.join(hosts, on="gpu", how="left", maintain_order="left_right")
-    return Claims(placed, spans.unplaced, claims)
+    return HostAllocations(placed, spans.unplaced, claims)

@@ -14,7 +14,7 @@ from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.cache import Kept
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
-from analytics.ledger.demand import Claims
+from analytics.ledger.demand import HostAllocations
 from analytics.ledger.lifetimes import by_day
 from analytics.ledger.manifest import Manifest, files_of, keep_lifetimes, sizes_of
 from analytics.ledger.rollups import TABLES, Rollups
@@ -29,7 +29,7 @@ METHOD = 8
 
 
 def host_days(
-    inventory: Inventory, claims: Claims, files: Mapping[str, Sequence[LakeFile]]
+    inventory: Inventory, claims: HostAllocations, files: Mapping[str, Sequence[LakeFile]]
 ) -> dict[str, dict[str, HostDay]]:
     """Per date and host what its part is made of; only hosts and days with gpu rows."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
@@ -46,7 +46,7 @@ def host_days(
 
 
 def _host_day(
-    host: str, date: str, files: Mapping[str, Sequence[LakeFile]], inventory: Inventory, claims: Claims
+    host: str, date: str, files: Mapping[str, Sequence[LakeFile]], inventory: Inventory, claims: HostAllocations
 ) -> HostDay:
     placed, unplaced = claims.of(host, date)
     return HostDay(host, date, files, placed, unplaced, inventory.instances(host))

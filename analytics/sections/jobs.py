@@ -21,7 +21,7 @@ from analytics.states import IN_USE
 _SHOWN = 100
 
 
-def jobs_of_holder(basis: PageBasis, holder: str) -> Section:
+def jobs_of_user(basis: PageBasis, holder: str) -> Section:
     """The most GPU time first."""
     own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
     everybody = basis.whole.narrowed(basis.whole.ledger.inside, basis.report.scope.of_gpus).stretches
@@ -94,7 +94,7 @@ def _row(job: JobUse, longest_ms: float, currency: str | None) -> tuple[Cell, ..
     )
 
 
-def findings_about_holder(report: Report, holder: str) -> Section:
+def findings_about_user(report: Report, holder: str) -> Section:
     found = [each for each in report.findings if holder in (each.holder or "").split(JOINER)]
     return findings_about(
         found,

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.simulation.calibration import Knots, SpellLengths
-from analytics.simulation.spells import draw
+from analytics.simulation.calibration import IntervalLengths, Knots
+from analytics.simulation.interval_lengths import draw
 from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS
 
@@ -105,7 +105,7 @@ def _stopped(turns: list[int], idle_ms: list[int], from_ms: int, end_ms: int) ->
 class _Draw:
     """Spell lengths one after another, drawn in blocks because that is thirty times faster than one by one."""
 
-    def __init__(self, spells: SpellLengths, rng: np.random.Generator, factor: float) -> None:
+    def __init__(self, spells: IntervalLengths, rng: np.random.Generator, factor: float) -> None:
         self.spells = spells
         self.rng = rng
         self.factor = factor

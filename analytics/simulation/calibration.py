@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class SpellLengths:
+class IntervalLengths:
     """Lengths of spells in seconds: log-normal, with a share `long_ratio` from a second, longer log-normal.
 
     At hour h of the UTC day a length is multiplied by exp(night * cos(2 pi (h - 3) / 24)): `night` above 0 makes spells
@@ -46,8 +46,8 @@ class Behaviour:
     mean time before the first kernel.
     """
 
-    busy: SpellLengths
-    idle: SpellLengths
+    busy: IntervalLengths
+    idle: IntervalLengths
     level_pct: Knots
     intensity_ratio: Knots
     mem_ratio: Knots
@@ -57,8 +57,8 @@ class Behaviour:
 
 
 SERVING = Behaviour(
-    busy=SpellLengths(90.0, 1.02, night=-0.38),
-    idle=SpellLengths(138.0, 1.2, 0.022, 2_700.0, 0.87, night=0.45),
+    busy=IntervalLengths(90.0, 1.02, night=-0.38),
+    idle=IntervalLengths(138.0, 1.2, 0.022, 2_700.0, 0.87, night=0.45),
     # genai26: mean 21 % over busy samples, median 18.5, 5 % of them above 62
     level_pct=Knots((0.0, 0.1, 0.3, 0.5, 0.75, 0.9, 0.95, 1.0), (2.0, 9.0, 15.5, 20.0, 27.0, 40.0, 64.0, 100.0)),
     intensity_ratio=Knots((0.0, 0.5, 1.0), (0.08, 0.24, 0.75)),
@@ -78,8 +78,8 @@ QUIET_IDLE_FACTOR = 6.3
 
 TRAINING = Behaviour(
     # input waits and checkpoints: about 3 % of a running job at 0, in spells of half a minute to a few minutes
-    busy=SpellLengths(2_700.0, 0.5),
-    idle=SpellLengths(75.0, 0.5, 0.05, 420.0, 0.6),
+    busy=IntervalLengths(2_700.0, 0.5),
+    idle=IntervalLengths(75.0, 0.5, 0.05, 420.0, 0.6),
     # Acme: of the samples above 0, 2 % below 60, 7 % below 90, two thirds at 99 or more
     level_pct=Knots(
         (0.0, 0.015, 0.03, 0.05, 0.07, 0.1, 0.13, 0.2, 0.35, 0.7, 0.8, 1.0),
@@ -101,8 +101,8 @@ TRAINING = Behaviour(
 """Training jobs, after Acme."""
 
 NOTEBOOK = Behaviour(
-    busy=SpellLengths(70.0, 0.9),
-    idle=SpellLengths(150.0, 1.0, 0.15, 2_400.0, 0.8),
+    busy=IntervalLengths(70.0, 0.9),
+    idle=IntervalLengths(150.0, 1.0, 0.15, 2_400.0, 0.8),
     level_pct=Knots((0.0, 0.3, 0.6, 0.85, 1.0), (3.0, 18.0, 45.0, 80.0, 100.0)),
     intensity_ratio=Knots((0.0, 0.5, 1.0), (0.1, 0.35, 0.9)),
     mem_ratio=Knots((0.0, 0.5, 1.0), (0.05, 0.25, 0.8)),
@@ -112,10 +112,10 @@ NOTEBOOK = Behaviour(
 )
 """Somebody working in Jupyter; our own guess, no trace behind it."""
 
-JOB_LENGTH = SpellLengths(4.5 * 3600, 1.1, max_s=4 * 86_400.0, min_s=300.0)
+JOB_LENGTH = IntervalLengths(4.5 * 3600, 1.1, max_s=4 * 86_400.0, min_s=300.0)
 """How long a training job runs; long jobs hold most of the GPU time, as on Acme."""
 
-JOB_GAP = SpellLengths(0.46 * 3600, 1.0, max_s=86_400.0, min_s=60.0)
+JOB_GAP = IntervalLengths(0.46 * 3600, 1.0, max_s=86_400.0, min_s=60.0)
 """How long a training slot waits for its next job; chosen so that about 27 % of training GPU time is free (Acme's share
 of samples without memory in use)."""
 

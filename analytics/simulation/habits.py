@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
+from analytics.simulation.calibration import Behaviour, IntervalLengths, Knots
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ TUNED = replace(
 
 BUSY_SERVING = replace(
     known.SERVING,
-    busy=SpellLengths(240.0, 0.9, night=-0.3),
-    idle=SpellLengths(45.0, 0.9, night=0.6),
+    busy=IntervalLengths(240.0, 0.9, night=-0.3),
+    idle=IntervalLengths(45.0, 0.9, night=0.6),
     level_pct=Knots((0.0, 0.5, 1.0), (28.0, 52.0, 95.0)),
     intensity_ratio=Knots((0.0, 0.5, 1.0), (0.3, 0.5, 0.9)),
     mem_ratio=Knots((0.0, 1.0), (0.58, 0.71)),

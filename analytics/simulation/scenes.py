@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, Knots, SpellLengths
+from analytics.simulation.calibration import Behaviour, IntervalLengths, Knots
 from analytics.simulation.habits import BUSY_SERVING, TUNED
 from analytics.simulation.placement import PlacementBoard
 from analytics.simulation.stays import SimulatedServer, Stay
@@ -23,12 +23,16 @@ PROJECT = "nav-challenge"
 PROJECT_OVER_DAYS = 2
 
 _STALLING = replace(
-    TUNED, busy=SpellLengths(480.0, 0.04, max_s=600.0), idle=SpellLengths(130.0, 0.04), startup_s=40.0, kept_ratio=0.9
+    TUNED,
+    busy=IntervalLengths(480.0, 0.04, max_s=600.0),
+    idle=IntervalLengths(130.0, 0.04),
+    startup_s=40.0,
+    kept_ratio=0.9,
 )
 _STARVED = replace(
     TUNED,
-    busy=SpellLengths(5_400.0, 0.3),
-    idle=SpellLengths(20.0, 0.3),
+    busy=IntervalLengths(5_400.0, 0.3),
+    idle=IntervalLengths(20.0, 0.3),
     level_pct=Knots((0.0, 1.0), (30.0, 55.0)),
     intensity_ratio=Knots((0.0, 1.0), (0.25, 0.4)),
     bursty_ratio=0.5,

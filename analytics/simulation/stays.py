@@ -11,9 +11,9 @@ from analytics.simulation import calibration as known
 from analytics.simulation.calibration import Behaviour
 from analytics.simulation.catalog import SERVICES, TEAMS
 from analytics.simulation.habits import MEASURED, Habits
+from analytics.simulation.interval_lengths import draw_ms
 from analytics.simulation.layout import SimulatedHost
 from analytics.simulation.routines import Visit, projects, returning_runs
-from analytics.simulation.spells import draw_ms
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 BURN_IN_MS = 7 * DAY_MS

@@ -198,7 +198,7 @@ def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
     ])  # fmt: skip
 
 
-def claim_table(day: SimulatedDay, *, first: bool, until_ms: int) -> pa.Table:
+def allocation_table(day: SimulatedDay, *, first: bool, until_ms: int) -> pa.Table:
     """The claims that start on the day, one row per GPU; with `first` also those that ran already, cut to its start."""
     plan = day.plan
     rows: list[dict[str, object]] = []

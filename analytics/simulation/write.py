@@ -67,7 +67,7 @@ def day_tables(fleet: SimulatedFleet, day: SimulatedDay) -> Iterator[tuple[Table
         (EVENT, tables.event_table(day, first=first)),
         (AGENT, tables.agent_table(day)),
         (SERVING, serving_table(day)),
-        (CLAIM, tables.claim_table(day, first=first, until_ms=fleet.until_ms)),
+        (CLAIM, tables.allocation_table(day, first=first, until_ms=fleet.until_ms)),
     )
     yield from ((table, data) for table, data in every if data.num_rows)
 

@@ -6,19 +6,19 @@ from dashboard.pages.capacity import Capacity
 from dashboard.pages.detail import GpuPage, HostPage
 from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
-from dashboard.pages.holders import HoldersPage
 from dashboard.pages.overview import Overview
 from dashboard.pages.page import Page
 from dashboard.pages.quality import Quality
 from dashboard.pages.report import ReportPage
 from dashboard.pages.right_size import RightSize
 from dashboard.pages.settings import SettingsPage
+from dashboard.pages.users import UsersPage
 
 PAGES: tuple[Page, ...] = (
     Overview(),
     FilmPage(),
     Findings(),
-    HoldersPage(),
+    UsersPage(),
     RightSize(),
     Capacity(),
     ReportPage(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.attribution.allocations import SILENT_MS, PodClaims
+from agent.attribution.allocations import SILENT_MS, PodAllocations
 from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
 from fallow import schema
@@ -35,7 +35,7 @@ class Node:
         self.pods: list[dict[str, Any]] = []
         self.socket = socket
         self.owners = ProcessOwners(AttributionSettings(pod_resources=str(socket), scontrol=""))
-        self.claims = PodClaims()
+        self.claims = PodAllocations()
 
     def rows(self, now_ms: int) -> list[dict[str, Any]]:
         self.owners.describe([], now_ms)
@@ -44,7 +44,7 @@ class Node:
 
     def restart(self) -> None:
         """The agent ends and begins again with what the spool remembers."""
-        self.claims = PodClaims(json.loads(self.claims.as_text()))
+        self.claims = PodAllocations(json.loads(self.claims.as_text()))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_kubelet_that_does_not_answer_changes_nothing_for_a_day(node: Node) ->
 
 
 def test_a_host_that_left_its_cluster_lets_go_of_its_claims_after_a_day() -> None:
-    claims = PodClaims([[GPU_A, "ml/a", NOW]])
+    claims = PodAllocations([[GPU_A, "ml/a", NOW]])
     begun = NOW + 3_600_000
     assert claims.rows(None, begun) == []
     assert claims.rows(None, begun + SILENT_MS) == [row("a", GPU_A, NOW, 1, end=begun)]
@@ -111,7 +111,7 @@ def test_a_host_that_left_its_cluster_lets_go_of_its_claims_after_a_day() -> Non
 
 @pytest.mark.parametrize("noted", [[None], [[1, 2, 3]], [["GPU-a", "ml/a"]], ["x"], [{"gpu": 1}]])
 def test_what_the_spool_remembers_wrongly_is_left_aside(noted: list[Any]) -> None:
-    assert PodClaims([*noted, [GPU_A, "ml/a", NOW]]).as_text() == f'[["{GPU_A}", "ml/a", {NOW}]]'
+    assert PodAllocations([*noted, [GPU_A, "ml/a", NOW]]).as_text() == f'[["{GPU_A}", "ml/a", {NOW}]]'
 
 
 def test_the_agent_writes_claims_and_remembers_them(simulated: Callable[..., SimulatedHost], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from agent.top.command import _interval_ms
-from agent.top.model import gpu_lines, holder_name, process_lines, summarize
+from agent.top.model import gpu_lines, process_lines, summarize, user_name
 from agent.top.render import Frame, frame_lines
 from agent.top.style import PLAIN, Glyphs, bar, gib, glyphs, shown, span
 from fallow.errors import UsageError
@@ -105,7 +105,7 @@ def test_processes_of_a_gpu_that_is_lost_are_not_shown() -> None:
     ],
 )
 def test_holders(row: dict[str, str | None], name: str) -> None:
-    assert holder_name({"pid": 7} | row) == name
+    assert user_name({"pid": 7} | row) == name
 
 
 def test_held_memory_adds_up_where_several_hold_one_gpu() -> None:

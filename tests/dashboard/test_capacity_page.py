@@ -22,7 +22,7 @@ from dashboard.source import LakeSource
 from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
-from tests.dashboard.test_holders_page import table
+from tests.dashboard.test_users_page import table
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analytics.quality.checks import claims, clocks, coverage, hosts, inventory, measuring, values
+from analytics.quality.checks import allocations, clocks, coverage, hosts, inventory, measuring, values
 from analytics.quality.model import QualityCheck
 
 CHECKS: tuple[QualityCheck, ...] = (
@@ -18,11 +18,11 @@ CHECKS: tuple[QualityCheck, ...] = (
     clocks.overlapping,
     hosts.several_hosts,
     hosts.shared_names,
-    claims.overlapping,
-    claims.contradicting,
-    claims.without_telemetry,
-    claims.by_count,
-    claims.without_claims,
+    allocations.overlapping,
+    allocations.contradicting,
+    allocations.without_telemetry,
+    allocations.by_count,
+    allocations.without_allocations,
     inventory.unlisted,
     inventory.unpriced,
     inventory.simulated,

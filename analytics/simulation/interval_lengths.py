@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.simulation.calibration import SpellLengths
+from analytics.simulation.calibration import IntervalLengths
 
 
-def draw(spells: SpellLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+def draw(spells: IntervalLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
     """`count` lengths in seconds, before the hour's factor and the limits."""
     long = rng.random(count) < spells.long_ratio
     median = np.where(long, spells.long_median_s, spells.median_s)
@@ -16,6 +16,6 @@ def draw(spells: SpellLengths, rng: np.random.Generator, count: int) -> NDArray[
     return median * np.exp(sigma * rng.standard_normal(count))
 
 
-def draw_ms(spells: SpellLengths, rng: np.random.Generator) -> int:
+def draw_ms(spells: IntervalLengths, rng: np.random.Generator) -> int:
     """One length in milliseconds within the limits, without the hour's factor."""
     return round(1000 * float(np.clip(draw(spells, rng, 1)[0], spells.min_s, spells.max_s)))

@@ -101,7 +101,7 @@ def by_count(data: Data) -> Iterator[Remark]:
         yield Remark("claims_by_count", sentence, counted["claim_id"].n_unique(), example)
 
 
-def without_claims(data: Data) -> Iterator[Remark]:
+def without_allocations(data: Data) -> Iterator[Remark]:
     """GPUs in use that no allocation covers, on hosts that have allocations."""
     claimed = data.stretches.filter(pl.col("gpu").is_in(data.claims["gpu"].drop_nulls().unique().implode()))
     hosts = pl.concat([data.claims["host"], claimed["host"]]).unique().implode()

@@ -12,7 +12,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
-from analytics.sections.jobs import findings_about_holder, jobs_of_holder
+from analytics.sections.jobs import findings_about_user, jobs_of_user
 from analytics.sections.palette import Palette
 from analytics.sections.people import teams, users
 from analytics.sections.quotas import quotas
@@ -31,7 +31,7 @@ def _teams(view: View) -> Section | None:
     return teams(view.report) if view.report.scope.team is None else None
 
 
-class HoldersPage(Page):
+class UsersPage(Page):
     """`/holders`; with `?holder=NAME` about one of them."""
 
     path = "/holders"
@@ -67,8 +67,8 @@ def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
     )
     return [
         _facts(view, person),
-        section_panel(view, colours, jobs_of_holder(view, name)),
-        section_panel(view, colours, findings_about_holder(view.report, name), after=[link]),
+        section_panel(view, colours, jobs_of_user(view, name)),
+        section_panel(view, colours, findings_about_user(view.report, name), after=[link]),
     ]
 
 
