@@ -21,6 +21,7 @@ class GpuRow(TypedDict, total=False):
     util_source: str | None
     gpu_util_pct: float | None
     gpu_util_max_pct: float | None
+    gpu_util_p98_pct: float | None
     gpu_util_zero_ratio: float | None
     gpu_util_coverage_ratio: float | None
     gpu_util_unsampled_ratio: float | None

@@ -97,7 +97,7 @@ class GpmMeter(GpuCollector):
             "gpu_util_coverage_ratio": round(min(1.0, span_us / length_us), 4),
         }
         if gpu.parent is not None and columns["gpu_util_pct"] == 0:  # an average of 0 leaves no room for anything else
-            columns |= {"gpu_util_max_pct": 0, "gpu_util_zero_ratio": 1.0}
+            columns |= {"gpu_util_max_pct": 0, "gpu_util_p98_pct": 0, "gpu_util_zero_ratio": 1.0}
         return columns
 
     def forget(self) -> None:

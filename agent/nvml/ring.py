@@ -27,6 +27,9 @@ RATE_US = 166_667
 SAME_CLOCK_US = 12_000_000
 """A newest sample no further away than the ring says that the driver stamps with the wall clock; others are days off."""
 
+PEAK_SHARE = 0.98
+"""Of ten seconds the rest is one sample and a half: a burst of 0.2 s shows in the percentile, a lone sample does not."""
+
 _REGULAR_STEPS = 32  # so many steps of one length, and a longer period is the driver's own
 _REMEMBERED_DRAINS = 16  # about a minute: drifting clocks are followed, a stale sample moves nothing
 
@@ -38,10 +41,14 @@ hundreds are made in every interval."""
 
 @dataclass(frozen=True)
 class Utilization:
-    """What is known of an interval; percentages and maximum are None where none of it was covered."""
+    """What is known of an interval; percentages and maximum are None where none of it was covered.
+
+    `p98_pct` is what utilization stays within for PEAK_SHARE of the covered time.
+    """
 
     mean_pct: float | None
     max_pct: int | None
+    p98_pct: int | None
     zero_ratio: float | None
     coverage_ratio: float
     unsampled_ratio: float
@@ -134,22 +141,22 @@ class Timeline:
 
     def take(self, start_us: int, end_us: int) -> Utilization:
         """The interval's utilization; forgets everything before its end."""
-        total = weighted = zero = unsampled = 0
-        largest: int | None = None
+        total = weighted = unsampled = 0
+        spans: dict[int, int] = {}
         for segment_start_us, segment_end_us, value, sampled in self._segments:
             span = min(segment_end_us, end_us) - max(segment_start_us, start_us)
             if span <= 0:
                 continue
             total += span
             weighted += span * value
-            zero += span if value == 0 else 0
+            spans[value] = spans.get(value, 0) + span
             unsampled += 0 if sampled else span
-            largest = value if largest is None else max(largest, value)
         self._segments = [segment for segment in self._segments if segment[1] > end_us]
         length = end_us - start_us
         if total == 0:
-            return Utilization(None, None, None, 0.0, 0.0)
-        return Utilization(weighted / total, largest, zero / total, total / length, unsampled / length)
+            return Utilization(None, None, None, None, 0.0, 0.0)
+        zero_ratio, p98_pct = spans.get(0, 0) / total, _stayed_within(spans, total)
+        return Utilization(weighted / total, max(spans), p98_pct, zero_ratio, total / length, unsampled / length)
 
     def _learn_period(self, fresh: list[tuple[int, int]]) -> None:
         """Whether the ring keeps the usual pace; a driver that is slower by a steady step is believed after a while."""
@@ -236,3 +243,13 @@ class Timeline:
                 return
         self._segments.append((start_us, end_us, value, sampled))
         self._known_until_us = end_us
+
+
+def _stayed_within(spans: dict[int, int], total: int) -> int:
+    """The lowest percent that was not exceeded for PEAK_SHARE of the time."""
+    above = 0
+    for value in sorted(spans, reverse=True):
+        above += spans[value]
+        if above > (1 - PEAK_SHARE) * total:
+            return value
+    return 0

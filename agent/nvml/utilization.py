@@ -101,6 +101,7 @@ class UtilizationMeter(GpuCollector):
             "util_source": self.source,
             "gpu_util_pct": _rounded(busy.mean_pct, 2),
             "gpu_util_max_pct": busy.max_pct,
+            "gpu_util_p98_pct": busy.p98_pct,
             "gpu_util_zero_ratio": _rounded(busy.zero_ratio, 4),
             "gpu_util_coverage_ratio": _rounded(busy.coverage_ratio, 4),
             "gpu_util_unsampled_ratio": _rounded(busy.unsampled_ratio, 4),

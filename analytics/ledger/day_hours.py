@@ -16,6 +16,7 @@ from analytics.ledger.columns import Floats
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import THROTTLED, DayRows
 from analytics.ledger.day_segments import named
+from analytics.ledger.peaks import RowPeaks, sm_peaks, util_peaks
 from analytics.ledger.rollups import BINS
 from fallow import schema
 from fallow.clock import HOUR_MS
@@ -41,6 +42,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
     groups = _Groups(np.flatnonzero(np.concatenate(([True], new))), np.concatenate(([0], np.cumsum(new))), rows)
     util = np.where(held.measured, rows.floats["gpu_util_pct"], np.nan)
     sm = rows.floats["sm_active_pct"]
+    peaks = util_peaks(rows, util, groups.weight)
     table: dict[str, object] = {
         "time": hour[groups.starts] * HOUR_MS,
         "unit": rows.gpu[groups.starts],
@@ -49,8 +51,10 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         "process_ms": groups.total(np.where(rows.process_count > 0, groups.weight, 0.0)),
         "gpu_util_mean_pct": groups.mean(util, groups.weight),
         "gpu_util_ms": groups.histogram(util, groups.weight),
+        "gpu_util_peak_ms": groups.peak_histogram(peaks),
         "sm_active_mean_pct": groups.mean(sm, groups.weight),
         "sm_active_ms": groups.histogram(sm, groups.weight),
+        "sm_active_peak_ms": groups.peak_histogram(sm_peaks(rows, util, peaks)),
         **{name: groups.mean(rows.floats[source], groups.span) for name, source in _MEANS.items()},
         **{name: groups.mean(_sum(rows, *sources), groups.span) for name, sources in _TRAFFIC.items()},
         **_memory(groups, rows),
@@ -123,12 +127,34 @@ class _Groups:
         count = len(self.starts)
         bins = self.number[known] * BINS + np.minimum(values[known].astype(np.int64), BINS - 1)
         times = np.bincount(bins, weights=weight[known], minlength=count * BINS).reshape(count, BINS)
-        series = pl.Series(times.astype(np.int32)).cast(pl.List(pl.Int32))
         there = np.zeros(count, bool)
         there[self.number[known]] = True
-        if there.all():
-            return series
-        return pl.select(pl.when(pl.Series(there)).then(series)).to_series()
+        return _lists(times, there)
+
+    def peak_histogram(self, peaks: RowPeaks) -> pl.Series:
+        """Milliseconds at each whole percent, rounded up, of levels that are not exceeded; what is unknown counts as 100.
+
+        Null in hours in which no row tells.
+        """
+        count = len(self.starts)
+        if peaks.most_pct is self._rows.nothing:
+            return pl.Series([None] * count, dtype=pl.List(pl.Int32))
+        known = ~np.isnan(peaks.most_pct)
+        times = np.zeros((count, BINS))
+        for level, span in ((peaks.most_pct, peaks.most_ms), (peaks.rest_pct, peaks.rest_ms)):
+            if span.any():
+                within = np.where(known, np.ceil(np.round(level, 2)), BINS - 1).astype(np.int64)
+                times += np.bincount(self.number * BINS + within, span, count * BINS).reshape(count, BINS)
+        times[:, -1] += self.total(peaks.unseen_ms)
+        there = np.zeros(count, bool)
+        there[self.number[known & (self.weight > 0)]] = True
+        return _lists(np.rint(times), there)
+
+
+def _lists(times: NDArray[np.integer] | Floats, there: NDArray[np.bool_]) -> pl.Series:
+    """Histograms as lists, null where nothing was there."""
+    series = pl.Series(times.astype(np.int32)).cast(pl.List(pl.Int32))
+    return series if there.all() else pl.select(pl.when(pl.Series(there)).then(series)).to_series()
 
 
 def _sum(rows: DayRows, first: str, second: str) -> Floats:

@@ -20,7 +20,14 @@ from fallow.schema import UNAVAILABLE_HEALTH
 ASLEEP = "asleep"
 """The health of a GPU that the kernel has powered down: nobody can be on it."""
 
-_PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "dram_active_pct", "tensor_active_pct")
+_PERCENTS = (
+    "gpu_util_pct",
+    "gpu_util_max_pct",
+    "gpu_util_p98_pct",
+    "sm_active_pct",
+    "dram_active_pct",
+    "tensor_active_pct",
+)
 _RATES = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s")
 THROTTLED = {
     "power": ("throttled_power_cap_ms", "throttled_power_brake_ms"),

@@ -23,6 +23,9 @@ from fallow.lake import LakeFile
 _READERS = 2
 """Days whose histograms are read at a time."""
 
+HISTOGRAMS = ("gpu_util_ms", "gpu_util_peak_ms", "sm_active_ms", "sm_active_peak_ms")
+"""Columns of `hourly` that hold milliseconds at each whole percent."""
+
 BINS = 101
 """Whole percents, 0 to 100."""
 
@@ -53,9 +56,8 @@ class Rollups:
 
     def hourly(self, *columns: str, since_ms: int | None = None) -> pl.DataFrame:
         """The named columns of `hourly` (all but the histograms by default) from a moment on, with time, host and gpu."""
-        wide = ("gpu_util_ms", "sm_active_ms")
         return self._frame(
-            schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in wide], since_ms
+            schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in HISTOGRAMS], since_ms
         )
 
     def processes(self, since_ms: int | None = None) -> pl.DataFrame:
@@ -75,12 +77,12 @@ class Rollups:
         return self._frame(schema.QUALITY, schema.QUALITY.names, since_ms)
 
     def histograms(self, columns: Sequence[str], hours: pl.DataFrame, groups: int) -> dict[str, NDArray[np.int64]]:
-        """The milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, summed over groups of hours.
+        """The milliseconds at each whole percent of some of HISTOGRAMS, summed over groups of hours.
 
         Only the days of these hours are read, and few at a time: both columns of a week of a thousand GPUs are 140 MB.
 
         Args:
-            columns: the histograms.
+            columns: the histograms, of HISTOGRAMS.
             hours: `host`, `gpu`, `time` and `group`, a number from 0.
             groups: how many groups there are.
 

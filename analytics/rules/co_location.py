@@ -23,10 +23,11 @@ from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context, Finding, Rule
-from analytics.workloads.runs import NEED_THRESHOLDS, busy_histograms, run_hours, stretches_of
+from analytics.workloads.runs import NEED_THRESHOLDS, peak_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
+    PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
     WORK_THRESHOLDS,
     nvlinked,
@@ -110,6 +111,7 @@ CO_LOCATION = Rule(
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
         "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
         "group": f"at most {GROUP_MAX} workloads of one GPU each, on one host and model",
+        **PEAK_THRESHOLDS,
         "preallocated": NEED_THRESHOLDS["preallocated"],
         **WORK_THRESHOLDS,
     },
@@ -163,7 +165,7 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
 def _candidates(context: Context, found: pl.DataFrame) -> dict[int, Candidate]:
     """The works with their hours on one grid and their time at each percent; those without any whole hour are left out."""
     runs = runs_of(context, found)
-    histograms = busy_histograms(context, runs, "gpu_util_ms")
+    histograms = peak_histograms(context, runs)
     hours = run_hours(context).join(runs.select("run", "work"), on="run").drop_nulls("gpu_util_mean_pct")
     if hours.is_empty():
         return {}
@@ -266,9 +268,9 @@ def together(members: tuple[Candidate, ...], card_bytes: int) -> Group | None:
 def _independent_pct(histograms: Sequence[NDArray[np.int64]]) -> float:
     """What the sum of independent values stays within for BUSY_SHARE of the time: the convolution of their shares of time.
 
-    Percents in histograms are rounded down, so that the sum is up to one point too low for each.
+    Percents in histograms of peaks are rounded up already.
     """
     shares = np.ones(1)
     for histogram in histograms:
         shares = np.convolve(shares, histogram / histogram.sum())
-    return float(np.searchsorted(np.cumsum(shares), BUSY_SHARE - 1e-9) + len(histograms))
+    return float(np.searchsorted(np.cumsum(shares), BUSY_SHARE - 1e-9))

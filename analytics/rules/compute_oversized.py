@@ -1,6 +1,7 @@
 """A powerful card that is busy for at most a fifth of the time, where a slower or older one would do.
 
-Look-alikes that it leaves alone: decoding that is bound by memory bandwidth, bursts that need the speed, a card at the
+Look-alikes that it leaves alone: decoding that is bound by memory bandwidth, bursts that need the speed, also those of
+parts of a second, a card at the
 edge of its memory, a GPU without any kernel (`held`).
 """
 
@@ -17,6 +18,7 @@ from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
     NEARLY_IDLE,
+    PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
     above_a_gpu_day,
     with_demand,
@@ -56,6 +58,7 @@ COMPUTE_OVERSIZED = Rule(
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },

@@ -17,6 +17,7 @@ from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
     NEARLY_IDLE,
+    PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
     above_a_gpu_day,
     with_demand,
@@ -51,6 +52,7 @@ MEMORY_OVERSIZED = Rule(
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
         "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },

@@ -27,6 +27,7 @@ from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     LINKED_BYTES_PER_S,
+    PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
     WORK_THRESHOLDS,
     above_a_gpu_day,
@@ -34,6 +35,7 @@ from analytics.workloads.workloads import (
     runs_of,
     seen_long_enough,
     sm_activity_measured,
+    sm_activity_of_means,
     with_demand,
     workloads,
 )
@@ -94,6 +96,8 @@ MIG_FIT = Rule(
         "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)",
         "one GPU": f"jobs on several GPUs and GPUs with {LINKED_BYTES_PER_S / 1e6:g} MB/s over NVLink in any hour are left out "
         "(instances have neither NVLink nor peer access)",
+        "SM activity": "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low",
+        **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
@@ -135,7 +139,11 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Find
             # what the rest of the card is worth, where somebody else can use it
             "saving": None if cost is None else cost * (1 - fit.sm_share),
         },
-        failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _mig_fit_measured(group)],
+        failed=[
+            known_holder(group["holder_source"][0], holder),
+            seen_long_enough(group),
+            _mig_fit_measured(group, fit),
+        ],
         next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
         holder=holder,
         notes=[
@@ -160,9 +168,10 @@ def _fit(row: Mapping[str, Any]) -> MigFit | None:
     )
 
 
-def _mig_fit_measured(group: pl.DataFrame) -> list[str]:
+def _mig_fit_measured(group: pl.DataFrame, fit: MigFit) -> list[str]:
     if not group["sm_pct"].null_count():
-        return sm_activity_measured(group)
+        by_means = group.filter(pl.col("util_pct") > 100 * fit.sm_share)
+        return [*sm_activity_measured(group), *sm_activity_of_means(by_means)]
     return [tr("SM activity was not measured; the time with any kernel stands in for it: try it, then measure")]
 
 

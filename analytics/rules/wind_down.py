@@ -47,7 +47,10 @@ NO_START_MS = 2 * DAY_MS
 LULL_MAX = 0.5
 LULL_HOLDERS_MIN = 3
 
-_DAYS = RECENT_DAYS + PRIOR_DAYS + 6
+FOLLOWED_DAYS = 28
+"""How long ago a fall may have been: of what was before, a history of five weeks has a week left then."""
+
+_DAYS = FOLLOWED_DAYS + PRIOR_DAYS + 6
 """Two weekends may have to be left out of the days before, and one of the last ones."""
 _SATURDAY, _EPOCH_WEEKDAY = 5, 3
 
@@ -88,8 +91,9 @@ WIND_DOWN = Rule(
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
-        "fall": f"mean active GPU-hours of {RECENT_DAYS} days at most {FALL_MAX:.0%} of the median of the {PRIOR_DAYS} days before (at least "
-        f"{PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends do not count for users who never work on them",
+        "fall": f"mean active GPU-hours of {RECENT_DAYS} to {FOLLOWED_DAYS} days up to the end, and of the last {RECENT_DAYS}, at most {FALL_MAX:.0%} of the "
+        f"median of the {PRIOR_DAYS} days before (at least {PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends do not count for "
+        "users who never work on them",
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },
@@ -249,26 +253,32 @@ def fading(context: Context, names: pl.Series) -> pl.DataFrame:
     until_ms = context.until_ms
     found = (
         _gaps(own, until_ms)
-        .join(_fall(context, work, names), on="who", how="left")
-        .join(_starts(context), on="who", how="left")
         .with_columns(
             by_gap=(pl.col("gap_count") >= GAPS_MIN)
             & (pl.col("gap_ms") > GAP_RATIO * pl.col("gap_p95_ms"))
-            & (pl.col("gap_ms") > GAP_MIN_MS),
-            by_fall=(pl.col("recent_ms") <= FALL_MAX * pl.col("prior_ms"))
-            & (pl.col("prior_ms") > 0)
-            & (pl.col("prior_days") >= PRIOR_MIN_DAYS)
-            & (pl.col("no_start_ms") >= NO_START_MS).fill_null(value=True),
+            & (pl.col("gap_ms") > GAP_MIN_MS)
+        )
+        .join(_falls(context, work, names), on="who", how="left")
+        .join(_starts(context), on="who", how="left")
+        .with_columns(
+            by_gap=pl.col("by_gap") & _at_the_gap(),
+            by_fall=pl.col("fell") & (pl.col("no_start_ms") >= NO_START_MS).fill_null(value=True),
         )
         .with_columns(pl.col("by_gap", "by_fall", "lull").fill_null(value=False))
     )
-    return (
-        found.filter((pl.col("by_gap") | pl.col("by_fall")) & ~pl.col("lull"))
-        .with_columns(
-            since=pl.when("by_gap").then(until_ms - pl.col("gap_ms")).otherwise(until_ms - RECENT_DAYS * DAY_MS)
-        )
-        .sort("who")
-    )
+    told = found.filter((pl.col("by_gap") | pl.col("by_fall")) & ~pl.col("lull"))
+    # the whole of a long fall, not its last days alone
+    longest = told.sort("by_gap", "by_fall", "days", descending=True).unique("who", keep="first")
+    fell_ms = pl.col("days") * DAY_MS
+    return longest.with_columns(
+        since=until_ms - pl.when("by_gap").then("gap_ms").otherwise(fell_ms).cast(pl.Int64)
+    ).sort("who")
+
+
+def _at_the_gap() -> pl.Expr:
+    """Whether a row of `_falls` is about the days of the gap, or as near to them as there is one."""
+    gap_days = (pl.col("gap_ms") // DAY_MS).clip(RECENT_DAYS, pl.col("days").max().over("who"))
+    return pl.col("days").is_null() | (pl.col("days") == gap_days)
 
 
 def _gaps(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
@@ -283,11 +293,12 @@ def _gaps(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     )
 
 
-def _fall(context: Context, work: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Per holder recent_ms, prior_ms and prior_days, and whether there is a `lull` with the others too."""
+def _falls(context: Context, work: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """Per holder and number of `days` up to the end: recent_ms, prior_ms, whether the work `fell` and whether it is a `lull`."""
     per_day = _daily(work, context.until_ms)
     history_ms = context.until_ms - int(context.whole.stretches.select(pl.col("time").min()).item() or 0)
-    days = pl.DataFrame({"day": range(min(_DAYS, history_ms // DAY_MS))}, schema={"day": pl.Int64})
+    known_days = min(_DAYS, history_ms // DAY_MS)
+    days = pl.DataFrame({"day": range(known_days)}, schema={"day": pl.Int64})
     middle = (context.until_ms - DAY_MS * pl.col("day") - DAY_MS // 2) // DAY_MS
     days = days.with_columns(weekend=(middle + _EPOCH_WEEKDAY) % 7 >= _SATURDAY)
     fleet = per_day.group_by("day").agg(fleet_ms=pl.col("active_ms").sum())
@@ -299,17 +310,35 @@ def _fall(context: Context, work: pl.DataFrame, names: pl.Series) -> pl.DataFram
         .with_columns(pl.col("active_ms", "fleet_ms").fill_null(0))
         .with_columns(others_ms=pl.col("fleet_ms") - pl.col("active_ms"))
     )
-    worked = _on_their_days(grid).sort("who", "day").with_columns(number=pl.int_range(pl.len()).over("who"))
-    recent = pl.col("number") < RECENT_DAYS
-    prior = (pl.col("number") >= RECENT_DAYS) & (pl.col("number") < RECENT_DAYS + PRIOR_DAYS)
-    others = per_day.filter(pl.col("day") >= RECENT_DAYS)["who"].n_unique() - 1
+    lengths = range(RECENT_DAYS, max(RECENT_DAYS, min(FOLLOWED_DAYS, known_days - PRIOR_MIN_DAYS)) + 1)
+    return pl.concat([_fall(grid, per_day, length) for length in lengths])
+
+
+def _fall(grid: pl.DataFrame, per_day: pl.DataFrame, length: int) -> pl.DataFrame:
+    """`_falls` of one length."""
+    worked = _on_their_days(grid, length).sort("who", "day").with_columns(number=pl.int_range(pl.len()).over("who"))
+    since = pl.col("day") < length
+    last = pl.col("number") < RECENT_DAYS
+    recent = since | last
+    prior = ~recent & (pl.col("number") < recent.sum().over("who") + PRIOR_DAYS)
+    others = per_day.filter(pl.col("day") >= length)["who"].n_unique() - 1
     fell = pl.col("others_ms").filter(recent).mean() <= LULL_MAX * pl.col("others_ms").filter(prior).median()
-    return worked.group_by("who").agg(
-        recent_ms=pl.col("active_ms").filter(recent).mean(),
-        prior_ms=pl.col("active_ms").filter(prior).median(),
-        prior_days=prior.sum(),
-        lull=fell & (others >= LULL_HOLDERS_MIN),
-    )
+    return (
+        worked.group_by("who")
+        .agg(
+            recent_ms=pl.col("active_ms").filter(recent).mean(),
+            last_ms=pl.col("active_ms").filter(last).mean(),
+            prior_ms=pl.col("active_ms").filter(prior).median(),
+            prior_days=prior.sum(),
+            lull=fell & (others >= LULL_HOLDERS_MIN),
+        )
+        .select(
+            "who", "recent_ms", "prior_ms", "lull",
+            days=pl.lit(length, pl.Int64),
+            fell=(pl.max_horizontal("recent_ms", "last_ms") <= FALL_MAX * pl.col("prior_ms"))
+            & (pl.col("prior_ms") > 0) & (pl.col("prior_days") >= PRIOR_MIN_DAYS),
+        )
+    )  # fmt: skip
 
 
 def _daily(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
@@ -325,9 +354,9 @@ def _daily(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     return pl.concat(parts).group_by("who", "day").agg(pl.col("active_ms").sum())
 
 
-def _on_their_days(grid: pl.DataFrame) -> pl.DataFrame:
-    """Without the weekends of those who do not work on weekends."""
-    before = pl.col("day") >= RECENT_DAYS
+def _on_their_days(grid: pl.DataFrame, length: int) -> pl.DataFrame:
+    """Without the weekends of those who did not work on weekends before the last so many days."""
+    before = pl.col("day") >= length
     at_weekends = pl.col("active_ms").filter(before & pl.col("weekend")).median().over("who")
     on_weekdays = pl.col("active_ms").filter(before & ~pl.col("weekend")).median().over("who")
     never = (at_weekends <= FALL_MAX * on_weekdays).fill_null(value=False)

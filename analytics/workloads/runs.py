@@ -122,34 +122,39 @@ def _rows_by_run(context: Context) -> RowIndex:
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
-    """The runs with `util_pct` and `sm_pct`: the percents that utilization and SM activity stay within for `share` of the time.
+    """The runs with `util_pct` and `sm_pct`: what the driver's samples of utilization and SM activity stay within for `share` of the time.
 
-    And with `util_known_ms` and `sm_known_ms`, for how long they were measured. From the whole hours of each run; null where there are none. A percentile of a histogram of whole percents is up to one
-    point too low, so the next whole percent is taken, except in the bin that holds a measured zero.
+    And with `util_known_ms` and `sm_known_ms`, for how long there were such samples. From the whole hours of each run; null
+    where none of their rows tells of its samples, for a mean of a long row says nothing of bursts.
     """
-    for name, column in (("util", "gpu_util_ms"), ("sm", "sm_active_ms")):
-        sums = _histograms(context)[column]
-        own = found["run"].unique().to_list()
-        above = [None if each is None else min(each + (each > 0), 100.0) for each in percentiles(sums[own], share)]
+    own = found["run"].unique().to_list()
+    for name, column in (("util", "gpu_util_peak_ms"), ("sm", "sm_active_peak_ms")):
+        sums = _histograms(context)[column][own]
         frame = pl.DataFrame(
-            {"run": own, f"{name}_pct": above, f"{name}_known_ms": sums[own].sum(axis=1)},
+            {"run": own, f"{name}_pct": percentiles(sums, share), f"{name}_known_ms": sums.sum(axis=1)},
             schema={"run": pl.UInt32, f"{name}_pct": pl.Float64, f"{name}_known_ms": pl.Int64},
         )
         found = found.join(frame, on="run", how="left")
     return found
 
 
-def busy_histograms(context: Context, found: pl.DataFrame, column: str) -> dict[int, NDArray[np.int64]]:
-    """Milliseconds at each whole percent of `gpu_util_ms` or `sm_active_ms`, by run, over its whole hours."""
-    sums = _histograms(context)[column]
+def peak_histograms(context: Context, found: pl.DataFrame) -> dict[int, NDArray[np.int64]]:
+    """Milliseconds at each whole percent that utilization stays within, by run, over its whole hours; runs without are left out."""
+    sums = _histograms(context)["gpu_util_peak_ms"]
     return {run: sums[run] for run in found["run"].to_list() if sums[run].any()}
 
 
 @once_per_context
 def _histograms(context: Context) -> dict[str, NDArray[np.int64]]:
-    """`gpu_util_ms` and `sm_active_ms` over the whole hours of each run, a row per run."""
+    """The histograms of peaks over the whole hours of each run, a row per run."""
     hours = run_hours(context).select("host", "gpu", "time", group="run")
-    return context.rollups.histograms(("gpu_util_ms", "sm_active_ms"), hours, runs(context).height)
+    sums = context.rollups.histograms(("gpu_util_peak_ms", "sm_active_peak_ms"), hours, runs(context).height)
+    observed = run_hours(context).group_by("run").agg(pl.col("observed_ms").cast(pl.Int64).sum())
+    util, run = sums["gpu_util_peak_ms"], observed["run"].to_numpy()
+    told = util[run].sum(axis=1)
+    # hours whose rows do not tell, beside hours that do, may have been at any level
+    util[run, -1] += np.where(told > 0, np.maximum(observed["observed_ms"].to_numpy() - told, 0), 0)
+    return sums
 
 
 NEED_SHARE = 0.98

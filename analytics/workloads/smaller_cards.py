@@ -24,6 +24,7 @@ from analytics.workloads.workloads import (
     runs_of,
     seen_long_enough,
     sm_activity_measured,
+    sm_activity_of_means,
 )
 from fallow.clock import HOUR_MS
 
@@ -82,7 +83,7 @@ def _smaller_card_finding(context: Context, rule: Rule, works: pl.DataFrame, off
         rows,
         subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
         numbers=_numbers(works, present, offer) | {"saving": saving},
-        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, offer)],
+        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, present, offer)],
         next_command=command,
         holder=holder,
         notes=[note, *_notes(present, offer, saving)],
@@ -110,7 +111,9 @@ def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offe
 
 
 def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
-    highest = works.select(pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
+    highest = works.select(
+        pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_max_pct", "util_pct", "sm_pct", "dram_pct").max()
+    )
     most = highest.row(0, named=True)
     unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
     return {
@@ -121,6 +124,7 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
         "mem_used_max_bytes": most["peak_bytes"],
         "mem_need_bytes": most["need_bytes"],
         "gpu_util_p95_pct": most["util_pct"],
+        "gpu_util_max_pct": most["util_max_pct"],
         "sm_active_p95_pct": None if "sm_pct" in unmeasured else most["sm_pct"],
         "dram_active_p95_pct": None if "dram_pct" in unmeasured else most["dram_pct"],
         "recommended_card": offer.model or offer.card.name,
@@ -131,8 +135,18 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
     }
 
 
-def _unsure(context: Context, works: pl.DataFrame, offer: Offer) -> list[str]:
-    failed = [*seen_long_enough(works), *sm_activity_measured(works)]
+def _by_means(works: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame:
+    """The works for which the card would be too slow if their kernels took up all of the present one."""
+    taken = pl.col("sm_pct").is_not_null() & (pl.col("util_pct") > 100 / (slowdown(present.card, offer.card) or 1.0))
+    return works.filter(taken)
+
+
+def _unsure(context: Context, works: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
+    failed = [
+        *seen_long_enough(works),
+        *sm_activity_measured(works),
+        *sm_activity_of_means(_by_means(works, present, offer)),
+    ]
     if not works.join(nvlinked(context), on="work", how="semi").is_empty():
         failed.append(tr("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
     if works["sm_pct"].null_count():

@@ -14,7 +14,10 @@ from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import Context, once_per_context
 
 STANDING = "claim:"
-"""A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole."""
+"""A reservation ends GPU by GPU, and no work with it; a job, pod or Ray job ends as a whole.
+
+An allocation from a file may be either. Where nobody lists the processes on its GPUs, they may all be of one job.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ def newest_rows(context: Context) -> pl.DataFrame:
 @once_per_context
 def window_end(context: Context) -> WindowEnd:
     last = newest_rows(context)
-    jobs = by_job(last).filter(~pl.col("work").str.starts_with(STANDING))
+    jobs = by_job(last)
+    told_apart = pl.col("gpu").is_in(pl.Series(context.holders.lists.keys(), dtype=pl.String).implode())
+    ending_whole = jobs.filter(~pl.col("work").str.starts_with(STANDING) | (unlisted() & ~told_apart))
     working = jobs.filter(pl.col("state").is_in(IN_USE) | unlisted() | on_host_ahead(context))
     told = last.filter(~on_host_ahead(context))
     return WindowEnd(
-        dict(told.select("gpu", "state").iter_rows()), _sets(jobs, "gpu", "work"), _sets(working, "work", "gpu")
+        dict(told.select("gpu", "state").iter_rows()), _sets(ending_whole, "gpu", "work"), _sets(working, "work", "gpu")
     )
 
 

@@ -24,11 +24,16 @@ WORK_THRESHOLDS = {
     "GPU-hours": "more than 24 in the window, of one user, account and model (Princeton Job Defense Shield)",
 }
 
+PEAK_THRESHOLDS = {
+    "peaks": "of the driver's samples, by the 98th percentile and the maximum of each row; where rows have means only it is not known, "
+    "and nothing is said (a mean over a minute hides bursts of seconds)",
+}
+
 IDLE_MAX_PCT = 20.0
 """Princeton's Job Defense Shield: utilization up to which a card is too powerful for what it does."""
 
-NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT + 1
-"""Of `with_demand`, which rounds up to the next whole percent."""
+NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT
+"""Of `with_demand`; null, which no rule takes for an answer, where nobody knows."""
 
 PEAK_MIN_DAYS = 7
 """Days of memory peaks that are wanted: a week holds what is done once a week."""
@@ -62,8 +67,8 @@ def workloads(context: Context) -> pl.DataFrame:
     """One row per work on whole cards of known model, of one holder and at most one job, that lasted RUN_MIN_MS and ran a kernel.
 
     Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
-    `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those in which memory was read), and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes` and
-    `util_mean_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
+    `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those in which memory was read), and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes`,
+    `util_mean_pct` and `util_max_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
     """
     return (
         runs_with_workload(context)
@@ -72,7 +77,9 @@ def workloads(context: Context) -> pl.DataFrame:
             pl.col("holder", "account", "job", "model", "holder_source").first(),
             pl.col("gpu_ms").sum(),
             pl.col("began").min(),
-            pl.col("peak_bytes", "q98_bytes", "need_bytes", "util_mean_pct", "ended", "days", "gpu_count").max(),
+            pl.col(
+                "peak_bytes", "q98_bytes", "need_bytes", "util_mean_pct", "util_max_pct", "ended", "days", "gpu_count"
+            ).max(),
             pl.col("card_bytes").min(),
             pl.col("preallocated").any(ignore_nulls=False),
             pl.col("whole_card", "single").all(),
@@ -102,16 +109,21 @@ def above_a_gpu_day(found: pl.DataFrame, *by: str) -> pl.DataFrame:
 def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
     """The works with `util_pct`, `sm_pct` and `dram_pct`: the highest, over their GPUs, of what is not exceeded for `share` of the time.
 
-    Null where it was not measured on every GPU: utilization and SM activity by sample, memory bandwidth by hourly mean.
-    And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were measured.
+    Null where it was not measured on every GPU. Memory bandwidth is that of the hourly means, or what they are while a kernel
+    runs times `util_pct`, whichever is more. And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were
+    measured.
     """
     own = runs_with_workload(context).join(found.select("work"), on="work", how="semi")
+    mean = pl.col("dram_active_mean_pct").cast(pl.Float64)
+    while_busy = (mean / pl.col("gpu_util_mean_pct")).filter(pl.col("gpu_util_mean_pct") > 0).clip(upper_bound=1.0)
     flows = (
         run_hours(context)
         .group_by("run")
-        .agg(dram_pct=pl.col("dram_active_mean_pct").quantile(share, "higher").cast(pl.Float64))
+        .agg(dram_mean_pct=mean.quantile(share, "higher"), dram_ratio=while_busy.quantile(share, "higher"))
     )
     measured = busy_percentiles(context, own, share).join(flows, on="run", how="left")
+    bursts = pl.col("dram_ratio") * pl.col("util_pct")
+    measured = measured.with_columns(dram_pct=pl.max_horizontal("dram_mean_pct", bursts))
     highest = [
         pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
         for name in ("util_pct", "sm_pct", "dram_pct")
@@ -124,6 +136,19 @@ def sm_activity_measured(found: pl.DataFrame) -> list[str]:
     """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
     known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
     return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, tr("SM activity"))
+
+
+def sm_activity_of_means(found: pl.DataFrame) -> list[str]:
+    """Failures where a part of a card is enough by SM activity, but would not be if kernels took up the card for moments.
+
+    The driver tells of SM activity as means of whole rows only, and kernels of one row need not be alike.
+    """
+    if found.is_empty():
+        return []
+    return [
+        tr("SM activity is known as means of whole rows only: whether moments in between need more is not known"),
+        tr("it was not tried: run it there once, and compare the time per step"),
+    ]
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:

@@ -40,7 +40,7 @@ from fallow.schema.samples import (
 )
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (

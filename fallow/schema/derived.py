@@ -139,6 +139,10 @@ SPELL_PART = Table(
     columns=(_TIME, _HOST, _GPU, _END),
 )
 
+_PEAKS = (
+    "time at each whole percent, 0 to 100, rounded up, that the driver's samples {stay} within, the time of rows that do not tell at 100: "
+    "a percentile of it is not below that of the samples, whatever the length of the rows; null where no row tells"
+)
 _HISTOGRAM = "time at each whole percent, 0 to 100, rounded down (mergeable by adding); a percentile of it is at most one point too low"
 
 HOURLY = Table(
@@ -154,8 +158,11 @@ HOURLY = Table(
         Column("process_ms", Type.INT32, "time for which processes were known to hold the GPU", "gpu table", "ms", "1 ms"),
         Column("gpu_util_mean_pct", Type.FLOAT, "mean utilization", "gpu table", "%"),
         Column("gpu_util_ms", Type.INT_LIST, f"utilization: {_HISTOGRAM}", "gpu table", "ms", "1 ms"),
+        Column("gpu_util_peak_ms", Type.INT_LIST, "utilization: " + _PEAKS.format(stay="stay"), "gpu table", "ms", "1 ms"),
         Column("sm_active_mean_pct", Type.FLOAT, "mean SM activity", "gpu table", "%"),
         Column("sm_active_ms", Type.INT_LIST, f"SM activity: {_HISTOGRAM}; null where it was not measured", "gpu table", "ms", "1 ms"),
+        Column("sm_active_peak_ms", Type.INT_LIST, "SM activity: " + _PEAKS.format(stay="would stay, if all kernels of a row took up equally many SMs,"),
+               "gpu table", "ms", "1 ms"),
         Column("dram_active_mean_pct", Type.FLOAT, "mean share of peak memory bandwidth", "gpu table", "%"),
         Column("tensor_active_mean_pct", Type.FLOAT, "mean tensor pipe activity", "gpu table", "%"),
         Column("pcie_mean_bytes_per_s", Type.DOUBLE, "mean PCIe traffic, both ways", "gpu table", "bytes/s"),

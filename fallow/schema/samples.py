@@ -33,6 +33,8 @@ GPU = Table(
                "GPM metric 1, else time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION), else nvmlDeviceGetUtilizationRates", "%",
                "0.01 %"),
         Column("gpu_util_max_pct", Type.FLOAT, "largest utilization sample in the interval", "as gpu_util_pct", "%", "1 %"),
+        Column("gpu_util_p98_pct", Type.FLOAT, "what the utilization samples stay within for 98 % of the covered time",
+               "time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION), else nvmlDeviceGetUtilizationRates", "%", "1 %"),
         Column("gpu_util_zero_ratio", Type.FLOAT, "share of the covered time whose utilization was 0", "as gpu_util_pct",
                "1", "0.0001"),
         Column("gpu_util_coverage_ratio", Type.FLOAT, "share of the interval that utilization was observed in",

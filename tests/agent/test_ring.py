@@ -33,6 +33,16 @@ def test_a_busy_ring_covers_every_moment() -> None:
     assert found.coverage_ratio == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.parametrize(("samples", "p98_pct"), [(1, 10), (2, 100)])
+def test_two_samples_of_a_ring_show_in_its_percentile_and_one_does_not(samples: int, p98_pct: int) -> None:
+    timeline = Timeline()
+    timeline.begin(START_US)
+    ring = entries([10] * (72 - samples) + [100] * samples)
+    timeline.add_samples(ring, ring[-1][0], in_time=True)
+    found = timeline.take(START_US, ring[-1][0])
+    assert (found.p98_pct, found.max_pct) == (p98_pct, 100)
+
+
 @given(
     values=st.lists(st.integers(0, 100), min_size=80, max_size=200),
     drains=st.lists(st.integers(5, 35), min_size=40, max_size=40),

@@ -33,7 +33,7 @@ def test_the_numbers_of_light_work(lake: Lake) -> None:
     train(fleet, gpu, "ann", util=12.0, sm=7.5, mem_gb=9, job="7")
     (each,) = found(RULE, fleet, lake)
     numbers = each.evidence.numbers
-    assert (numbers["gpu_util_p95_pct"], numbers["sm_active_p95_pct"]) == (13, 8)
+    assert (numbers["gpu_util_p95_pct"], numbers["sm_active_p95_pct"]) == (12, 8)
     assert numbers["dram_active_p95_pct"] == pytest.approx(3.75)
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == (L40S.model, 1)
     assert numbers["saving"] == pytest.approx(72 * (6.88 - 1.861))

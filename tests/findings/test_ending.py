@@ -72,6 +72,24 @@ def test_a_claimed_gpu_of_a_job_that_works_on_another(
     assert any("are also at work on" in failure for failure in each.confidence.failed) != ends
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "csv"])
+@pytest.mark.parametrize("working", [6, 0])
+def test_idle_gpus_of_an_allocation_whose_processes_nobody_lists(lake: Lake, scheduler: str, working: int) -> None:
+    """Six of its eight GPUs train: a file tells as much as Slurm, that the other two cannot be had without them."""
+    names = "abcdefgh"
+    rows = [
+        row
+        for number, name in enumerate(names)
+        for row in gpu(name, 0, 6 * HOUR, **UNLISTED, gpu_util_pct=95.0 if number < working else 0.0)
+    ]
+    fill(lake, rows, claims=job(names, scheduler=scheduler, host_gpu_count=None))
+    (held,) = found(lake, "held")
+    assert held.gpus == tuple(names[working:])
+    assert held.reclaimable == (working == 0)
+    assert any("are also at work on" in failure for failure in held.confidence.failed) == (working > 0)
+    assert not any(each.reclaimable for each in found(lake, "partial_use"))
+
+
 def test_a_pod_that_works_on_another_gpu(lake: Lake) -> None:
     rows = gpu("a", 0, 3 * HOUR, **FREE) + gpu("b", 0, 3 * HOUR, gpu_util_pct=95.0, **UNLISTED)
     pod = {"scheduler": "kubernetes", "account": "ml", "host_gpu_count": None, "user": None}

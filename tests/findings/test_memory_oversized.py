@@ -39,7 +39,7 @@ def test_the_numbers_of_a_small_job(lake: Lake) -> None:
     assert numbers["mem_used_max_bytes"] == 30 * GB
     assert numbers["mem_need_bytes"] == 16_100_000_000
     assert numbers["card_memory_bytes"] == A100_80.mem_total_bytes
-    assert numbers["gpu_util_p95_pct"] == 91  # rounded up to the next whole percent
+    assert numbers["gpu_util_p95_pct"] == 90
     assert numbers["sm_active_p95_pct"] is None
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == (A100_40.model, 1)
     assert (numbers["hourly"], numbers["recommended_hourly"]) == (3.4309, 2.7447)

@@ -51,6 +51,28 @@ def test_a_gap_longer_than_a_weekend(lake: Lake, days: float, *, fires: bool) ->
         assert each.notes == ()
 
 
+@pytest.mark.parametrize("idle_days", [4, 14, 20, 27])
+@pytest.mark.parametrize("at_weekends", [True, False])
+def test_it_stays_while_the_gpus_stay_idle(lake: Lake, idle_days: float, *, at_weekends: bool) -> None:
+    """Bob trained day and night, without a pause to compare with, and has not come back since."""
+    fleet, gpus = held_by_bob(0.0, days=36)
+    grid = fleet.between(0, -idle_days) & (fleet.weekdays | at_weekends)
+    fleet.run(gpus, "bob", util=np.where(grid, 90.0, 0.0), mem_gb=1)
+    train(fleet, fleet.host("h2", H100, 1), "ann", job="9")
+    (each,) = found(RULE, fleet, lake, since="2026-11-13")
+    assert (each.subject, each.reclaimable_gpus) == ("bob", tuple(gpu.uuid for gpu in gpus))
+    idle = each.evidence.numbers["days_without_activity"]
+    assert idle == (idle_days if at_weekends else pytest.approx(idle_days, abs=2))
+    # all of the fall counts that lies in the window
+    assert each.gpu_hours == pytest.approx(2 * 24 * min(float(idle), 7))  # type: ignore[arg-type]  # a number
+
+
+def test_who_is_back_after_weeks_is_not_winding_down(lake: Lake) -> None:
+    grid = Fleet(36, interval_s=1800)
+    fleet, _ = held_by_bob(np.where(grid.between(0, -20) | grid.between(-2), 90.0, 0.0), days=36)
+    assert found(RULE, fleet, lake) == []
+
+
 @pytest.mark.parametrize(("share", "fires"), [(0.19, True), (0.21, False)])
 def test_a_fall_to_a_fifth(lake: Lake, share: float, *, fires: bool) -> None:
     """All day long before; for three days then so much of the day."""

@@ -11,7 +11,7 @@ combined with `& | ~`. A *level* is a number or an array over the grid: `fleet.w
 Days count from the fleet's start, negative ones from its end: `between(-2, -1)` is the day before the last.
 
 Whatever nobody said is that of a healthy GPU: power, SM activity, clocks, temperature and the energy counter follow
-utilization, and the largest utilization and the share of zeros agree with the mean.
+utilization, and the largest utilization, its percentile and the share of zeros agree with the mean.
 """
 
 from __future__ import annotations
@@ -222,7 +222,9 @@ def _work(gpu: Gpu, when: Mask, pct: Column, *, zero: Level | None, sm: Level | 
     share = np.where(on, 1.0 - np.broadcast_to(0.0 if zero is None else zero, len(pct)), 0.0)
     gpu.busy = 1 - (1 - gpu.busy) * (1 - share)
     gpu.util = np.minimum(gpu.util + pct, 100)
-    highest = np.minimum(100, np.ceil(pct * 1.1 / np.maximum(share, 0.01)))
+    most = pct / np.maximum(share, 0.01)
+    gpu.p98 = np.maximum(gpu.p98, np.where(share > 0.02, np.minimum(most, 100), 0))
+    highest = np.minimum(100, np.ceil(most * 1.1))
     gpu.peak = np.maximum(gpu.peak, np.where(on, highest, 0))
     gpu.processes = gpu.processes + when
     if sm is not None or gpu.card.gpm:

@@ -56,6 +56,7 @@ class Gpu:
     places: list[tuple[Host, Mask]]
     util: Column
     peak: Column
+    p98: Column
     busy: Column  # 1 minus the share of zeros
     sm: Column
     dram: Column
@@ -83,6 +84,7 @@ class Gpu:
             [(host, np.ones(count, np.bool_))],
             util=np.zeros(count),
             peak=np.zeros(count),
+            p98=np.zeros(count),
             busy=np.zeros(count),
             sm=np.full(count, counted),
             dram=np.full(count, counted),

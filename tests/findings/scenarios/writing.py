@@ -90,6 +90,7 @@ def _gpu_rows(fleet: Fleet, gpu: Gpu, seen: Mask) -> pa.Table:
     columns: dict[str, Any] = {
         "gpu_util_pct": gpu.util,
         "gpu_util_max_pct": gpu.peak,
+        "gpu_util_p98_pct": np.minimum(np.maximum(gpu.p98, gpu.util), gpu.peak),
         "gpu_util_zero_ratio": np.round(1 - gpu.busy, 4),
         "gpu_util_coverage_ratio": np.ones(fleet.rows),
         "sm_active_pct": gpu.sm,
