@@ -40,7 +40,13 @@ def packed(report: Report, code: str = "en") -> Message:
 
 def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
     share = f"{100 * (week.seen.share or 0):.1f}"
-    for code, said in (("en", f"; observed: {share} % of the time; silent: import since"), ("fr", " ; observé : ")):
+    for code, said in (
+        (
+            "en",
+            f"; observed: {share} % of the time; 0.5 % of it by point samples, one every 5 min; silent: import since",
+        ),
+        ("fr", " ; observé : "),
+    ):
         shown = packed(week, code).brief.window.replace("\N{NO-BREAK SPACE}", " ")
         assert said in shown
         assert (share if code == "en" else share.replace(".", ",")) + " %" in shown
