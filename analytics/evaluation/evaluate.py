@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import polars as pl
 
@@ -16,8 +17,12 @@ from analytics.inventory import Inventory
 from analytics.rules import RULES
 from analytics.window import Inputs, WindowLedger, load_window_ledger
 from analytics.workloads.context import open_context
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN
 from fallow.clock import Window, format_ms
 from fallow.errors import UsageError
+
+_EDGES = (0.0, 0.2, 0.4, 0.6, MEDIUM_MIN, 0.9, HIGH_MIN, 1.0)
+"""Probabilities at which promises are told apart."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,19 @@ class GradeScore:
 
 
 @dataclass(frozen=True)
+class Reliability:
+    """Of the GPUs that were promised to stay unused with a probability from above `low` to `high`: the mean of it, and what labels say."""
+
+    low: float
+    high: float
+    promised: float
+    takeable: Proportion
+
+    def as_json(self) -> dict[str, object]:
+        return {"above": self.low, "up_to": self.high, "promised_mean": self.promised, **self.takeable.as_json()}
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What labels say of the windows between two moments.
 
@@ -79,6 +97,7 @@ class Evaluation:
     grades: tuple[GradeScore, ...]
     takeable: GradeScore
     takeable_recall: Proportion
+    reliability: tuple[Reliability, ...]
     states: StateAgreement
 
     @property
@@ -104,6 +123,7 @@ class Evaluation:
                 "precision": self.takeable.as_json(),
                 "recall": self.takeable_recall.as_json(),
                 "by_confidence": {each.grade: each.as_json() for each in self.grades},
+                "by_probability": [each.as_json() for each in self.reliability],
             },
             "states": self.states.as_json(),
         }
@@ -141,6 +161,7 @@ def evaluate(
         grades=tuple(_of_grades(grade, judged, [grade]) for grade in GRADES),
         takeable=_of_grades("all", judged, GRADES),
         takeable_recall=Proportion.of(found for each in judged for found in each.could_be_taken.values()),
+        reliability=tuple(_reliability(judged)),
         states=state_agreement(ledger.inside.stretches, labels.states),
     )
 
@@ -197,3 +218,18 @@ def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str
         gpus += len({gpu for each in own for gpu in each.finding.reclaimable_gpus})
         takeable += known.values()
     return GradeScore(name, gpus, Proportion.of(takeable))
+
+
+def _reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
+    said = [
+        (outlook.probability, right)
+        for window in judged
+        for each in window.verdicts
+        if (outlook := each.finding.confidence.outlook) is not None
+        for right in each.takeable.values()
+    ]
+    for low, high in pairwise(_EDGES):
+        own = [(promised, right) for promised, right in said if low < promised <= high]
+        if own:
+            mean = sum(promised for promised, _ in own) / len(own)
+            yield Reliability(low, high, mean, Proportion.of(right for _, right in own))

@@ -19,7 +19,7 @@ _NAMED = 3
 
 def evaluation_sections(found: Evaluation) -> tuple[Section, ...]:
     """The chapters of `fallow evaluate`."""
-    return _coverage(found), _rules(found), _promises(found), _states(found)
+    return _coverage(found), _rules(found), _promises(found), _reliability(found), _states(found)
 
 
 def _coverage(found: Evaluation) -> Section:
@@ -163,6 +163,39 @@ def _promises(found: Evaluation) -> Section:
 
 def _grade_row(score: GradeScore) -> tuple[Cell, ...]:
     return tr(score.grade), Number(score.gpus), *_cells(score.takeable)
+
+
+def _reliability(found: Evaluation) -> Section:
+    said = found.reliability
+    worst = max(said, key=lambda each: each.promised - (each.takeable.share or 0.0), default=None)
+    return Section(
+        name="reliability",
+        title=tr("Were the probabilities right?"),
+        question=tr("How often was it kept that a GPU would stay unused, by the probability that was promised?"),
+        headline=(
+            tr("No label speaks of a GPU that has a probability.")
+            if worst is None
+            else tr(
+                "Furthest below its promise: {share} of those promised with {promised}.",
+                share=Share(worst.takeable.share), promised=Share(worst.promised),
+            )
+        ),
+        columns=(
+            SectionColumn("probability", tr("probability"), "share"),
+            SectionColumn("promised", tr("promised"), "share"),
+            SectionColumn("right", tr("right"), "count"),
+            SectionColumn("precision", tr("kept"), "share"),
+            SectionColumn("interval", tr("90 % interval"), "share"),
+        ),
+        rows=tuple(
+            (
+                tr("{low} to {high}", low=Share(each.low, 0), high=Share(each.high, 0)),
+                Share(each.promised),
+                *_cells(each.takeable),
+            )
+            for each in said
+        ),
+    )  # fmt: skip
 
 
 def _states(found: Evaluation) -> Section:

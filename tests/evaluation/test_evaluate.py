@@ -67,6 +67,9 @@ def test_a_finding_is_wrong_where_its_gpu_could_not_be_taken_back(evaluate: Eval
         "gpus": 0, "right": 0, "judged": 0, "ratio": None, "interval_90": None,
     }  # fmt: skip
     assert counts(takeable["recall"]) == (1, 2), "a free GPU that no finding names"
+    (promised,) = takeable["by_probability"]
+    assert (promised["above"], promised["up_to"], *counts(promised)) == (0.2, 0.4, 1, 2)
+    assert 0.2 < promised["promised_mean"] < 0.4
 
 
 def test_what_no_label_speaks_of_is_neither_right_nor_wrong(evaluate: Evaluate) -> None:
