@@ -107,6 +107,7 @@ def player(library: Path, tmp_path: Path) -> Player:
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A real process with a known command name, to stand for one on a GPU."""
     process = subprocess.Popen(["sleep", "600"])
+    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)  # its program is loaded
     yield process
     process.kill()
     process.wait()

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from agent.attribution.lookups import Failures, SlurmAccounts, SlurmJob, parse_account, slurm_job
 from agent.attribution.placement import JobIds, Placement, parse_environ
+from tests.agent.conftest import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,10 +111,8 @@ def test_a_tick_does_not_wait_for_scontrol(scontrol: Path) -> None:
     accounts.look_up(["2"], NOW)  # returns, though the command sleeps
     accounts.look_up(["2"], NOW + 10_000)
     assert accounts.account("2") is None
-    deadline = time.monotonic() + 10
-    while not (calls := scontrol.with_name("scontrol.calls")).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    calls = scontrol.with_name("scontrol.calls")
+    wait_until(lambda: calls.exists() and calls.read_text(encoding="ascii"))
     assert calls.read_text(encoding="ascii").splitlines() == ["show job -o 2"]
 
 
