@@ -17,7 +17,7 @@ from fallow.clock import HOUR_MS, from_ms, to_ms
 Bound = int | str | pl.Expr | None
 """A moment, the column that has one per row, or None for no bound."""
 
-SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms")
+SUMS = ("zero_ms", "util_ms", "sample_count", "energy_mj", "energy_ms", "counter_ms")
 """Columns of the ledger that grow with the time of their row."""
 
 SPAN_MS = pl.col("end") - pl.col("time")

@@ -23,10 +23,20 @@ from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
-_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
-         "watched_ms", "sample_count")  # fmt: skip
+_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
+         "watched_sum", "watched_ms", "sample_count")  # fmt: skip
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
-_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "mem_used_max_bytes")
+_INTEGERS = (
+    "util_ms",
+    "sm_ms",
+    "zero_ms",
+    "power_ms",
+    "energy_ms",
+    "counter_ms",
+    "watched_ms",
+    "sample_count",
+    "mem_used_max_bytes",
+)
 
 
 @dataclass(frozen=True)
@@ -149,8 +159,11 @@ def _sums(rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: 
     add(rows.floats["sm_active_pct"][view], "sm_sum", "sm_ms")
     power = rows.floats["power_w"][view]
     add(power, "power_sum", "power_ms")
-    risen = rows.rates["energy_mj"][view]
-    add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
+    energy = rows.energy_mj(rows.weight.astype(np.float64))[view]
+    known = ~np.isnan(energy)
+    found["energy_mj"] = np.add.reduceat(np.where(known, energy, 0.0), first)
+    found["energy_ms"] = np.add.reduceat(np.where(known, weight, 0.0), first)
+    found["counter_ms"] = np.add.reduceat(np.where(known & rows.counted[view], weight, 0.0), first)
     add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
@@ -223,12 +236,12 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
     """Per GPU its last row: what the next day's first row may lengthen or shorten."""
     gpu = rows.gpu[_view(use, len(rows))]
     last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
-    power, risen = rows.floats["power_w"][last], rows.rates["energy_mj"][last]
+    power = rows.floats["power_w"][last]
     floats = {
         "last_util_pct": np.where(held.measured[last], rows.floats["gpu_util_pct"][last], np.nan),
         "last_sm_pct": rows.floats["sm_active_pct"][last],
         "last_power_w": power,
-        "last_energy_w": np.where(np.isnan(risen), power, risen),
+        "last_energy_w": np.where(rows.counted[last], np.nan, power),
         "last_watched_ratio": rows.floats["gpu_util_coverage_ratio"][last],
     }
     return {
@@ -239,6 +252,7 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
             _instances(rows)[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
         ),
         "last_zero": held.zero[last],
+        "last_counted": ~np.isnan(rows.risen_mj[last]),
         **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
     }
 
