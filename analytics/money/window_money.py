@@ -52,8 +52,8 @@ class Money:
     owners: Owners
     remarks: tuple[str, ...] = ()
     """Names in the tables of prices and owners that nobody has."""
-    counter_share: float = 0.0
-    """Share of the time of known energy for which a counter told it; the rest is power times time."""
+    counter_share: float | None = None
+    """Share of the time of known energy for which a counter told it, the rest is power times time; None without any."""
 
     @property
     def currency(self) -> str:
@@ -109,9 +109,9 @@ def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
     )
 
 
-def _counter_share(stretches: pl.DataFrame) -> float:
+def _counter_share(stretches: pl.DataFrame) -> float | None:
     counted_ms, known_ms = stretches.select(pl.col("counter_ms", "energy_ms").sum()).row(0)
-    return counted_ms / known_ms if known_ms else 0.0
+    return counted_ms / known_ms if known_ms else None
 
 
 def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[PriceBasis, ...]:

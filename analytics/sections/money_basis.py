@@ -1,4 +1,4 @@
-"""What the money and the energy rest on: the price of each model in each pool, and the energy that was counted."""
+"""What the money and the energy rest on: the price of each model in each pool, and where the energy is from."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def energy_sentences(money: Money) -> list[str]:
     if kwh is None or drawn is None or co2 is None:
         return [
             tr(
-                "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
+                "energy: not known, it was read for {known} of the time (from {least} on it is summed up)",
                 known=known, least=Share(KNOWN_MIN, 0),
             )
         ]  # fmt: skip
@@ -137,11 +137,11 @@ def energy_sentences(money: Money) -> list[str]:
     ]  # fmt: skip
 
 
-def _energy_origin(counter_share: float) -> Sentence:
+def _energy_origin(counter_share: float | None) -> Sentence:
     """Where the energy is from, as far as it is known."""
-    if counter_share >= 1:
+    if counter_share == 1:
         return tr("by the GPUs' own counters")
-    if not counter_share:
+    if counter_share is None or counter_share == 0:
         return tr("from readings of power (no energy counter was read)")
     share = at_most_below(counter_share)
     return tr("by the GPUs' own counters for {share} of it, else from readings of power", share=share)
