@@ -23,6 +23,7 @@ SUMS = (
     "sample_count",
     "energy_mj",
     "energy_ms",
+    "counter_ms",
     "sampled_ms",
     "perhaps_idle_ms",
     "unconfirmed_ms",

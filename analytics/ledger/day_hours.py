@@ -177,9 +177,9 @@ def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
 
 
 def _energy(groups: _Groups, rows: DayRows) -> dict[str, object]:
-    risen = rows.rates["energy_mj"]
-    watts = np.where(np.isnan(risen), rows.floats["power_w"], risen)
-    energy, known_ms = groups.weighted(watts, groups.span)
+    energy = rows.energy_mj(groups.span)
+    known_ms = groups.known_ms(energy, groups.span)
+    energy = groups.total(np.nan_to_num(energy))
     return {"energy_mj": np.where(known_ms > 0, energy, np.nan), "energy_ms": known_ms}
 
 

@@ -68,7 +68,8 @@ class DayRows:
 
     `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
     others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
-    Floats are NaN where unknown; a column that no row states is the array `nothing` itself, for which nothing need be computed; integers are -1. `rates` are counters as rises per millisecond over the row's own time.
+    Floats are NaN where unknown; a column that no row states is the array `nothing` itself, for which nothing need be computed; integers are -1. `rates` are counters as rises per millisecond over the time since the row before. `risen_mj` is the energy
+    counter's rise in that time, NaN where `counted` rows, which state the counter, follow none.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -79,6 +80,8 @@ class DayRows:
     health: Strings
     floats: dict[str, Floats]
     rates: dict[str, Floats]
+    risen_mj: Floats
+    counted: Mask
     nothing: Floats
     process_count: Ints
     usable: Mask
@@ -98,6 +101,10 @@ class DayRows:
         weight = np.zeros(len(self), np.int64)
         weight[usable] = _weights(self.gpu[usable], self.start[usable], self.interval[usable])
         return replace(self, usable=usable, weight=weight)
+
+    def energy_mj(self, lasting_ms: Floats) -> Floats:
+        """The energy of each row: by the counter where it is read, never more than it rose, else power times a time."""
+        return np.where(self.counted, self.risen_mj, self.floats["power_w"] * lasting_ms)
 
     @property
     def out_of_order(self) -> Mask:
@@ -138,11 +145,12 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     if not usable.all():
         weight = np.zeros(len(gpu), np.int64)
         weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
-    rates = _rates(columns, kept, (gpu, start, interval), tally, nothing)
+    rates, counted = _rates(columns, kept, (gpu, start, interval), tally, nothing)
+    since_ms = np.diff(start, prepend=0).astype(np.float64)
     tally.overlaps(gpu, start, interval)
     return DayRows(
         names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
-        rates=rates, nothing=nothing, process_count=process_count, usable=usable, weight=weight, span=span,
+        rates=rates, risen_mj=rates["energy_mj"] * since_ms, counted=counted, nothing=nothing, process_count=process_count, usable=usable, weight=weight, span=span,
         defects=(*tally.found, *_lost(units, ~timed, "no_interval", columns.ints("interval_ms")),
             *_lost(units, timed & ~dated, "wrong_day", columns.ints("time")), *_doubles(names, codes, doubled)),
     )  # fmt: skip
@@ -213,12 +221,15 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
 
 def _rates(
     columns: Columns, kept: Ints | slice, axis: tuple[Codes, Ints, Ints], tally: _Tally, nothing: Floats
-) -> dict[str, Floats]:
-    """Each counter's rise per millisecond since the row before, in the same epoch and without a gap; NaN elsewhere."""
-    found = dict.fromkeys(_COUNTERS, nothing)
+) -> tuple[dict[str, Floats], Mask]:
+    """Each counter's rise per millisecond since the row before, in the same epoch and without a gap, NaN elsewhere.
+
+    And which rows state the energy counter.
+    """
+    found, counted = dict.fromkeys(_COUNTERS, nothing), np.zeros(len(nothing), bool)
     there = [name for name in _COUNTERS if columns.has(name)]
     if not there or not len(nothing):
-        return found
+        return found, counted
     gpu, start, interval = axis
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
@@ -226,6 +237,8 @@ def _rates(
     followed_ms = np.where(follows, step, np.nan)
     for name in there:
         values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
+        if name == "energy_mj":
+            counted = ~np.isnan(values)
         rate = np.empty(len(nothing))
         rate[0] = np.nan
         np.divide(np.diff(values), followed_ms, out=rate[1:])
@@ -233,7 +246,7 @@ def _rates(
         tally.add("counter_fell", fell, name, values)
         rate[fell] = np.nan
         found[name] = rate
-    return found
+    return found, counted
 
 
 class _Tally:

@@ -23,13 +23,13 @@ from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
-_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
-         "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
+_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
+         "watched_sum", "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
 """Largest values that are unknown where any of theirs is."""
-_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms",
-             "mem_used_max_bytes")  # fmt: skip
+_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "counter_ms", "watched_ms", "sample_count", "sampled_ms",
+             "perhaps_idle_ms", "mem_used_max_bytes")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,11 @@ def _sums(
     add(rows.floats["sm_active_pct"][view], "sm_sum", "sm_ms")
     power = rows.floats["power_w"][view]
     add(power, "power_sum", "power_ms")
-    risen = rows.rates["energy_mj"][view]
-    add(np.where(np.isnan(risen), power, risen), "energy_mj", "energy_ms")
+    energy = rows.energy_mj(rows.weight.astype(np.float64))[view]
+    known = ~np.isnan(energy)
+    found["energy_mj"] = np.add.reduceat(np.where(known, energy, 0.0), first)
+    found["energy_ms"] = np.add.reduceat(np.where(known, weight, 0.0), first)
+    found["counter_ms"] = np.add.reduceat(np.where(known & rows.counted[view], weight, 0.0), first)
     add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
     found |= _sampled(rows, view, first, alike, settings)
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
@@ -310,12 +313,12 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
     """Per GPU its last row: what the next day's first row may lengthen or shorten."""
     gpu = rows.gpu[_view(use, len(rows))]
     last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
-    power, risen = rows.floats["power_w"][last], rows.rates["energy_mj"][last]
+    power = rows.floats["power_w"][last]
     floats = {
         "last_util_pct": np.where(held.measured[last], rows.floats["gpu_util_pct"][last], np.nan),
         "last_sm_pct": rows.floats["sm_active_pct"][last],
         "last_power_w": power,
-        "last_energy_w": np.where(np.isnan(risen), power, risen),
+        "last_energy_w": np.where(rows.counted[last], np.nan, power),
         "last_watched_ratio": rows.floats["gpu_util_coverage_ratio"][last],
     }
     return {
@@ -326,6 +329,7 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
             _instances(rows)[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
         ),
         "last_zero": held.zero[last],
+        "last_counted": ~np.isnan(rows.risen_mj[last]),
         **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
     }
 

@@ -21,9 +21,10 @@ from fallow.clock import DAY_MS
 
 _UNIT = ("host", "gpu")
 _OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
-_LAST = ("open_ms", "last_zero", "last_util_pct", "last_sm_pct", "last_power_w", "last_energy_w", "last_watched_ratio")
-_SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "watched_sum",
-           "watched_ms", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
+_LAST = ("open_ms", "last_zero", "last_util_pct", "last_sm_pct", "last_power_w", "last_energy_w", "last_counted",
+         "last_watched_ratio")  # fmt: skip
+_SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
+           "watched_sum", "watched_ms", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
 """Largest values that are unknown where any of theirs is."""
 _LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
@@ -108,6 +109,8 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     def more(last: str) -> pl.Expr:
         return pl.col(last).fill_null(0) * longer
 
+    # what a counter says of the time beyond is in the next row, if there is one
+    counted = pl.when(pl.col("last_counted")).then(pl.min_horizontal(longer, 0)).otherwise(0)
     energy = pl.when(pl.col("energy_ms") + known_ms("last_energy_w") > 0).then(
         pl.col("energy_mj").fill_null(0) + more("last_energy_w")
     )
@@ -122,7 +125,8 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
         power_sum=pl.col("power_sum") + more("last_power_w"),
         power_ms=pl.col("power_ms") + known_ms("last_power_w"),
         energy_mj=energy,
-        energy_ms=pl.col("energy_ms") + known_ms("last_energy_w"),
+        energy_ms=pl.col("energy_ms") + known_ms("last_energy_w") + counted,
+        counter_ms=pl.col("counter_ms") + counted,
         watched_sum=pl.col("watched_sum") + more("last_watched_ratio"),
         watched_ms=pl.col("watched_ms") + known_ms("last_watched_ratio"),
         zero_ms=pl.col("zero_ms") + pl.when(pl.col("last_zero")).then(longer).otherwise(0),
@@ -265,7 +269,15 @@ def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
         energy_mj=pl.when(pl.col("energy_ms") > 0).then("energy_mj"),
         **{
             name: pl.col(name).fill_null(0)
-            for name in ("zero_ms", "util_ms", "energy_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")
+            for name in (
+                "zero_ms",
+                "util_ms",
+                "energy_ms",
+                "counter_ms",
+                "sample_count",
+                "sampled_ms",
+                "perhaps_idle_ms",
+            )
         },
     )
 

@@ -1,7 +1,7 @@
 """What the work took from the grid: kilowatt-hours, carbon dioxide and the price of the energy.
 
-The energy is the GPUs' own counter over their rows. The site draws more than its machines do: times PUE. Where the counter
-was followed for less than 90 % of the time the sum would be a part that looks like the whole: it is unknown then.
+The energy is the GPUs' own counter over their rows, or power times time where there is none. The site draws more than its
+machines do: times PUE. Where it is known for less than 90 % of the time the sum would be a part that looks like the whole: it is unknown then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MJ_PER_KWH = 3.6e9
 
 @dataclass(frozen=True)
 class Energy:
-    """The counted energy of some GPU time, and for how much of that time it is known."""
+    """The energy of some GPU time, and for how much of that time it is known."""
 
     millijoules: float
     known_ms: float

@@ -52,6 +52,8 @@ class Money:
     owners: Owners
     remarks: tuple[str, ...] = ()
     """Names in the tables of prices and owners that nobody has."""
+    counter_share: float | None = None
+    """Share of the time of known energy for which a counter told it, the rest is power times time; None without any."""
 
     @property
     def currency(self) -> str:
@@ -61,7 +63,8 @@ class Money:
     def of(self, inside: Ledger, inventory: Inventory) -> Money:
         """The same prices and owners over another part of the ledger."""
         accounts = Accounts(inside, self.costs, inventory, self.owners)
-        return replace(self, accounts=accounts, basis=price_basis(inside.stretches, self.costs))
+        basis = price_basis(inside.stretches, self.costs)
+        return replace(self, accounts=accounts, basis=basis, counter_share=_counter_share(inside.stretches))
 
     @property
     def missing(self) -> tuple[PriceBasis, ...]:
@@ -102,7 +105,13 @@ def open_money(inputs: Inputs, inside: Ledger, inventory: Inventory) -> Money:
         costs,
         owners,
         tuple(remark for remark in remarks if remark),
+        _counter_share(inside.stretches),
     )
+
+
+def _counter_share(stretches: pl.DataFrame) -> float | None:
+    counted_ms, known_ms = stretches.select(pl.col("counter_ms", "energy_ms").sum()).row(0)
+    return counted_ms / known_ms if known_ms else None
 
 
 def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[PriceBasis, ...]:

@@ -33,6 +33,7 @@ def energy_json(money: Money) -> dict[str, object]:
     """The energy of the window, in all and by state."""
     return {
         **_energy(money.accounts.total.energy, money.grid),
+        "counter_share": money.counter_share,
         "pue": money.grid.pue,
         "price_per_kwh": money.grid.price_per_kwh,
         "grid_kg_per_kwh": money.grid.kg_per_kwh,

@@ -96,7 +96,7 @@ MIG_FIT = Rule(
         "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)",
         "one GPU": f"jobs on several GPUs and GPUs with {LINKED_BYTES_PER_S / 1e6:g} MB/s over NVLink in any hour are left out "
         "(instances have neither NVLink nor peer access)",
-        "SM activity": "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low",
+        "SM activity": "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low (ours)",
         **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,

@@ -1,8 +1,8 @@
-"""What the money and the energy rest on: the price of each model in each pool, and the energy that was counted."""
+"""What the money and the energy rest on: the price of each model in each pool, and where the energy is from."""
 
 from __future__ import annotations
 
-from analytics.language.language import SentenceList
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
@@ -13,6 +13,7 @@ from analytics.report.model import Report
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 from analytics.states import UNUSED
+from analytics.workloads.wording import at_most_below
 
 _LISTED = 12
 
@@ -102,11 +103,11 @@ def energy_sentences(money: Money) -> list[str]:
     kwh, drawn, cost, co2 = counted.kwh, grid.drawn_kwh(counted), grid.cost(counted), grid.co2_kg(counted)
     known = Share(counted.known_share)
     if not counted.known_ms:
-        return [tr("energy: not known, no energy counter was read")]
+        return [tr("energy: not known, neither energy counters nor power were read")]
     if kwh is None or drawn is None or co2 is None:
         return [
             tr(
-                "energy: not known, it was counted for {known} of the time (from {least} on it is summed up)",
+                "energy: not known, it was read for {known} of the time (from {least} on it is summed up)",
                 known=known, least=Share(KNOWN_MIN, 0),
             )
         ]  # fmt: skip
@@ -123,7 +124,10 @@ def energy_sentences(money: Money) -> list[str]:
             currency=money.currency, cost=Number(cost, 2), price=Number.as_given(grid.price_per_kwh),
         )  # fmt: skip
     return [
-        tr("energy: {kwh} kWh by the GPUs' own counters, over {known} of the time", kwh=Number(kwh, 1), known=known),
+        tr(
+            "energy: {kwh} kWh {origin}, over {known} of the time",
+            kwh=Number(kwh, 1), origin=_energy_origin(money.counter_share), known=known,
+        ),
         *([tr("of which without a kernel: {states} kWh", states=SentenceList(idle, ", "))] if idle else []),
         tr(
             "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
@@ -131,3 +135,13 @@ def energy_sentences(money: Money) -> list[str]:
             rate=Number.as_given(grid.kg_per_kwh),
         ),
     ]  # fmt: skip
+
+
+def _energy_origin(counter_share: float | None) -> Sentence:
+    """Where the energy is from, as far as it is known."""
+    if counter_share == 1:
+        return tr("by the GPUs' own counters")
+    if counter_share is None or counter_share == 0:
+        return tr("from readings of power (no energy counter was read)")
+    share = at_most_below(counter_share)
+    return tr("by the GPUs' own counters for {share} of it, else from readings of power", share=share)

@@ -76,7 +76,11 @@ def test_a_subject_keeps_its_id_on_however_many_hosts_it_is(before: set[str], af
             rows, lists, devices = [], [], []
             for gpu, value in ((f"GPU-{host}-w", util), (f"GPU-{host}-i", 0.0)):
                 for start, week in ((0, before), (WEEK, after)):
-                    values = (HELD | {"gpu_util_pct": value, "mem_used_bytes": 20 * GB}) if host in week else FREE
+                    values = (
+                        (HELD | {"gpu_util_pct": value, "gpu_util_max_pct": value, "mem_used_bytes": 20 * GB})
+                        if host in week
+                        else FREE
+                    )
                     rows += samples(gpu, start, start + WEEK, every_s=1800, **values)
                     if host in week:
                         lists += processes(gpu, *range(start, start + WEEK, 1800), every_s=1800)

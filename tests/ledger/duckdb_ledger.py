@@ -63,14 +63,14 @@ with neighbours as (
            lag(start_ms) over by_day as last_ms,
            lag(interval_ms) over by_day as last_interval_ms,
            lag(epoch) over by_day as last_epoch,
-           lag(energy_mj) over by_day as last_energy_mj
+           lag(energy_mj) over by_day as last_energy_mj,
+           lead(start_ms) over by_day is null as last_of_day
     from sample window by_day as (partition by gpu, day order by start_ms)
 )
 select * exclude (last_ms, last_interval_ms, last_epoch, last_energy_mj),
        case when epoch is not distinct from last_epoch and start_ms - last_ms <= 3 * last_interval_ms
                 and energy_mj >= last_energy_mj
-            then (energy_mj - last_energy_mj) / (start_ms - last_ms)
-            else power_w end as energy_w
+            then energy_mj - last_energy_mj end as risen_mj
 from neighbours
 """
 
@@ -244,8 +244,10 @@ with summed as (
            sum(sm_pct * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (sm_pct is not null) as sm_mean_pct,
            max(mem_used_bytes) as mem_used_max_bytes,
            sum(power_w * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (power_w is not null) as power_mean_w,
-           sum(energy_w * (end_ms - start_ms)) as energy_mj,
-           sum(end_ms - start_ms) filter (energy_w is not null) as energy_ms,
+           sum(case when energy_mj is not null then risen_mj else power_w * (end_ms - start_ms) end) as energy_mj,
+           -- what a counter says of the time beyond the day is in the next row
+           sum(case when energy_mj is not null and last_of_day then least(end_ms - start_ms, interval_ms) else end_ms - start_ms end)
+               filter (case when energy_mj is not null then risen_mj else power_w end is not null) as energy_ms,
            sum(covered * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (covered is not null) as coverage_ratio,
            count(*) as sample_count
     from grouped group by host, gpu, stretch

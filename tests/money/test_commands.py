@@ -69,7 +69,7 @@ def test_the_ledger_says_what_each_state_cost(place: str, fallow: Run) -> None:
     assert "AWS p5.48xlarge / 8, us-east-1" in out
     assert "no price: 1 GPU NVIDIA Foo 9000 (lab)" in out
     assert "0.5 GPU-hours are in no sum of money" in out
-    assert "energy: not known, it was counted for 33.3 % of the time" in out
+    assert "energy: not known, it was read for 33.3 % of the time" in out
 
 
 def test_the_json_keeps_its_keys_and_has_the_money_beside_them(place: str, fallow: Run) -> None:
@@ -213,6 +213,29 @@ def test_the_default_price_of_energy_is_in_dollars(
     found = json.loads(fallow("ledger", "--lake", lake.root, "--json", **settings))["energy"]
     assert found["kwh"] == pytest.approx(2, rel=0.01)
     assert found["cost"] == (None if cost is None else pytest.approx(2 * cost, rel=0.01))
+
+
+@pytest.mark.parametrize(
+    ("counters", "share", "said"),
+    [
+        ((), 0.0, "kWh from readings of power (no energy counter was read)"),
+        (("GPU-a",), 0.5, "kWh by the GPUs' own counters for 49.9 % of it, else from readings of power"),
+        (("GPU-a", "GPU-b"), 1.0, "kWh by the GPUs' own counters, over"),
+    ],
+)
+def test_where_the_energy_is_from_is_said(
+    fallow: Run, tmp_path: Path, counters: tuple[str, ...], share: float, said: str
+) -> None:
+    lake, rows = Lake.at(str(tmp_path / "lake")), []
+    for gpu in ("GPU-a", "GPU-b"):
+        own = samples(gpu, 0, 7200, gpu_util_pct=90.0, process_count=1, power_w=500.0)
+        for number, row in enumerate(own if gpu in counters else ()):
+            row |= {"energy_mj": 5_000_000 * number, "counters_since": own[0]["time"]}
+        rows += own
+    fill(lake, rows, devices=[device("GPU-a"), device("GPU-b")])
+    assert said in fallow("ledger", "--lake", lake.root)
+    found = json.loads(fallow("ledger", "--lake", lake.root, "--json"))["energy"]
+    assert found["counter_share"] == pytest.approx(share, abs=0.001)
 
 
 def test_what_is_no_currency_is_refused(place: str, fallow: Run, tmp_path: Path) -> None:
