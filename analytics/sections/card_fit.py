@@ -110,8 +110,8 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
         yield tr_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)  # fmt: skip
     if idle:
         yield tr_many(
-            "{number} workload is not drawn since no whole hour of its activity is known.",
-            "{number} workloads are not drawn since no whole hour of their activity is known.", idle,
+            "{number} workload is not drawn since no whole hour of its activity is known by more than means.",
+            "{number} workloads are not drawn since no whole hour of their activity is known by more than means.", idle,
         )  # fmt: skip
     if known.height > _DRAWN:
         yield tr("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))  # fmt: skip

@@ -155,7 +155,7 @@ def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_unknown_memory_is_no_point_at_zero(lake: Lake, *, known: bool) -> None:
     memory = {"mem_used_bytes": 20 * GIB} if known else {}
-    rows = samples("a", 0, 4 * 3600, gpu_util_pct=90.0, process_count=1, **memory)
+    rows = samples("a", 0, 4 * 3600, gpu_util_pct=90.0, gpu_util_max_pct=90.0, process_count=1, **memory)
     fill(lake, rows, processes("a", *range(0, 4 * 3600, 30)), devices=[device("a")])
     shown = page(build_app(LakeSource(lambda: inputs_of(lake))).server.test_client(), "/right-size")
     assert points(shown) == int(known)
@@ -163,7 +163,7 @@ def test_unknown_memory_is_no_point_at_zero(lake: Lake, *, known: bool) -> None:
 
 
 def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
-    busy = {"gpu_util_pct": 90.0, "mem_used_bytes": 20 * GIB}
+    busy = {"gpu_util_pct": 90.0, "gpu_util_max_pct": 90.0, "mem_used_bytes": 20 * GIB}
     rows = [*samples("a", 0, 4 * 3600, process_count=1, **busy), *samples("b", 0, 4 * 3600, process_count=2, **busy)]
     both = [
         each
@@ -177,5 +177,5 @@ def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
     works = workload_sizes(view)
     assert works.select("holder", "gpus").rows() == [("ann", ["a"])]
     assert works["peak_bytes"].to_list() == [20 * GIB]
-    assert works["util_pct"].to_list() == [91.0]  # the next whole percent, as the rules take it
+    assert works["util_pct"].to_list() == [90.0]  # the next whole percent, as the rules take it
     assert works["sm_pct"].to_list() == [None]

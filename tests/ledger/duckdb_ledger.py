@@ -63,8 +63,7 @@ with neighbours as (
            lag(start_ms) over by_day as last_ms,
            lag(interval_ms) over by_day as last_interval_ms,
            lag(epoch) over by_day as last_epoch,
-           lag(energy_mj) over by_day as last_energy_mj,
-           lead(start_ms) over by_day is null as last_of_day
+           lag(energy_mj) over by_day as last_energy_mj
     from sample window by_day as (partition by gpu, day order by start_ms)
 )
 select * exclude (last_ms, last_interval_ms, last_epoch, last_energy_mj),
@@ -84,7 +83,8 @@ create temp table usable as
 with told as (
     select * exclude (reads_zero),
            coalesce(reads_zero, false) and not out_of_order as zero,
-           lead(start_ms) over (partition by gpu order by start_ms) as next_ms
+           lead(start_ms) over (partition by gpu order by start_ms) as next_ms,
+           lead(start_ms) over (partition by gpu, day order by start_ms) is null as last_of_day
     from risen
     where out_of_order or asleep or util_pct is not null or process_count = 0
 )
