@@ -85,7 +85,7 @@ def _as_of(report: Report) -> str:
 
 def _asked(report: Report) -> tuple[str, ...]:
     number = len(to_ask(report.findings))
-    return (tr("{number} more to ask about", number=Number(number)),) if number else ()
+    return (tr("{number} to ask about", number=Number(number)),) if number else ()
 
 
 def _beside(trend: Trend, currency: str) -> tuple[str, ...]:

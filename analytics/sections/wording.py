@@ -93,7 +93,7 @@ def reclaimable(report: Report) -> str:
 
 def _and_asked(taken: str, number: int) -> SentenceList:
     """The sentence, and behind it of how many more GPUs it is not sure enough that they would stay unused."""
-    asked = tr_many("{number} more GPU to ask about.", "{number} more GPUs to ask about.", number)
+    asked = tr_many("{number} GPU to ask about.", "{number} GPUs to ask about.", number)
     return SentenceList([taken, *([asked] if number else [])], " ")
 
 

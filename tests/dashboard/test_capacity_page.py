@@ -140,7 +140,7 @@ def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) ->
     assert table(panel, "surplus-title")[1] == [
         "train", "<b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not known"
     ]  # fmt: skip
-    assert "3 GPUs of train can go with the reserve kept (estimate: 1 to 7)." in words(panel)
+    assert "3 GPUs of train can go with the reserve kept (next week, without one: 1 to 7)." in words(panel)
 
 
 def test_free_gpus_that_lie_apart_start_no_gang(lake: Lake) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dashboard.pages import PAGES
 from tests.dashboard.shown import HOLE, Shown, Site, priced_site
-from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, written
+from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, to_take, written
 
 DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
 PAIR = Question("two days", {"since": "2025-11-18", "until": "2025-11-19"})
@@ -265,13 +265,6 @@ def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
     ]
 
 
-def to_take(told: dict[str, Any]) -> tuple[int, int]:
-    """GPUs that could be taken back, and those with high confidence, from the findings that a command prints."""
-    every = {gpu for each in told["findings"] for gpu in each["reclaimable_gpus"]}
-    sure = {gpu for each in told["findings"] if each["confidence"] == "high" for gpu in each["reclaimable_gpus"]}
-    return len(every), len(sure)
-
-
 @EACH
 def test_the_costliest_findings_are_the_reports(site: Site, asked: Question) -> None:
     told = site.told.report(asked)
@@ -285,11 +278,13 @@ def test_the_costliest_findings_are_the_reports(site: Site, asked: Question) -> 
     assert [[row[0].split()[-1], *row[4:]] for row in panel.rows()] == wanted
     count = len(told["findings"])
     assert f"{'All ' * (count != 1)}{count} finding{'s' * (count != 1)} with" in panel.text
-    number, sure = to_take(told)
-    if found and number and told["observed"]["last_seen"] == told["observed"]["until"]:
-        assert panel.finding == (
-            f"{number} GPU{'s' * (number != 1)} could be taken back at the end of the window, {sure} with high confidence."
-        )
+    number, sure, asked_about = to_take(told)
+    if found and told["observed"]["last_seen"] == told["observed"]["until"]:
+        taken = "No GPU could be taken back at the end of the window."
+        if number:
+            taken = f"{number} GPU{'s' * (number != 1)} could be taken back at the end of the window, {sure} with high confidence."
+        more = f" {asked_about} GPU{'s' * (asked_about != 1)} to ask about." * bool(asked_about)
+        assert panel.finding == taken + more
 
 
 def test_what_nobody_saw_is_unknown_and_not_nothing(site: Site) -> None:

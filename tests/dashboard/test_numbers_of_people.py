@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dashboard.shown import Shown, Site, partly_priced_site, priced_site, unpriced_site
-from tests.dashboard.told import GIVEN, UNKNOWN, Question, Spent, money, percent, share, written
+from tests.dashboard.told import GIVEN, UNKNOWN, Question, Spent, money, percent, share, to_take, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,11 +147,12 @@ def test_the_findings_are_those_of_the_commands(site: Site, asked: Question) -> 
         assert (row["gpu_hours"], row["cost"]) == (each["gpu_hours"], each["cost"])
         texts = [" ".join(row[f"{name}_text"].split()) for name in ("gpu_hours", "cost")]
         assert texts == [written(each["gpu_hours"] * 3.6e6), money(each["cost"], site.told.currency)]
-    gpus, gone = ({gpu for each in report["findings"] for gpu in each[name]} for name in ("gpus", "reclaimable_gpus"))
+    gpus = {gpu for each in report["findings"] for gpu in each["gpus"]}
+    number, _, asked_about = to_take(report)
     count = len(report["findings"])
     words = site.shown("/findings", asked).panel("all-findings").finding
     assert words.startswith(
-        f"{count} findings; {len(gone)} of {len(gpus)} GPU{'s' * (len(gpus) != 1)} can be taken back"
+        f"{count} findings; {number} of {len(gpus)} GPU{'s' * (len(gpus) != 1)} can be taken back, {asked_about} to ask about"
     )
 
 

@@ -149,3 +149,13 @@ class Spent:
     def sum(self, *states: str) -> int:
         """That of some states."""
         return sum(self.state_ms[state] for state in states)
+
+
+def to_take(told: dict[str, Any]) -> tuple[int, int, int]:
+    """GPUs that could be taken back, those with high confidence, and those to ask about, from the findings that a command prints."""
+    of = {
+        grade: {gpu for each in told["findings"] if each["confidence"] == grade for gpu in each["reclaimable_gpus"]}
+        for grade in ("high", "medium", "low")
+    }
+    taken = of["high"] | of["medium"]
+    return len(taken), len(of["high"]), len(of["low"] - taken)

@@ -147,6 +147,7 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
 
 TEXT = """\
 2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 97.3 % of the time observed
+100.0 % of it by point samples, one every 10s
 
   state           GPU-hours  of observed
   unknown               0.2            -                       not observed
@@ -157,6 +158,10 @@ TEXT = """\
   low                   0.0        0.0 %                       kernels ran, low utilization
   active                2.0       34.3 %  ███████              working
   total                 6.0
+
+  held 34.3 % is sampled every 10s: between 0.0 % and 34.3 %
+  without a kernel, for however short a time: between 63.7 % and 71.1 % (95 %)
+  a point sample at 0 says that the GPU was idle at that moment and no more
 
 measured at zero utilization, whoever holds the GPU (share of observed time)
   in all                                65.7 %

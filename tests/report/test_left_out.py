@@ -50,10 +50,10 @@ def as_documents(report: Report) -> list[str]:
 @pytest.mark.parametrize(
     ("number", "in_full", "further"),
     [
-        (10, "", None), (11, "and 1 more finding with 1 more GPU to take back; `fallow findings` lists all", ""),
-        (34, "and 24 more findings with 24 more GPUs to take back; `fallow findings` lists all", ""),
-        (35, "and 25 more findings with 25 more GPUs to take back; `fallow findings` lists all", "and 1 more finding"),
-        (41, "and 31 more findings with 31 more GPUs to take back; `fallow findings` lists all", "and 7 more findings"),
+        (10, "", None), (11, "and 1 more finding with 1 more GPU to take back or ask about; `fallow findings` lists all", ""),
+        (34, "and 24 more findings with 24 more GPUs to take back or ask about; `fallow findings` lists all", ""),
+        (35, "and 25 more findings with 25 more GPUs to take back or ask about; `fallow findings` lists all", "and 1 more finding"),
+        (41, "and 31 more findings with 31 more GPUs to take back or ask about; `fallow findings` lists all", "and 7 more findings"),
     ],
 )  # fmt: skip
 def test_the_further_findings_are_counted(week: Report, number: int, in_full: str, further: str | None) -> None:
