@@ -129,7 +129,10 @@ def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: 
             "en",
             "4 GPUs of train can go with the reserve kept (next week, without one: 3 to 6). In whole blocks of eight: 0.",
         ),
-        ("fr", "4 GPU de train peuvent partir, réserve gardée (la semaine prochaine, sans réserve : de 3 à 6). Par blocs entiers de huit : 0."),
+        (
+            "fr",
+            "4 GPU de train peuvent partir, réserve gardée (la semaine prochaine, sans réserve : de 3 à 6). Par blocs entiers de huit : 0.",
+        ),
     ):
         assert headline(code, spare) == wanted
     one, none = (replace(spare, low=0, point=most, high=most) for most in (1, 0))
