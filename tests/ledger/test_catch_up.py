@@ -201,7 +201,7 @@ def grow(history: list[list[Chunk]]) -> None:
 
 
 @settings(
-    max_examples=settings().max_examples // 10
+    max_examples=max(2, settings().max_examples // 10)
 )  # each is a dozen builds; `make test-all` and `make fuzz` try more
 @given(histories())
 def test_each_new_file_gives_what_a_build_of_all_gives(history: list[list[Chunk]]) -> None:
