@@ -35,9 +35,12 @@ MUTATIONS = (
     Mutation("analytics/rules/low_efficiency.py", "EFFICIENCY_MAX = 0.25", "EFFICIENCY_MAX = 0.5", "tests/findings/test_low_efficiency.py"),
     Mutation("analytics/rules/blind_spot.py", 'silent = pl.col("last_seen") <=', 'silent = pl.col("last_seen") >', "tests/findings/test_blind_spot.py"),
     Mutation("analytics/rules/never_used.py", '(pl.col("used_ms") == 0) & ', "", "tests/findings/test_never_used.py"),
+    Mutation("analytics/workloads/persistence.py", "share = (float(weight[places] @ lasted) + prior * share)", "share = (prior * share)", "tests/findings/test_persistence.py"),
+    Mutation("analytics/workloads/surplus.py", "above = np.concatenate(known)", "above = -np.concatenate(known)", "tests/findings/test_standing_surplus.py"),
+    Mutation("analytics/workloads/model.py", "self.outlook.probability < MEDIUM_MIN", "self.outlook.probability < 0.5", "tests/findings/test_confidence.py"),
     # ledger
     Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
-    Mutation("analytics/ledger/day_segments.py", "(length >= settings.idle_after_ms)", "(length > settings.idle_after_ms)", "tests/ledger/test_states.py"),
+    Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/stitch.py", 'long = pl.col("spell_ms") >= settings.idle_after_ms', 'long = pl.col("spell_ms") < settings.idle_after_ms', "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/moved_gpus.py", "descending=[False, True, False, False]", "descending=[False, False, False, False]", "tests/ledger/test_hosts.py"),
     Mutation("analytics/states.py", 'OCCUPIED = ("held", *IN_USE)', "OCCUPIED = IN_USE", "tests/ledger/test_state_sets.py tests/capacity"),
