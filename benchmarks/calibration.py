@@ -22,12 +22,12 @@ import polars as pl
 
 from analytics.decide.reversals import reversals
 from analytics.decide.review import run_rules
+from analytics.proportions import wilson
 from analytics.rules import RULES
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.simulation.kinds import KINDS
 from analytics.window import load_whole, load_window_ledger, open_inputs
 from analytics.workloads.context import open_context, week_before
-from analytics.workloads.persistence import wilson
 from analytics.workloads.surplus import PoolSurplus, demand
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
@@ -44,7 +44,6 @@ WEEKS_BACK = (0, 1)
 SURPLUS = "surplus of next week"
 SHORT_MAX = 0.05
 """Share of a week's hours in which a pool may be short of GPUs once the surplus has gone."""
-RECLAIM = tuple(rule for rule in RULES if rule.category == "reclaim")
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 STORED = Path(__file__).parent / "calibration.json"
 PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
@@ -52,16 +51,19 @@ PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
 
 @dataclass
 class Kept:
-    """GPUs to take back, and how many of them stayed unused; `promised` is the sum of their probabilities."""
+    """GPUs to take back, and how many of them stayed unused; `promised` is the sum of the probabilities of those that have one."""
 
     gpus: int = 0
     kept: int = 0
+    with_promise: int = 0
     promised: float = 0.0
 
-    def add(self, gpus: int, kept: int, promised: float) -> None:
+    def add(self, gpus: int, kept: int, promised: float | None) -> None:
         self.gpus += gpus
         self.kept += kept
-        self.promised += gpus * promised
+        if promised is not None:
+            self.with_promise += gpus
+            self.promised += gpus * promised
 
     def as_json(self) -> dict[str, object]:
         share = self.kept / self.gpus if self.gpus else None
@@ -70,7 +72,7 @@ class Kept:
             "kept": self.kept,
             "kept_ratio": None if share is None else round(share, 4),
             "interval_90": None if share is None else [round(bound, 4) for bound in wilson(share, self.gpus)],
-            "promised_ratio": round(self.promised / self.gpus, 4) if self.gpus else None,
+            "promised_ratio": round(self.promised / self.with_promise, 4) if self.with_promise else None,
         }
 
 
@@ -83,11 +85,11 @@ class Tally:
 
     def add(self, kind: str, finding: Finding, gpus: int, kept: int) -> None:
         outlook, grade = finding.confidence.outlook, finding.confidence.grade
-        promised = 1.0 if outlook is None else outlook.probability
+        promised = None if outlook is None else outlook.probability
         self.by["grade"][grade].add(gpus, kept, promised)
         self.by["rule and grade"][f"{finding.rule}, {grade}"].add(gpus, kept, promised)
         self.by["kind and grade"][f"{kind}, {grade}"].add(gpus, kept, promised)
-        if outlook is not None:
+        if promised is not None:
             edge = next(number for number, edge in enumerate(EDGES[1:]) if promised <= edge)
             self.by["probability"][f"{EDGES[edge]:.2f} to {EDGES[edge + 1]:.2f}"].add(gpus, kept, promised)
 
@@ -103,8 +105,8 @@ class Interval:
     """What was said of a pool's next week, in GPUs, and what became of it; `short_ratio` is of its hours."""
 
     low: int
-    point: int
     high: int
+    point: int
     gpus: float
     left: float
     short_ratio: float
@@ -148,9 +150,9 @@ def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int] | In
     before = week_before(context)
     if before is None:
         return
-    for finding in run_rules(before, RECLAIM):
+    for finding in run_rules(before, RULES):
         if finding.surplus is not None:
-            yield _next_week(context, finding.surplus, before.until_ms)
+            yield from _next_week(context, finding.surplus, before.until_ms)
         if not finding.reclaimable or finding.surplus is not None:
             continue
         found = reversals(context, before, [finding])
@@ -159,7 +161,7 @@ def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int] | In
             yield finding, len(finding.reclaimable_gpus), len(finding.reclaimable_gpus) - wrong
 
 
-def _next_week(context: Context, said: PoolSurplus, until_ms: int) -> Interval:
+def _next_week(context: Context, said: PoolSurplus, until_ms: int) -> Iterator[Interval]:
     devices = context.inventory.devices
     mine = [
         gpu for gpu in devices if (context.inventory.pool(gpu), context.inventory.model(gpu)) == (said.pool, said.model)
@@ -169,9 +171,9 @@ def _next_week(context: Context, said: PoolSurplus, until_ms: int) -> Interval:
     need = float(hours[math.ceil(said.estimate.quantile * len(hours)) - 1])
     short = hours.filter(hours > said.estimate.wanted)
     low, high = said.estimate.next_week
-    return Interval(
-        low, said.estimate.left, high, said.estimate.gpus, said.estimate.gpus - need, len(short) / len(hours)
-    )
+    if low is not None:
+        found = said.estimate
+        yield Interval(low, high, found.left, found.gpus, found.gpus - need, len(short) / len(hours))
 
 
 def main(arguments: list[str]) -> int:

@@ -37,7 +37,7 @@ MUTATIONS = (
     Mutation("analytics/rules/never_used.py", '(pl.col("used_ms") == 0) & ', "", "tests/findings/test_never_used.py"),
     Mutation("analytics/workloads/persistence.py", "share = (float(weight[places] @ lasted) + prior * share)", "share = (prior * share)", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/surplus.py", "above = np.concatenate(known)", "above = -np.concatenate(known)", "tests/findings/test_standing_surplus.py"),
-    Mutation("analytics/workloads/model.py", "self.outlook.probability < MEDIUM_MIN", "self.outlook.probability < 0.5", "tests/findings/test_confidence.py"),
+    Mutation("analytics/workloads/model.py", "or self.probability < MEDIUM_MIN", "or self.probability < 0.5", "tests/findings/test_confidence.py"),
     # ledger
     Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/ledger/test_states.py"),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.intervals import clip
+from analytics.proportions import wilson
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.model import Context, Finding
-from analytics.workloads.persistence import wilson
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
 
 GRADES = ("high", "medium", "low")

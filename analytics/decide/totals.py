@@ -27,7 +27,7 @@ class RuleTotals:
     cost: float | None
     currency: str | None
     unpriced: int
-    unconfirmed_cost: float = 0.0
+    unconfirmed_cost: float | None
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -158,5 +158,5 @@ def _of_rule(rule: str, findings: Sequence[Finding]) -> RuleTotals:
         cost=sum(finding.cost or 0.0 for finding in priced) if priced else None,
         currency=priced[0].currency if priced else None,
         unpriced=len(findings) - len(priced),
-        unconfirmed_cost=sum((finding.cost or 0.0) * finding.unconfirmed for finding in priced),
+        unconfirmed_cost=sum((finding.cost or 0.0) * finding.unconfirmed for finding in priced) if priced else None,
     )

@@ -225,7 +225,7 @@ def _reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
         (outlook.probability, right)
         for window in judged
         for each in window.verdicts
-        if (outlook := each.finding.confidence.outlook) is not None
+        if (outlook := each.finding.confidence.outlook) is not None and outlook.probability is not None
         for right in each.takeable.values()
     ]
     for low, high in pairwise(_EDGES):

@@ -12,10 +12,10 @@ import polars as pl
 from analytics.decide.reversals import OF_A_POOL
 from analytics.evaluation.labels import Labels
 from analytics.intervals import SPAN_MS, clip
+from analytics.proportions import wilson
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.model import Context, Finding
-from analytics.workloads.persistence import wilson
 
 LABELLED_MIN = 0.90
 """A rule is wrong about a GPU where labels that it ought not to fire cover this share of the finding's time: what a label

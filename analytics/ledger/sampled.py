@@ -13,7 +13,6 @@ work that begins on the minute is never met by a scrape on the half minute.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ import polars as pl
 
 from analytics.inventory import UNKNOWN_MODEL, Inventory
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.proportions import Z_95, wilson
 from analytics.states import UNOCCUPIED
 from fallow.clock import HOUR_MS, SECOND_MS
 
@@ -36,7 +36,6 @@ _READING_MS = SECOND_MS
 _RULE_OF_THREE = 3
 """n readings without an event bound its share at 3/n with 95 % (Hanley and Lippman-Hand, JAMA 1983, 249:1743)."""
 _WATCHED_FROM = 0.9
-_Z95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,6 @@ class IdleFloors:
     def of(self, model: str) -> IdleFloor | None:
         """What confirms that a card idles; None where too little is known of its model."""
         return self.held.get(model) or self.free.get(model)
-
-
-def wilson(part: float, number: float) -> tuple[float, float]:
-    """The 95 % interval of a share that `number` samples put at `part` (Wilson 1927); from 0 to 1 without any."""
-    if number <= 0:
-        return 0.0, 1.0
-    spread = _Z95 * math.sqrt(part * (1 - part) / number + (_Z95 / (2 * number)) ** 2)
-    middle, scale = part + _Z95**2 / (2 * number), 1 + _Z95**2 / number
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
 def idle_floors(stretches: pl.DataFrame, inventory: Inventory, idle_after_ms: int) -> IdleFloors:
@@ -186,8 +176,8 @@ def samples_of(stretches: pl.DataFrame) -> PointSamples:
         watched_rest=(rest_ms * (1 - share)).sum(),
     ).row(0, named=True)
     time_ms, count = row["time_ms"], row["count"]
-    low = wilson(row["zero"] / time_ms, count)[0] if time_ms else 0.0
-    high = wilson(row["rest"] / time_ms, count)[1] if time_ms else 0.0
+    low = wilson(row["zero"] / time_ms, count, Z_95)[0] if time_ms else 0.0
+    high = wilson(row["rest"] / time_ms, count, Z_95)[1] if time_ms else 0.0
     return PointSamples(
         time_ms,
         round(count),

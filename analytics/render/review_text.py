@@ -150,7 +150,7 @@ def _by_rule(sums: FindingTotals) -> list[str]:
     """A line for each rule, the most to take back first; hours of several rules may be the same, so there is no sum."""
     lines = [f"  {'rule':<24} {'findings':>8} {'GPUs':>6} {'to take':>8} {'to ask':>7} {'GPU-hours':>12} {'cost':>18}"]
     for each in sums.rules.values():
-        cost = _money(None if each.cost is None else each.cost - each.unconfirmed_cost, each.currency)
+        cost = _money(None if each.cost is None else each.cost - (each.unconfirmed_cost or 0.0), each.currency)
         lines.append(
             f"  {each.rule:<24} {each.findings:>8} {each.gpus:>6} {each.gpus_to_take:>8} {each.gpus_to_ask:>7} {each.gpu_hours:>12,.1f} {cost:>18}"
         )

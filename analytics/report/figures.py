@@ -72,15 +72,15 @@ class Reclaimable:
     """GPUs of one model in one pool beyond what was needed at once, as an interval, and how many whole blocks they make.
 
     `blocks` has for 1, 2, 4 and 8 how many GPUs can go if only whole blocks of that many on one host do. `back_test` is None
-    without enough history.
+    without enough history, `low` and `high` where no week before can be compared.
     """
 
     pool: str
     model: str
     gpus: float
-    low: int
+    low: int | None
     point: int
-    high: int
+    high: int | None
     blocks: Mapping[int, int]
     history_days: float
     back_test: BackTest | None

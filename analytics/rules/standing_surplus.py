@@ -6,7 +6,6 @@ pools of a few cards.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -62,6 +61,7 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     if surplus is None:
         return []
     found, free = surplus.estimate, surplus.free_now
+    low, high = found.next_week
     need, most = whole_gpus(found.need), whole_gpus(found.largest)
     needed = tr("at most {number} needed at once", number=most)
     if need != most:
@@ -74,15 +74,16 @@ def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:
     ]
     return [
         tr(
-            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} (next week {low} to {high})",
+            "pool {pool}, {model}: {there} GPUs, {needed}, {reserve} with the reserve: a surplus of {point} ({next_week})",
             pool=plain(surplus.pool),
             model=plain(surplus.model),
             there=whole_gpus(found.gpus),
             needed=needed,
             reserve=Number(found.wanted),
             point=Number(found.left),
-            low=Number(found.next_week[0]),
-            high=Number(found.next_week[1]),
+            next_week=tr("next week {low} to {high}", low=Number(low), high=Number(high))
+            if low is not None
+            else tr("next week's interval is not known: that takes two weeks of history"),
         ),
         tr("{number} of these free now", number=Number(free)) if free else tr("none of these free now"),
         _backtest_words(surplus.backtest),
@@ -126,15 +127,14 @@ def standing_surplus_findings(context: Context) -> Iterator[Finding]:
         (str(pool), str(model)): (gpus, needed.filter((pl.col("pool") == pool) & (pl.col("model") == model)))
         for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True)
     }
-    lower, higher = largest_errors(
+    off = largest_errors(
         errors(pool, float(gpus["gpu_share"].sum()), hours, until_ms) for (pool, _), (gpus, hours) in pools.items()
     )
     for (pool, model), (gpus, hours) in pools.items():
         number = float(gpus["gpu_share"].sum())
         surplus = estimate(pool, number, hours, until_ms)
         if surplus is not None and surplus.left >= 1:
-            root = math.sqrt(number)
-            surplus = replace(surplus, next_week_errors=(lower * root, higher * root))
+            surplus = replace(surplus, next_week_errors=off)
             tested = backtest(pool, _there_a_week_ago(context, gpus), hours, until_ms)
             yield from _standing_surplus_finding(context, (pool, model), gpus, (surplus, tested), since_ms)
 

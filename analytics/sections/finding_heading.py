@@ -8,6 +8,7 @@ from analytics.language.quantities import Amount
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.report.model import Report
+from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding
 from analytics.workloads.wording import gpus_of
 
@@ -42,13 +43,9 @@ def label_of_wanted(finding: Finding) -> Sentence:
     return tr("to ask about") if is_asked else tr("to take back")
 
 
-_MOSTLY_CONFIRMED = 0.1
-"""The share of unconfirmed time from which a finding is of low confidence."""
-
-
 def cost_of(finding: Finding) -> Sentence:
     """What a finding with a price costs; of what point samples alone call idle at most, and no exact sum."""
     amount = Amount(finding.cost, plain(finding.currency or ""))
-    if finding.unconfirmed <= _MOSTLY_CONFIRMED:
+    if finding.unconfirmed <= UNCONFIRMED_MAX:
         return tr("{cost}", cost=amount)
     return tr("up to {cost}, not confirmed", cost=amount)

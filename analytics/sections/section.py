@@ -130,13 +130,13 @@ class RankedBars:
 
 @dataclass(frozen=True)
 class EstimateInterval:
-    """A whole, and in it an estimate between a low and a high one; `figure` and `detail` say it in words."""
+    """A whole, and in it an estimate between a low and a high one, if these are known; `figure` and `detail` say it in words."""
 
     name: str
     whole: float
-    low: float
+    low: float | None
     point: float
-    high: float
+    high: float | None
     figure: str
     detail: str
 

@@ -57,7 +57,7 @@ def _headline(found: Sequence[Reclaimable]) -> str:
     """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
         return tr("No pool is known to have a surplus: all GPUs were needed at once, or the history is too short.")
-    if not any(each.high for each in found):
+    if not any(each.point or each.high for each in found):
         return tr("No GPU can go with the reserve kept.")
     point, eight = sum(each.point for each in found), Number(sum(each.blocks.get(8, 0) for each in found))
     if len(found) > 1:
@@ -109,6 +109,8 @@ def _interval(each: Reclaimable) -> EstimateInterval:
         low=each.low,
         point=each.point,
         high=each.high,
-        figure=tr("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high)),
+        figure=tr("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high))
+        if each.low is not None
+        else tr("{point} [not known]", point=Number(each.point)),
         detail=tr("of {gpus} GPUs; in blocks of {sizes}", gpus=_gpus(each), sizes=SentenceList(blocks, ", ")),
     )

@@ -18,6 +18,7 @@ from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 COVERAGE_MIN = 0.90
+UNCONFIRMED_MAX = 0.10
 HISTORY_MIN_DAYS = 14
 _HISTORY_SLACK_MS = HOUR_MS
 """A fleet of 14 days has no GPU that was first seen at the very first millisecond."""
@@ -143,7 +144,7 @@ def watched_enough(seen: Observation) -> list[str]:
 
 
 def _confirmed_enough(seen: Observation) -> list[str]:
-    if seen.unconfirmed_ratio <= 1 - COVERAGE_MIN:
+    if seen.unconfirmed_ratio <= UNCONFIRMED_MAX:
         return []
     return [
         tr(
@@ -261,4 +262,5 @@ def _below(share: float | None) -> Sentence | Share:
 
 
 def grade(*failures: list[str], outlook: Outlook | None = None) -> Confidence:
-    return Confidence(tuple(failure for each in (*failures, promise(outlook)) for failure in each), outlook)
+    promised = [] if outlook is None else promise(outlook)
+    return Confidence(tuple(failure for each in (*failures, promised) for failure in each), outlook)

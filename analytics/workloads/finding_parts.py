@@ -90,7 +90,7 @@ def finding_of(
     accounts, jobs = (joined(stretches, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
     energy, said = _energy(context, stretches)
-    promised = _outlook(context, reclaimable_gpus, holder) if is_promised and rule.category == "reclaim" else None
+    promised = _outlook(context, reclaimable_gpus, holder) if is_promised and reclaimable_gpus else None
     return Finding(
         rule=rule.name,
         category=rule.category,
@@ -116,7 +116,7 @@ def finding_of(
     )
 
 
-def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlook | None:
+def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlook:
     """That of GPUs which the holder's processes are on is about the holder, that of others about anybody."""
     held = all(window_end(context).state.get(gpu) == "held" for gpu in gpus)
     return outlook(context, gpus, holder if held else None)

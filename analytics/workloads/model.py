@@ -70,11 +70,19 @@ HIGH_MIN, MEDIUM_MIN = 0.95, 0.80
 
 @dataclass(frozen=True)
 class Outlook:
-    """The probability that GPUs which have been idle for `age_ms` stay unused for `horizon_ms` more."""
+    """The probability that GPUs which have been idle for `age_ms` stay unused for `horizon_ms` more.
 
-    probability: float
-    age_ms: int
+    Both are None where one of the GPUs was in use or not observed at the end of the window: nothing can be promised of it.
+    """
+
+    probability: float | None
+    age_ms: int | None
     horizon_ms: int
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is not even worth medium confidence."""
+        return self.probability is None or self.probability < MEDIUM_MIN
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Confidence:
     @property
     def grade(self) -> str:
         # a promise that is not worth `high` is one of those that failed; one that is not worth `medium` counts twice
-        is_doubtful = self.outlook is not None and self.outlook.probability < MEDIUM_MIN
+        is_doubtful = self.outlook is not None and self.outlook.is_doubtful
         return ("high", "medium", "low")[min(len(self.failed) + is_doubtful, 2)]
 
 

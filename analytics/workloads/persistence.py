@@ -26,8 +26,6 @@ from fallow.clock import DAY_MS, MINUTE_MS
 
 HISTORY_MS = 35 * DAY_MS
 """How far back spells are looked at."""
-Z_90 = 1.6448536269514722
-"""Standard normal quantile of a two-sided 90 % interval."""
 WEIGHT_OF_FLEET, WEIGHT_OF_USER = 4.0, 1.0
 """How many spells of a user's own weigh as much as all of the fleet's, and of a GPU's own as all of its user's."""
 TOGETHER_MS = MINUTE_MS
@@ -57,16 +55,21 @@ class IdleSpells:
 
     def rates(self) -> NDArray[np.float64]:
         """Ends per e-fold of age in each age of _AGES, smoothed over its neighbours."""
-        ages = np.log(np.maximum(self.length_ms, np.exp(_AGES[0])))
-        followed = np.clip(ages[:, None] - _AGES[:-1], 0.0, np.diff(_AGES)) * self.weight[:, None]
-        counted = self.ended & (ages > _AGES[0])
-        at = np.clip(np.searchsorted(_AGES, ages[counted], "right") - 1, 0, len(_AGES) - 2)
-        ends = np.bincount(at, weights=self.weight[counted], minlength=len(_AGES) - 1)
+        bins = len(_AGES) - 1
+        ages = np.clip(np.log(np.maximum(self.length_ms, 1.0)), _AGES[0], _AGES[-1])
+        at = np.clip(np.searchsorted(_AGES, ages, "right") - 1, 0, bins - 1)
+
+        def by_age(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.bincount(at, weights=values, minlength=bins).astype(np.float64)
+
+        ends = by_age(self.weight * (self.ended & (ages > _AGES[0])))
+        # each was followed through the ages before its own, and into its own
+        reached = by_age(self.weight)
+        longer = np.cumsum(reached[::-1])[::-1] - reached
+        followed = longer * np.diff(_AGES) + by_age(self.weight * (ages - _AGES[at]))
         middles = (_AGES[:-1] + _AGES[1:]) / 2
         kernel = np.exp(-0.5 * ((middles[:, None] - middles) / _BANDWIDTH) ** 2)
-        rates: NDArray[np.float64] = (kernel @ ends + _PRIOR_ENDS) / (
-            kernel @ followed.sum(axis=0) + _PRIOR_ENDS / _PRIOR_RATE
-        )
+        rates: NDArray[np.float64] = (kernel @ ends + _PRIOR_ENDS) / (kernel @ followed + _PRIOR_ENDS / _PRIOR_RATE)
         return rates
 
 
@@ -188,8 +191,8 @@ def _is_one_of_them(user: pl.Expr, other: pl.Expr) -> pl.Expr:
     return both | (user == ANYBODY) | (other == ANYBODY)
 
 
-def outlook(context: Context, gpus: Iterable[str], user: str | None) -> Outlook | None:
-    """The worst of what is promised of idle GPUs; None where one of them is in use or was not observed.
+def outlook(context: Context, gpus: Iterable[str], user: str | None) -> Outlook:
+    """The worst of what is promised of these GPUs; nothing where one of them is in use or was not observed.
 
     Of GPUs on which the user's processes are, it is that the user does not use them; of others, that nobody does.
     """
@@ -198,16 +201,18 @@ def outlook(context: Context, gpus: Iterable[str], user: str | None) -> Outlook 
     ages = {gpu: known.idle_ms.get(gpu) for gpu in gpus}
     promised = [(of.lasting(name, gpu, age, horizon_ms), age) for gpu, age in ages.items() if age is not None]
     if len(promised) < len(ages) or not promised:
-        return None
+        return Outlook(None, None, horizon_ms)
     share, age_ms = min(promised)
     return Outlook(share, age_ms, horizon_ms)
 
 
-def promise(found: Outlook | None) -> list[str]:
+def promise(found: Outlook) -> list[str]:
     """What is said where the promise is not worth a high confidence."""
-    if found is None or found.probability >= HIGH_MIN:
+    if found.probability is None or found.age_ms is None:
+        return [tr("whether it stays unused is not known: at the end it was in use or not observed")]
+    if found.probability >= HIGH_MIN:
         return []
-    if found.probability < MEDIUM_MIN:
+    if found.is_doubtful:
         return [
             tr(
                 "the probability of staying unused for another {horizon} is {share}: below {wanted}, ask first",
@@ -224,13 +229,3 @@ def promise(found: Outlook | None) -> list[str]:
             wanted=Share(HIGH_MIN, 0),
         )
     ]
-
-
-def wilson(share: float, number: float) -> tuple[float, float]:
-    """Wilson's score interval (1927) at 90 % for a share of so many; (0, 1) of nothing."""
-    if number <= 0:
-        return 0.0, 1.0
-    spread = Z_90**2 / number
-    middle = (share + spread / 2) / (1 + spread)
-    reach = Z_90 / (1 + spread) * math.sqrt(share * (1 - share) / number + spread / (4 * number))
-    return max(0.0, middle - reach), min(1.0, middle + reach)

@@ -39,8 +39,8 @@ class Surplus:
     """The same if nobody had rested while nobody looked."""
     quantile: float
     largest: float
-    next_week_errors: tuple[float, float] = (math.inf, math.inf)
-    """By how many GPUs the need of the week to come is lower and higher than `need` at most, in NEXT_WEEK_MIN of all weeks."""
+    next_week_errors: tuple[float, float] | None = None
+    """How far the need of the week to come is below and above `need` at most, as `largest_errors` says; None where it is not known."""
 
     @property
     def wanted(self) -> int:
@@ -57,9 +57,11 @@ class Surplus:
         return self._left(self._wanted(self.need_or_unknown))
 
     @property
-    def next_week(self) -> tuple[int, int]:
+    def next_week(self) -> tuple[int, int] | tuple[None, None]:
         """What next week leaves without any reserve, from low to high; `left`, which keeps one, is never outside."""
-        lower, higher = self.next_week_errors
+        if self.next_week_errors is None:
+            return None, None
+        lower, higher = (error * math.sqrt(self.gpus) for error in self.next_week_errors)
         low, high = self._left(self.need + higher), self._left(max(0.0, self.need - lower))
         return min(low, self.left), max(high, self.left)
 
@@ -172,8 +174,8 @@ def errors(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> list[f
     return found
 
 
-def largest_errors(pools: Iterable[list[float]]) -> tuple[float, float]:
-    """How far below and above its estimate a week stays in NEXT_WEEK_MIN of all weeks, over the root of the GPUs; inf where no week is known.
+def largest_errors(pools: Iterable[list[float]]) -> tuple[float, float] | None:
+    """How far below and above its estimate a week stays in NEXT_WEEK_MIN of all weeks, over the root of the GPUs; None where no week is known.
 
     Split conformal prediction over rolling origins, half of the misses on either side (Vovk et al. 2005; Lei et al. 2018,
     doi:10.1080/01621459.2017.1307116), with as many weeks as do not overlap in place of n. All pools of a fleet are asked, for one
@@ -181,7 +183,7 @@ def largest_errors(pools: Iterable[list[float]]) -> tuple[float, float]:
     """
     known = [each for each in pools if each]
     if not known:
-        return math.inf, math.inf
+        return None
     weeks = sum(1 + (len(each) - 1) / 7 for each in known)
     share = min(1.0, math.ceil((weeks + 1) * (1 + NEXT_WEEK_MIN) / 2) / weeks)
     above = np.concatenate(known)

@@ -187,7 +187,8 @@ def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go
         marker={"symbol": "diamond", "size": 12, "color": colours.mark, "line": {"width": 1, "color": colours.card}},
         error_x={
             "type": "data", "symmetric": False, "thickness": 4, "width": 7, "color": colours.mark,
-            "array": [each.high - each.point for each in drawn], "arrayminus": [each.point - each.low for each in drawn],
+            "array": [None if each.high is None else each.high - each.point for each in drawn],
+            "arrayminus": [None if each.low is None else each.point - each.low for each in drawn],
         },
         text=[escaped(view, each.figure) for each in drawn],
         hovertemplate="%{text}<extra></extra>",

@@ -53,7 +53,7 @@ def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         "by_rule": {
             "held": {
                 "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "gpu_hours": 4.0, "cost": None, "currency": None,
-                "findings_without_price": 1, "unconfirmed_cost": 0.0,
+                "findings_without_price": 1, "unconfirmed_cost": None,
             },
         },
     }  # fmt: skip

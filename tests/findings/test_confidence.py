@@ -128,13 +128,13 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     [
         (0.95, 0, "high"), (0.95, 1, "medium"), (0.95, 2, "low"),
         # a promise that is not worth `high` is one failure, one that is not worth `medium` two
-        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "low"), (0.7999, 0, "low"),
+        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "low"), (0.7999, 0, "low"), (None, 0, "low"),
     ],
 )  # fmt: skip
-def test_a_promise_is_graded_by_what_it_is_worth(probability: float, failures: int, expected: str) -> None:
-    confidence = grade(["x"] * failures, outlook=Outlook(probability, DAY_MS, 7 * DAY_MS))
+def test_a_promise_is_graded_by_what_it_is_worth(probability: float | None, failures: int, expected: str) -> None:
+    confidence = grade(["x"] * failures, outlook=Outlook(probability, probability and DAY_MS, 7 * DAY_MS))
     assert confidence.grade == expected
-    assert len(confidence.failed) == failures + (probability < 0.95)
+    assert len(confidence.failed) == failures + (probability is None or probability < 0.95)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, "high"), (1, "medium"), (2, "low"), (5, "low")])

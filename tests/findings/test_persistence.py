@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analytics.proportions import wilson
 from analytics.states import IN_USE
-from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, wilson
+from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python

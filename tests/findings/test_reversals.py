@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.reversals import Rate
+from analytics.proportions import wilson
 from analytics.render.review_text import reversals_text
-from analytics.workloads.persistence import wilson
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.ledger.sampled import wilson
+from analytics.proportions import Z_95, wilson
 from analytics.window import load_window_ledger, open_inputs
 from benchmarks.physical_week import VIEWS, Load, Seen, View, look, record
 from fallow.clock import HOUR_MS
@@ -50,7 +50,7 @@ def test_scrapes_alone_confirm_nothing_and_energy_confirms_what_idles(seen: dict
     [(0.0, 10, 0.0, 0.2775), (0.5, 10, 0.2366, 0.7634), (1.0, 100, 0.963, 1.0), (0.3, 0, 0.0, 1.0)],
 )
 def test_the_interval_of_a_share_is_wilsons(part: float, number: int, low: float, high: float) -> None:
-    assert wilson(part, number) == pytest.approx((low, high), abs=1e-4)
+    assert wilson(part, number, Z_95) == pytest.approx((low, high), abs=1e-4)
 
 
 def window(lake: Lake) -> WindowLedger:

@@ -123,7 +123,8 @@ def _intervals(chart: Intervals, language: Language) -> Iterator[Markup]:
         y, scale = place * _INTERVAL, _SPAN / most
         yield svg.text(0, y + 12, svg.name(language.shown(each.name), 46))
         yield svg.rect(4, y + 20, each.whole * scale, 10, {"class": "c-whole", "fill": LIGHT.whole})
-        yield svg.rect(4 + each.low * scale, y + 20, (each.high - each.low) * scale, 10, {"class": "c-soft", "fill": LIGHT.soft})  # fmt: skip
+        if each.low is not None and each.high is not None:
+            yield svg.rect(4 + each.low * scale, y + 20, (each.high - each.low) * scale, 10, {"class": "c-soft", "fill": LIGHT.soft})  # fmt: skip
         yield svg.rect(2 + each.point * scale, y + 16, 4, 18, {"class": "c-mark", "fill": LIGHT.mark})
         yield svg.text(svg.WIDTH, y + 30, language.shown(each.figure), anchor="end", kind="b")
         yield svg.text(4, y + 45, language.shown(each.detail), kind="m")
