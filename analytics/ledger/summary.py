@@ -6,7 +6,7 @@ DuckDB does the adding, in integers of milliseconds; hours and shares are made f
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -26,6 +26,9 @@ SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "12
 
 _LEFT_OPEN = ("sampled_ms", "perhaps_idle_ms", "unconfirmed_ms")
 """What point samples leave open, in the order of the sums; 0 of rows that do not say."""
+
+OPEN_FROM = 0.01
+"""Less of the observed time moves no figure by more than a point; the header and the data quality state it all the same."""
 
 SILENT_AFTER_MS = HOUR_MS
 """A GPU that has not been seen for so long is silent: nothing is said of it as of now."""
@@ -70,9 +73,31 @@ class Totals:
         more_ms = min(self.perhaps_idle_ms, sum(self.state_ms[each] for each in IN_USE)) if state == "held" else 0
         return Bound(spent_ms - min(self.unconfirmed_ms.get(state, 0), spent_ms), spent_ms + more_ms)
 
-    def confirmed_ms(self, states: Iterable[str]) -> int:
-        """The time in some states without what rests on point samples alone."""
-        return round(sum(self.bound(state).low_ms for state in states))
+    @property
+    def unused_ms(self) -> int:
+        """Observed, in order and not computing, as far as the states say."""
+        return sum(self.state_ms[state] for state in UNUSED)
+
+    @property
+    def unused_bound(self) -> Bound:
+        """Between which times the unused time lies."""
+        bounds = [self.bound(state) for state in UNUSED]
+        return Bound(sum(each.low_ms for each in bounds), min(sum(each.high_ms for each in bounds), self.observed_ms))
+
+    @property
+    def open_ms(self) -> int:
+        """Unused time that rests on point samples alone."""
+        return sum(min(self.unconfirmed_ms.get(state, 0), self.state_ms[state]) for state in UNUSED)
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether that is enough for a figure to leave it out and to state it apart."""
+        return (ratio(self.open_ms, self.observed_ms) or 0.0) >= OPEN_FROM
+
+    @property
+    def wasted_ms(self) -> int:
+        """The unused time that figures and their money speak of: without what they state apart."""
+        return self.unused_ms - self.open_ms if self.leaves_open else self.unused_ms
 
     @property
     def coverage(self) -> float | None:

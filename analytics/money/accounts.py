@@ -15,13 +15,13 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import ratio
+from analytics.ledger.summary import Totals, ratio
 from analytics.money.cents import MICROCENTS, nested
 from analytics.money.costs import Costs
 from analytics.money.energy import Energy
 from analytics.money.owners import Owners
-from analytics.money.priced_segments import UNNAMED, pieces_of
-from analytics.states import ALLOCATED_USED_FIRST, IN_USE
+from analytics.money.priced_segments import AMOUNT, UNNAMED, pieces_of
+from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED, IN_USE, UNUSED
 from fallow.schema import STATES
 
 GROUPS = ("pool", "team", "organisation", "model", "host", "holder", "account", "day")
@@ -44,7 +44,8 @@ class Account:
     """One row of a table: GPU time, whole cents and energy by state.
 
     `name` is None where the row stands for what has none, in the words of `label`. `cents` are of the time that has a price;
-    `unpriced_ms` is the rest. Ranks begin with 1, the most GPU time and the most efficient; None for what has no name.
+    `unpriced_ms` is the rest. Of time and cents, `open_ms` and `open_cents` are those that point samples alone call idle (see
+    `analytics.ledger.sampled`). Ranks begin with 1, the most GPU time and the most efficient; None for what has no name.
     """
 
     label: str
@@ -53,6 +54,8 @@ class Account:
     state_ms: Mapping[str, float]
     state_cents: Mapping[str, int]
     unpriced_ms: float
+    open_ms: Mapping[str, float]
+    open_cents: Mapping[str, int]
     energy: Energy
     rank_gpu_time: int | None = None
     rank_efficiency: int | None = None
@@ -72,12 +75,21 @@ class Account:
         """What was paid for time in which kernels ran."""
         return sum(self.state_cents[state] for state in IN_USE)
 
+    def unused_cents(self, totals: Totals) -> int:
+        """What was paid for `Totals.wasted_ms` of the same time."""
+        return sum(self.state_cents[state] - (self.open_cents[state] if totals.leaves_open else 0) for state in UNUSED)
+
     @property
     def efficiency(self) -> float | None:
         """Used share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
         used, allocated = (sum(self.state_ms[state] for state in states) for states in (IN_USE, ALLOCATED_USED_FIRST))
         share = ratio(used, allocated)
         return None if share is None else min(max(share, 0.0), 1.0)
+
+    @property
+    def allocated_open_ms(self) -> float:
+        """GPU time that somebody held or claimed, and that point samples alone call idle."""
+        return sum(self.open_ms[state] for state in IDLE_ALLOCATED)
 
     @property
     def allocated_ms(self) -> float:
@@ -99,14 +111,6 @@ class Accounts:
         rows = self._pieces.with_columns(all=pl.lit(""))
         found = _accounts(rows, "all", nested(_amounts(rows, ("state",))), whole_gpus=True)
         return found[0] if found else _empty()
-
-    @cached_property
-    def unconfirmed_cents(self) -> Mapping[str, int]:
-        """Of each state's cents those of time that point samples alone call idle; see `analytics.ledger.sampled`."""
-        open_rows = self._pieces.filter((pl.col("open_share") > 0) & pl.col("amount").is_not_null())
-        sums = open_rows.group_by("state").agg((pl.col("amount").cast(pl.Float64) * pl.col("open_share")).sum())
-        found = {state: round(amount / MICROCENTS) for state, amount in sums.iter_rows()}
-        return {state: min(found.get(state, 0), self.total.state_cents[state]) for state in STATES}
 
     @cached_property
     def energy_by_state(self) -> Mapping[str, Energy]:
@@ -134,13 +138,19 @@ def _accounts(
 ) -> list[Account]:
     """One row per value of a column, given cents whose key begins with the state and ends with that value."""
     state_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
+    open_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
     state_cents: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
-    for label, state, gpu_ms in (
-        pieces.group_by(group, "state").agg(pl.col("gpu_ms").sum()).sort(group, "state").iter_rows()
-    ):
-        state_ms[label][state] = gpu_ms
+    open_cents: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
     for key, each in cents.items():
         state_cents[key[-1] if len(key) > 1 else ""][key[0]] += each
+    sums = pieces.group_by(group, "state").agg(
+        pl.col("gpu_ms").sum(),
+        open_ms=(pl.col("gpu_ms") * pl.col("open_share")).sum(),
+        open_amount=(pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT).sum(),
+    )
+    for label, state, gpu_ms, unconfirmed_ms, amount in sums.sort(group, "state").iter_rows():
+        state_ms[label][state], open_ms[label][state] = gpu_ms, unconfirmed_ms
+        open_cents[label][state] = min(round(amount / MICROCENTS), state_cents[label][state])
     unpriced = pl.col("gpu_ms").filter(pl.col("amount").is_null()).sum()
     whole = pl.col("gpu").filter(~pl.col("instance")).n_unique()
     gpus = (
@@ -156,6 +166,8 @@ def _accounts(
             state_ms=state_ms[label],
             state_cents=state_cents[label],
             unpriced_ms=unpriced_ms,
+            open_ms=open_ms[label],
+            open_cents=open_cents[label],
             energy=energies[label],
         )
         for label, gpu_count, unpriced_ms in rest.sort(group).iter_rows()
@@ -198,4 +210,5 @@ def _places(values: Iterable[float]) -> dict[float, int]:
 
 
 def _empty() -> Account:
-    return Account("", None, 0, dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0), 0.0, Energy(0.0, 0.0, 0.0))
+    no_time, no_cents = dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0)
+    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, Energy(0.0, 0.0, 0.0))

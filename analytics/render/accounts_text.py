@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics.language.plain_text import count, hours, percent, plain, wrap
+from analytics.ledger.summary import OPEN_FROM
 from analytics.money.accounts import Account
 from analytics.money.window_money import Money
 from analytics.render.money_text import WIDTH, amount
@@ -74,6 +75,7 @@ def table_text(rows: Sequence[Account], group: str, money: Money, width: int = W
         "in use: share of the allocated time in the states low and active"
         + (", with its rank" if layout.with_rank else ""),
         *_absent(parts),
+        *_open(shown, total),
     ]
     lines += ["", *wrap("; ".join(notes), width)]
     missing = [part for part in parts if part not in kept]
@@ -101,7 +103,7 @@ def _columns(
     """The cells of each column, its heading first."""
     columns = [
         ["GPU-hours", *(hours(round(row.total_ms)) for row in rows)],
-        ["in use", *("-" if row.efficiency is None else percent(row.efficiency) for row in rows)],
+        ["in use", *map(_in_use, rows)],
     ]
     if with_rank:
         columns.append(["rank", *("" if row.rank_efficiency is None else f"{row.rank_efficiency}." for row in rows)])
@@ -131,6 +133,22 @@ def _lines(names: Sequence[str], columns: Sequence[Sequence[str]], least: int, m
 def _absent(parts: Sequence[str]) -> list[str]:
     absent = [name for part, name in _PARTS.items() if part not in parts]
     return [f"nothing was {', '.join(absent)}"] if absent else []
+
+
+def _open(rows: Sequence[Account], total: Account) -> list[str]:
+    """What the mark at a row's share in use means; nothing where point samples leave nothing open."""
+    open_ms = sum(total.open_ms.values())
+    if not any(map(_is_open, rows)):
+        return []
+    return [f"+ or more: {hours(round(open_ms))} GPU-hours of the idle time are point samples that nothing confirms"]
+
+
+def _is_open(row: Account) -> bool:
+    return row.allocated_open_ms > 0 and row.allocated_open_ms >= OPEN_FROM * row.allocated_ms
+
+
+def _in_use(row: Account) -> str:
+    return "-" if row.efficiency is None else percent(row.efficiency) + ("+" if _is_open(row) else "")
 
 
 def _left_out(total: Account, parts: Sequence[str], currency: str, *, with_money: bool) -> str:

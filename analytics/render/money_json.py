@@ -8,7 +8,7 @@ from analytics.money.accounts import Account
 from analytics.money.energy import Energy, Grid
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
-from analytics.states import IN_USE, USED_FIRST
+from analytics.states import IN_USE, UNUSED, USED_FIRST
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
@@ -48,6 +48,7 @@ def account_json(row: Account, money: Money) -> dict[str, object]:
         "label": row.label,
         "gpus": row.gpus,
         "gpu_hours": {"total": row.total_ms / HOUR_MS} | {state: row.state_ms[state] / HOUR_MS for state in STATES},
+        "unconfirmed_gpu_hours": {state: row.open_ms[state] / HOUR_MS for state in UNUSED},
         "currency": money.currency,
         **cost_json(row),
         "efficiency": row.efficiency,
@@ -66,6 +67,7 @@ def account_row(row: Account, money: Money) -> dict[str, object]:
         "gpus": row.gpus,
         "gpu_hours": row.total_ms / HOUR_MS,
         **{f"{state}_gpu_hours": row.state_ms[state] / HOUR_MS for state in STATES},
+        "unconfirmed_gpu_hours": sum(row.open_ms.values()) / HOUR_MS,
         "currency": money.currency,
         **{f"{part}_cost": amount for part, amount in parts(row).items()},
         **{name: value for name, value in cost_json(row).items() if name != "cost"},
@@ -77,11 +79,12 @@ def account_row(row: Account, money: Money) -> dict[str, object]:
 
 
 def cost_json(row: Account) -> dict[str, object]:
-    """Paid, its parts, and the GPU time that is in none of them for want of a price."""
+    """Paid, its parts, what of the idle ones point samples alone say, and the GPU time that has no price."""
     paid = row.paid_cents
     return {
         "paid": None if paid is None else paid / 100,
         "cost": parts(row),
+        "unconfirmed_cost": None if paid is None else sum(row.open_cents.values()) / 100,
         "unpriced_gpu_hours": row.unpriced_ms / HOUR_MS,
     }
 

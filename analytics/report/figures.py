@@ -40,6 +40,7 @@ class UserFigures:
     """What a team or a holder was given and what was made of it; `name` is None for those who are not named.
 
     Ranks begin with 1 among `ranked` of them: the most GPU time, and the highest efficiency (used share of the allocated time).
+    `open_ms` of the held and reserved time is what point samples alone call idle.
     """
 
     name: str | None
@@ -49,6 +50,7 @@ class UserFigures:
     allocated_ms: float
     held_ms: float
     reserved_ms: float
+    open_ms: float
     cents: int | None
     efficiency: float | None
     rank_gpu_time: int | None

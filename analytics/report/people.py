@@ -33,6 +33,7 @@ def _people(
             allocated_ms=row.allocated_ms,
             held_ms=row.state_ms["held"],
             reserved_ms=row.state_ms["reserved"],
+            open_ms=row.allocated_open_ms,
             cents=row.paid_cents,
             efficiency=row.efficiency,
             rank_gpu_time=ranks.get((row.label, round(row.allocated_ms)), (None, None))[0],

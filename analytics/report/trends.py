@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import Totals, clip_ledger, totals_by
+from analytics.ledger.summary import Totals, clip_ledger, ratio, totals_by
 from analytics.money.accounts import Account
 from analytics.report.coverage import Seen
 from analytics.report.figures import Trend
 from analytics.report.weeks import Week
-from analytics.states import IN_USE, UNUSED
+from analytics.states import IN_USE
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 
@@ -22,6 +22,8 @@ WEEKS_BEFORE = 4
 @dataclass(frozen=True)
 class Figures:
     """What a week came to; money is None where nothing has a price, every figure where nothing was seen.
+
+    Unused is without what point samples alone call idle; that stands apart as unconfirmed, so that both add up with the states.
 
     `seen` is how much of the whole week that is; without it the observed share is that of the ledger's own time.
     """
@@ -46,27 +48,28 @@ class Figures:
         totals = self.totals
         paid = self.account.paid_cents
         cents = self.account.state_cents
-        wasted_ms = sum(totals.state_ms[state] for state in UNUSED)
+        apart = totals.leaves_open
         money: dict[str, float | None] = {
             "paid": None if paid is None else paid / 100,
             "used": None if paid is None else sum(cents[state] for state in IN_USE) / 100,
-            "unused": None if paid is None else sum(cents[state] for state in UNUSED) / 100,
+            "unused": None if paid is None else self.account.unused_cents(totals) / 100,
+            "unconfirmed": None if paid is None else sum(self.account.open_cents.values()) / 100 if apart else 0.0,
         }
         return {
             "gpus": ("gpus", float(totals.gpus)),
             "observed": ("share", self.totals.coverage if self.seen is None else self.seen.share),
             "total": ("gpu_hours", totals.total_ms / HOUR_MS),
             **{state: ("gpu_hours", totals.state_ms[state] / HOUR_MS) for state in STATES},
-            "unused": ("gpu_hours", wasted_ms / HOUR_MS),
-            "unused_share": ("share", wasted_ms / totals.observed_ms if totals.observed_ms else None),
+            "unused": ("gpu_hours", totals.wasted_ms / HOUR_MS),
+            "unconfirmed": ("gpu_hours", totals.open_ms / HOUR_MS if apart else 0.0),
+            "unused_share": ("share", ratio(totals.wasted_ms, totals.observed_ms)),
             **{f"{name}_money": ("money", amount) for name, amount in money.items()},
         }
 
 
 def figures(inside: Ledger, account: Account, seen: Seen | None = None) -> Figures:
     """Those of a ledger that was clipped to a week and is not empty."""
-    spans = inside.stretches.select("gpu", "state", "time", "end", "gpu_share")
-    return Figures(totals_by(spans, "'all'")["all"], account, seen)
+    return Figures(totals_by(inside.stretches, "'all'")["all"], account, seen)
 
 
 def trends(now: Figures, earlier: Sequence[Figures | None]) -> tuple[Trend, ...]:

@@ -8,9 +8,8 @@ from functools import partial
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
-from analytics.ledger.summary import Totals
+from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
-from analytics.sections.days import unused_ms, unused_share
 from analytics.sections.names import place_name
 from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Kind, Section, SectionColumn
@@ -58,14 +57,18 @@ def breakdown(by: str, report: Report) -> Section | None:
 
 
 def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
-    name, worst = max(groups, key=lambda item: unused_ms(item[1]))
+    name, worst = max(groups, key=lambda item: item[1].wasted_ms)
     if not any(totals.observed_ms for _, totals in groups):
         return tr("Nothing was observed.")
-    if not unused_ms(worst):
-        return tr("None of the observed time went unused.")
+    if not worst.wasted_ms:
+        return (
+            tr("None of the observed time is known to have gone unused.")
+            if worst.open_ms
+            else tr("None of the observed time went unused.")
+        )
     return tr(
         "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
-        hours=GpuHours(unused_ms(worst)), name=_name(name), share=Share(unused_share(worst)),
+        hours=GpuHours(worst.wasted_ms), name=_name(name), share=Share(ratio(worst.wasted_ms, worst.observed_ms)),
     )  # fmt: skip
 
 

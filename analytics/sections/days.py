@@ -13,7 +13,6 @@ from analytics.report.model import Report
 from analytics.sections.palette import ORDER
 from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, StackedBars
-from analytics.states import UNUSED
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS
 
@@ -76,12 +75,8 @@ def bins_of(report: Report) -> list[Bin]:
 
 
 def unused_share(totals: Totals) -> float | None:
-    """Free, reserved and held, of the observed time; None where nothing was observed."""
-    return ratio(unused_ms(totals), totals.observed_ms)
-
-
-def unused_ms(totals: Totals) -> float:
-    return sum(totals.state_ms[state] for state in UNUSED)
+    """Free, reserved and held, as far as it is confirmed, of the observed time; None where nothing was observed."""
+    return ratio(totals.wasted_ms, totals.observed_ms)
 
 
 def _headline(bins: Sequence[Bin]) -> str:

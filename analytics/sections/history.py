@@ -20,9 +20,8 @@ from analytics.readings import only_during
 from analytics.sections.basis import PageBasis
 from analytics.sections.costliest import findings_about
 from analytics.sections.palette import GIVEN
-from analytics.sections.point_samples import is_sampled, unused_bound
+from analytics.sections.point_samples import is_sampled
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
-from analytics.states import UNUSED
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
 
@@ -61,16 +60,15 @@ def where_it_went(spans: pl.DataFrame) -> str:
     """Where the time of some rows of the ledger went, and how much of it was observed."""
     totals = totals_by(spans, "'all'")["all"]
     spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
-    unused = sum(totals.state_ms[state] for state in UNUSED)
     said = tr(
         "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
         "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
-        unused=GpuHours(unused), observed=GpuHours(totals.observed_ms), free=spent["free"], reserved=spent["reserved"],
+        unused=GpuHours(totals.unused_ms), observed=GpuHours(totals.observed_ms), free=spent["free"], reserved=spent["reserved"],
         held=spent["held"], active=spent["active"], low=spent["low"], unavailable=spent["unavailable"], coverage=Share(totals.coverage),
     )  # fmt: skip
     if not is_sampled(totals):
         return said
-    bound = unused_bound(totals)
+    bound = totals.unused_bound
     return tr(
         "{said} {share} of that was seen by point samples: between {low} and {high} GPU-hours went unused.",
         said=said, share=Share(totals.sampled), low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms),

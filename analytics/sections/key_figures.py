@@ -10,9 +10,8 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Trend
 from analytics.report.model import Report
-from analytics.sections.point_samples import between, leaves_open, unused_bound
+from analytics.sections.point_samples import between
 from analytics.sections.section import Cell
-from analytics.states import UNUSED
 
 
 @dataclass(frozen=True)
@@ -33,26 +32,20 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     def beside(name: str) -> tuple[str, ...]:
         return _beside(trends[name], currency) if name in trends else ()
 
-    wasted_ms = totals.confirmed_ms(UNUSED) if leaves_open(totals) else sum(totals.state_ms[state] for state in UNUSED)
     paid = account.paid_cents
-    open_cents = sum(report.money.accounts.unconfirmed_cents[state] for state in UNUSED) if leaves_open(totals) else 0
-    wasted = (
-        None
-        if paid is None
-        else Amount(from_cents(sum(account.state_cents[state] for state in UNUSED) - open_cents), currency)
-    )
+    wasted = None if paid is None else Amount(from_cents(account.unused_cents(totals)), currency)
     of_paid = tr("no price is known") if paid is None else tr("of {paid} paid", paid=Amount(from_cents(paid), currency))
     taken = to_take(report.findings)
-    part, whole = GpuHours(wasted_ms), GpuHours(totals.observed_ms)
+    part, whole = GpuHours(totals.wasted_ms), GpuHours(totals.observed_ms)
     of_observed = tr("{part} of {whole} observed GPU-hours", part=part, whole=whole)
-    perhaps, perhaps_paid = _left_open(report, open_cents)
+    perhaps, perhaps_paid = _left_open(report)
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
     at_work = tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
     gpus = tr_many("{number} GPU", "{number} GPUs", len(taken))
     return (
         KeyFigure(
             tr("Unused"),
-            Share(ratio(wasted_ms, totals.observed_ms)),
+            Share(ratio(totals.wasted_ms, totals.observed_ms)),
             (of_observed, *perhaps, *beside("unused_share")),
             "held",
         ),
@@ -62,12 +55,13 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     )
 
 
-def _left_open(report: Report, cents: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _left_open(report: Report) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What point samples leave open of the unused time, and of its cost: the figures leave it out."""
     totals = report.summary.totals
-    if not leaves_open(totals):
+    if not totals.leaves_open:
         return (), ()
-    share = tr("confirmed; {sampled}", sampled=between(report, unused_bound(totals)))
+    cents = sum(report.money.accounts.total.open_cents.values())
+    share = tr("confirmed; {sampled}", sampled=between(report, totals.unused_bound))
     more = tr("{amount} more is not confirmed: sampled", amount=Amount(from_cents(cents), report.money.currency))
     return (share,), ((more,) if cents else ())
 

@@ -8,10 +8,11 @@ from analytics.glossary import term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
-from analytics.ledger.summary import ratio
+from analytics.ledger.summary import OPEN_FROM, ratio
 from analytics.report.figures import UserFigures
 from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST, account_name
+from analytics.sections.point_samples import unconfirmed_note
 from analytics.sections.section import Cell, Section, SectionColumn, StateBar
 
 _LISTED = 12
@@ -60,7 +61,10 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             "and {number} more with {hours} GPU-hours",
             number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest)),
         ),
-        notes=(tr("Each rank is among all who were given GPUs: by GPU-hours, and by efficiency."),) if ordered else (),
+        notes=(
+            tr("Each rank is among all who were given GPUs: by GPU-hours, and by efficiency."),
+            *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
+        ) if ordered else (),
         terms=(term("efficiency"),) if ordered else (),
         states=("active", "held", "reserved") if ordered else (),
         wide=True,
@@ -71,15 +75,31 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
     if not ordered:
         return tr("Nobody was given a GPU.")
     total_ms = sum(each.allocated_ms for each in ordered)
-    idle = max(ordered, key=lambda each: each.held_ms + each.reserved_ms)
-    lost_ms = idle.held_ms + idle.reserved_ms
-    if not lost_ms:
+    idle = max(ordered, key=_lost_ms)
+    all_lost_ms, open_ms = sum(map(_lost_ms, ordered)), sum(each.open_ms for each in ordered)
+    if not all_lost_ms and open_ms:
+        return tr("{hours} GPU-hours were given out; what was idle is not confirmed.", hours=GpuHours(total_ms))
+    if not all_lost_ms:
         return tr("{hours} GPU-hours were given out, and all of them were used.", hours=GpuHours(total_ms))
-    all_lost_ms = sum(each.held_ms + each.reserved_ms for each in ordered)
     return tr(
         "{share} of {hours} GPU-hours given out were held or reserved without use; the most, {most}, by {name}.",
-        share=Share(ratio(all_lost_ms, total_ms)), hours=GpuHours(total_ms), most=GpuHours(lost_ms), name=_name(idle),
+        share=Share(ratio(all_lost_ms, total_ms)), hours=GpuHours(total_ms), most=GpuHours(_lost_ms(idle)), name=_name(idle),
     )  # fmt: skip
+
+
+def _lost_ms(person: UserFigures) -> float:
+    """Given out and confirmed to be idle."""
+    return person.held_ms + person.reserved_ms - person.open_ms
+
+
+def _is_open(person: UserFigures) -> bool:
+    return person.open_ms > 0 and person.open_ms >= OPEN_FROM * person.allocated_ms
+
+
+def efficiency(person: UserFigures) -> Share | str | None:
+    """Its share, as the least where point samples leave more open."""
+    share = None if person.efficiency is None else Share(person.efficiency)
+    return tr("{share} or more", share=share) if share and _is_open(person) else share
 
 
 def _name(person: UserFigures) -> str:
@@ -98,7 +118,7 @@ def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool
         GpuHours(used_ms),
         GpuHours(each.held_ms),
         GpuHours(each.reserved_ms),
-        None if each.efficiency is None else Share(each.efficiency),
+        efficiency(each),
         "" if each.rank_efficiency is None else f"{each.rank_efficiency}/{each.ranked}",
         *((Number(from_cents(each.cents), 2),) if with_money else ()),
     )

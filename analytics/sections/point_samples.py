@@ -8,7 +8,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.sampled import Bound
-from analytics.ledger.summary import Totals, ratio
+from analytics.ledger.summary import OPEN_FROM, Totals, ratio
 from analytics.report.model import Report
 from analytics.sections.section import Section, SectionColumn
 from analytics.states import UNUSED
@@ -17,8 +17,6 @@ from fallow.clock import SECOND_MS
 _SHOWN_FROM = 0.0005
 """Less of the observed time would be written as 0.0 %."""
 
-_OPEN_FROM = 0.01
-"""Less of the observed time moves no figure by more than a point; the header and the data quality state it all the same."""
 _MOSTLY = 0.5
 """From this share of the time on the samples' own pace says how it was seen."""
 
@@ -26,19 +24,6 @@ _MOSTLY = 0.5
 def is_sampled(totals: Totals) -> bool:
     """Whether enough of the time was seen by point samples for a figure to show it."""
     return (totals.sampled or 0.0) >= _SHOWN_FROM
-
-
-def leaves_open(totals: Totals) -> bool:
-    """Whether point samples leave open enough of the idle time for a figure to show it."""
-    return (
-        ratio(sum(totals.unconfirmed_ms.get(state, 0) for state in UNUSED), totals.observed_ms) or 0.0
-    ) >= _OPEN_FROM
-
-
-def unused_bound(totals: Totals) -> Bound:
-    """Between which times the unused time lies."""
-    bounds = [totals.bound(state) for state in UNUSED]
-    return Bound(sum(each.low_ms for each in bounds), min(sum(each.high_ms for each in bounds), totals.observed_ms))
 
 
 def every(report: Report) -> Span:
@@ -67,12 +52,16 @@ def between(report: Report, bound: Bound) -> str:
 def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
     """What a section says whose figures point samples leave open; nothing where they do not."""
     groups = list(shown)
-    if not any(leaves_open(each) for each in groups):
+    return unconfirmed_note(sum(each.open_ms for each in groups) if any(each.leaves_open for each in groups) else 0)
+
+
+def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
+    """The same of a sum; nothing of none."""
+    if not open_ms:
         return ()
-    open_ms = sum(each.unconfirmed_ms.get(state, 0) for each in groups for state in UNUSED)
     return (
         tr(
-            "{hours} GPU-hours of the idle time are point samples that nothing confirms: see “Point samples”.",
+            "{hours} GPU-hours of the idle time are point samples that nothing confirms, and not called unused: see “Point samples”.",
             hours=GpuHours(open_ms),
         ),
     )
@@ -81,7 +70,7 @@ def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
 def point_samples(report: Report) -> Section | None:
     """A row for each state of unused time with its bounds; None where nearly everything was watched."""
     totals = report.summary.totals
-    if (totals.sampled or 0.0) < _OPEN_FROM:
+    if (totals.sampled or 0.0) < OPEN_FROM:
         return None
     return Section(
         name="point-samples",
@@ -116,14 +105,14 @@ def _headline(report: Report) -> str:
         "{share} of the observed time was seen by point samples, one every {span} on average.",
         share=Share(totals.sampled), span=every(report),
     )  # fmt: skip
-    if not leaves_open(totals):
+    if not totals.leaves_open:
         return tr("{seen} The idle time among it is confirmed.", seen=seen)
-    hours = GpuHours(sum(totals.unconfirmed_ms.get(state, 0) for state in UNUSED))
+    hours = GpuHours(totals.open_ms)
     return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
 
 
 def _money(report: Report) -> Iterator[str]:
-    cents = sum(report.money.accounts.unconfirmed_cents.values()) if report.money.accounts.total.paid_cents else 0
+    cents = sum(report.money.accounts.total.open_cents.values())
     if cents:
         yield tr(
             "Not confirmed, and left out of the cost of unused time: {amount}.",

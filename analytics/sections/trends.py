@@ -17,13 +17,16 @@ _NAMES = {
     "unused_share": tr("unused share"),
     "unused_money": tr("paid for nothing"),
     "unused": tr("unused GPU-hours"),
+    "unconfirmed": tr("not confirmed, GPU-hours"),
+    "unconfirmed_money": tr("paid for what is not confirmed"),
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
     "used_money": tr("paid for use"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
-_ROWS = ("unused_share", "unused_money", "unused", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_ROWS = ("unused_share", "unused_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 _LATE_MS = HOUR_MS
 
 
@@ -44,7 +47,7 @@ def trends(report: Report) -> Section | None:
             SectionColumn("change", tr("change"), "number"),
             SectionColumn("median", tr("4-week median"), "number"),
         ),
-        rows=tuple(_row(report, known[name]) for name in _ROWS if name in known),
+        rows=tuple(_row(report, known[name]) for name in _ROWS if name in known and _is_shown(known[name])),
         notes=tuple(unfinished(report)),
         wide=True,
     )
@@ -56,6 +59,10 @@ def _headline(report: Report, unused: Trend) -> str:
     if not changed:
         return tr("Unused: {share} of the observed time; last week is not known.", share=now)
     return tr("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
+
+
+def _is_shown(trend: Trend) -> bool:
+    return trend.name not in _ONLY_WHERE_ANY or bool(trend.now or trend.last_week or trend.median_4_weeks)
 
 
 def _row(report: Report, trend: Trend) -> tuple[Cell, ...]:

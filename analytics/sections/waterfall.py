@@ -11,7 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.report.model import Report
-from analytics.sections.point_samples import leaves_open, sampled_note
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS
@@ -73,9 +73,9 @@ def _headline(report: Report, total_ms: float) -> str:
 def _confirmed(report: Report, step: Step) -> Step:
     """The step without what point samples alone call idle."""
     totals = report.summary.totals
-    if not leaves_open(totals):
+    if not totals.leaves_open:
         return step
-    cents = None if step.cents is None else step.cents - report.money.accounts.unconfirmed_cents[step.state]
+    cents = None if step.cents is None else step.cents - report.money.accounts.total.open_cents[step.state]
     return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 

@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
-from analytics.sections.point_samples import leaves_open, state_share, unused_bound
+from analytics.sections.point_samples import state_share
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
@@ -39,7 +39,7 @@ def scope_parts(scope: Scope) -> list[Sentence]:
 def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
     spent = report.summary.totals
-    wasted = sum(spent.state_ms[state] for state in UNUSED)
+    wasted = spent.unused_ms
     if report.is_empty:
         known = report.known
         if report.fleet_was_seen and report.seen.silent:
@@ -55,8 +55,8 @@ def headline(report: Report) -> str:
         )  # fmt: skip
     if not spent.observed_ms:
         return tr("Nothing was observed in this window.")
-    if leaves_open(spent):
-        bound = unused_bound(spent)
+    if spent.leaves_open:
+        bound = spent.unused_bound
         return tr(
             "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),

@@ -14,7 +14,7 @@ from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.sections.jobs import findings_about_user, jobs_of_user
 from analytics.sections.palette import Palette
-from analytics.sections.people import teams, users
+from analytics.sections.people import efficiency, teams, users
 from analytics.sections.quotas import quotas
 from analytics.sections.section import Section
 from analytics.states import IN_USE
@@ -99,7 +99,8 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
 
 
 def _efficiency(view: View, person: UserFigures) -> str:
+    share = efficiency(person) or Share(None)
     if person.rank_efficiency is None:
-        return view.language.percent(person.efficiency)
-    rank = tr("{share}, rank {rank} of {ranked}", share=Share(person.efficiency), rank=Number(person.rank_efficiency), ranked=Number(person.ranked))  # fmt: skip
+        return view.language.shown(share)
+    rank = tr("{share}, rank {rank} of {ranked}", share=share, rank=Number(person.rank_efficiency), ranked=Number(person.ranked))  # fmt: skip
     return view.translate(rank)

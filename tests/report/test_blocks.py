@@ -42,7 +42,7 @@ def person(name: str | None, hours: float, rank: int | None, team: str | None = 
     """Somebody who used half of what they were given."""
     given = hours * HOUR_MS
     label = name or "(holder not known)"
-    return UserFigures(name, label, team, given, given, given / 4, given / 4, 123_456, 0.5, rank, rank, 40)
+    return UserFigures(name, label, team, given, given, given / 4, given / 4, 0.0, 123_456, 0.5, rank, rank, 40)
 
 
 def text_of(report: Report, code: str = "en", zone: str | None = None) -> str:

@@ -50,13 +50,42 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     assert "more is not confirmed: sampled" in page.replace("\N{NO-BREAK SPACE}", " ")
     findings = json.loads(report(str(folder), "--json", command="findings").out)
     held = [each for each in findings["findings"] if each["rule"] == "held"]
-    assert held
-    for each in held:
-        if each["evidence"].get("unconfirmed", 0) > 0.1:
-            assert each["confidence"] == "low"
+    doubtful = [each for each in held if each["evidence"].get("unconfirmed", 0) > 0.1]
+    assert doubtful
+    assert {each["confidence"] for each in doubtful} == {"low"}
     if "energy" not in name:
-        sums = findings["totals"]["by_rule"]["held"] if "totals" in findings else None
-        assert sums is None or sums["unconfirmed_cost"] == pytest.approx(sums["cost"])
+        sums = findings["totals"]["by_rule"]["held"]
+        assert sums["unconfirmed_cost"] == pytest.approx(sums["cost"])
+
+
+def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
+    scraped: tuple[str, Path], report: Callable[..., Outcome]
+) -> None:
+    _, folder = scraped
+    found = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
+    rows, whole = found["groups"]["rows"], found["point_samples"]["unconfirmed_gpu_hours"]
+    assert sum(each["unconfirmed_gpu_hours"]["held"] for each in rows) == pytest.approx(whole["held"], abs=1e-5)
+    assert sum(each["unconfirmed_cost"] for each in rows) == pytest.approx(found["money"]["unconfirmed_cost"], abs=0.02)
+    assert (
+        0
+        < found["money"]["unconfirmed_cost"]
+        <= sum(found["money"]["cost"][each] for each in ("held", "reserved", "free"))
+    )
+    table = flat(report(str(folder), "--by", "holder", command="ledger").out)
+    assert "+ or more" in table
+    assert f"{sum(whole.values()):.1f} GPU-hours of the idle time are point samples that nothing confirms" in table
+
+
+def test_what_was_unused_adds_up_with_what_is_not_confirmed(
+    scraped: tuple[str, Path], report: Callable[..., Outcome]
+) -> None:
+    _, folder = scraped
+    found = json.loads(report(str(folder), "--format", "json", "--week", "2026-W47").out)
+    now = {name: each["now"] for name, each in found["trends"].items()}
+    assert now["unused"] + now["unconfirmed"] == pytest.approx(now["free"] + now["reserved"] + now["held"])
+    assert now["unused_money"] + now["unconfirmed_money"] == pytest.approx(
+        sum(found["ledger"]["money"]["cost"][each] for each in ("held", "reserved", "free"))
+    )
 
 
 def test_the_ledger_states_bounds_for_people_and_machines(

@@ -160,6 +160,7 @@ def _person(person: UserFigures) -> dict[str, object]:
         "allocated_gpu_hours": person.allocated_ms / HOUR_MS,
         "held_gpu_hours": person.held_ms / HOUR_MS,
         "reserved_gpu_hours": person.reserved_ms / HOUR_MS,
+        "unconfirmed_gpu_hours": person.open_ms / HOUR_MS,
         "amount": _amount(person.cents),
         "efficiency": person.efficiency,
         "rank_gpu_time": person.rank_gpu_time,
