@@ -27,6 +27,7 @@ class Activity:
 
     util_pct: NDArray[np.float64]
     util_max_pct: NDArray[np.float64]
+    util_p98_pct: NDArray[np.float64]
     zero_ratio: NDArray[np.float64]
     intensity_ratio: NDArray[np.float64]
     mem_ratio: NDArray[np.float64]
@@ -66,7 +67,14 @@ def activity(stay: Stay, gpu: int, times_ms: NDArray[np.int64], interval_ms: int
     gaps = kind.bursty_ratio * (1.0 - level / np.maximum(peak, 1.0))
     zero = np.where(busy > 0, np.round(1.0 - busy * (1.0 - np.maximum(gaps, 0.0)), 4), 1.0)
     intensity = pace * busy * _rows(kind.intensity_ratio, [stay.seed, 9], max(kind.kept_ratio, 0.9), rng, count)
-    return Activity(util, peak, zero, intensity, _memory(stay, times_ms))
+    return Activity(util, peak, _p98(util, peak, 1.0 - zero), zero, intensity, _memory(stay, times_ms))
+
+
+def _p98(mean: NDArray[np.float64], peak: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What 98 % of a row's samples stay within: those above 0, which are that share, lie evenly around their mean, up to the peak."""
+    at = 1.0 - 0.02 / np.maximum(above, 0.02)  # the place among them of the 98th percentile of all
+    middle = mean / np.maximum(above, 0.02)
+    return np.where(above > 0.02, np.round(np.clip(middle + (2 * at - 1) * (peak - middle), 0.0, peak), 2), 0.0)
 
 
 @lru_cache(maxsize=256)

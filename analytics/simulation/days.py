@@ -26,6 +26,7 @@ class GpuDay:
     lost: NDArray[np.bool_]
     util_pct: NDArray[np.float64]
     util_max_pct: NDArray[np.float64]
+    util_p98_pct: NDArray[np.float64]
     zero_ratio: NDArray[np.float64]
     intensity_ratio: NDArray[np.float64]
     mem_used_bytes: NDArray[np.int64]
@@ -94,7 +95,7 @@ def _gpu_day(
     inlet_c: float,
 ) -> GpuDay:
     count, card = len(times_ms), plan.host.pool.card
-    util, peak, intensity, mem = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
+    util, peak, p98, intensity, mem = (np.zeros(count) for _ in range(5))
     zero, processes = np.ones(count), np.zeros(count, np.int16)
     day_end_ms = int(times_ms[0]) + DAY_MS
     stays = tuple(
@@ -105,7 +106,8 @@ def _gpu_day(
     for stay in stays:
         rows = row_range(stay, int(times_ms[0]), count, fleet.interval_ms)
         did = activity(stay, position, times_ms[rows], fleet.interval_ms)
-        util[rows], peak[rows], zero[rows] = did.util_pct, did.util_max_pct, did.zero_ratio
+        util[rows], peak[rows], p98[rows] = did.util_pct, did.util_max_pct, did.util_p98_pct
+        zero[rows] = did.zero_ratio
         intensity[rows], mem[rows], processes[rows] = did.intensity_ratio, did.mem_ratio, stay.processes
     rng = np.random.default_rng([fleet.seed, plan.host.number, 4, position, int(times_ms[0]) // DAY_MS])
     bare_w = card.idle_w * (
@@ -127,7 +129,7 @@ def _gpu_day(
     usable = card.mem_total_bytes - card.mem_reserved_bytes
     lost_ms = plan.lost_ms.get(position, fleet.until_ms)
     return GpuDay(
-        position, stays, times_ms >= lost_ms, util, peak, zero, intensity,
+        position, stays, times_ms >= lost_ms, util, peak, p98, zero, intensity,
         (mem * usable).astype(np.int64) // step * step, processes,
         board.power_w, board.energy_mj, board.temperature_c, board.sm_clock_mhz, board.throttle_reasons,
         counters[1] + np.cumsum(board.power_capped_ms), counters[2] + np.cumsum(board.overheated_ms),

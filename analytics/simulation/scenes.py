@@ -48,7 +48,7 @@ _LIGHT = replace(
     level_pct=Knots((0.0, 1.0), (6.0, 14.0)),
     intensity_ratio=Knots((0.0, 1.0), (0.04, 0.1)),
     mem_ratio=Knots((0.0, 1.0), (0.17, 0.19)),
-    bursty_ratio=0.2,
+    bursty_ratio=0.03,
 )
 _SPINNING = replace(
     TUNED,

@@ -52,6 +52,7 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
     measured: dict[str, NDArray[Any]] = {
         "gpu_util_pct": gpu.util_pct,
         "gpu_util_max_pct": gpu.util_max_pct,
+        "gpu_util_p98_pct": gpu.util_p98_pct,
         "gpu_util_zero_ratio": gpu.zero_ratio,
         "mem_util_pct": np.round(gpu.util_pct * (0.15 + 0.45 * gpu.intensity_ratio), 2),
         "mem_used_bytes": gpu.mem_used_bytes,

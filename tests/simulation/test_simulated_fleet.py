@@ -118,6 +118,8 @@ def test_gpu_rows_fit_themselves(rows: dict[str, pl.DataFrame]) -> None:
     assert gpu.filter((mean == 0) != (peak == 0)).is_empty()
     assert gpu.filter((mean > 0) & (pl.col("process_count") == 0)).is_empty()
     assert gpu.filter((pl.col("mem_used_bytes") > 0) != (pl.col("process_count") > 0)).is_empty()
+    assert gpu.filter(~pl.col("gpu_util_p98_pct").is_between(0, peak)).is_empty()
+    assert gpu.filter((zero < 0.9) & (pl.col("gpu_util_p98_pct") < mean)).is_empty()
     assert gpu["gpu_util_coverage_ratio"].min() > 0.99  # type: ignore[operator]
     assert gpu["gpu_util_pct"].is_between(0, 100).all()
     assert gpu["temperature_c"].is_between(20, 90).all()
