@@ -78,12 +78,8 @@ def _rules(found: Evaluation) -> Section:
         columns=(
             SectionColumn("rule", tr("rule"), "name"),
             SectionColumn("findings", tr("findings"), "count"),
-            SectionColumn("right", tr("right"), "count"),
-            SectionColumn("precision", tr("precision"), "share"),
-            SectionColumn("precision_interval", tr("90 % interval"), "share"),
-            SectionColumn("found", tr("found"), "count"),
-            SectionColumn("recall", tr("recall"), "share"),
-            SectionColumn("recall_interval", tr("90 % interval"), "share"),
+            *_columns("right", tr("right"), "precision", tr("precision")),
+            *_columns("found", tr("found"), "recall", tr("recall")),
         ),
         rows=tuple(_rule_row(each) for each in found.rules),
         notes=(*_unwatched(found), tr(
@@ -115,6 +111,15 @@ def _rule_row(score: RuleScore) -> tuple[Cell, ...]:
     return score.rule, Number(score.findings), *_cells(score.precision), *_cells(score.recall)
 
 
+def _columns(count: str, counted: str, share: str, said: str) -> tuple[SectionColumn, SectionColumn, SectionColumn]:
+    """Those of `_cells`: names and headings of the counts and of the share."""
+    return (
+        SectionColumn(count, counted, "count"),
+        SectionColumn(share, said, "share"),
+        SectionColumn(f"{share}_interval", tr("90 % interval"), "share"),
+    )
+
+
 def _cells(proportion: Proportion) -> tuple[Cell, Cell, Cell]:
     interval = proportion.interval
     if interval is None:
@@ -144,9 +149,7 @@ def _promises(found: Evaluation) -> Section:
         columns=(
             SectionColumn("confidence", tr("confidence"), "grade"),
             SectionColumn("gpus", tr("GPUs to take back"), "count"),
-            SectionColumn("right", tr("right"), "count"),
-            SectionColumn("precision", tr("precision"), "share"),
-            SectionColumn("interval", tr("90 % interval"), "share"),
+            *_columns("right", tr("right"), "precision", tr("precision")),
         ),
         rows=tuple(_grade_row(each) for each in found.grades),
         notes=(
@@ -183,9 +186,7 @@ def _reliability(found: Evaluation) -> Section:
         columns=(
             SectionColumn("probability", tr("probability"), "share"),
             SectionColumn("promised", tr("promised"), "share"),
-            SectionColumn("right", tr("right"), "count"),
-            SectionColumn("precision", tr("kept"), "share"),
-            SectionColumn("interval", tr("90 % interval"), "share"),
+            *_columns("right", tr("right"), "precision", tr("kept")),
         ),
         rows=tuple(
             (
