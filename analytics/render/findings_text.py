@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from analytics.language.plain_text import plain, wrap
 from analytics.render.finding_block_text import ENDED, NONE, Beside, block, left_out
+from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding
 
 __all__ = ["ENDED", "Beside", "block", "compact", "findings_text", "gone_lines"]
@@ -36,6 +37,7 @@ def compact(findings: Sequence[Finding]) -> list[str]:
 
 def _line(finding: Finding) -> str:
     cost = "-" if finding.cost is None else f"{finding.cost:,.2f}" if finding.cost < 1e6 else f"{finding.cost:,.0f}"
+    cost = f"<={cost}" if finding.cost is not None and finding.unconfirmed > UNCONFIRMED_MAX else cost
     host = f"{finding.host.count('+') + 1} hosts" if "+" in finding.host else plain(finding.host, 14) or "-"
     holder = plain(finding.holder, 13) if finding.holder else finding.without_holder
     return (

@@ -9,7 +9,7 @@ from analytics.language.quantities import Amount, GpuHours, Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.report.model import Report
-from analytics.sections.finding_heading import heading
+from analytics.sections.finding_heading import at_most, heading
 from analytics.sections.findings import costliest
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
@@ -55,7 +55,7 @@ def _row(finding: Finding, report: Report) -> tuple[Cell, ...]:
         _place(finding),
         Number(len(finding.gpus)),
         GpuHours(finding.gpu_ms),
-        Amount(finding.cost, report.money.currency),
+        at_most(finding, Amount(finding.cost, report.money.currency)),
         Moment(finding.since_ms),
     )
 
@@ -95,7 +95,7 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
                 Moment(finding.since_ms),
                 Number(len(finding.gpus)),
                 GpuHours(finding.gpu_ms),
-                Amount(finding.cost, currency),
+                at_most(finding, Amount(finding.cost, currency)),
             )
             for finding in found
         ),

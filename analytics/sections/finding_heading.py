@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount
+from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.report.model import Report
@@ -43,8 +43,13 @@ def label_of_wanted(finding: Finding) -> Sentence:
     return tr("to ask about") if is_asked else tr("to take back")
 
 
+def at_most(finding: Finding, amount: Amount | Number) -> Sentence | Amount | Number:
+    """What a finding costs, for a table's cell: at most that much where point samples alone call its time idle."""
+    return amount if finding.unconfirmed <= UNCONFIRMED_MAX else tr("up to {cost}", cost=amount)
+
+
 def cost_of(finding: Finding) -> Sentence:
-    """What a finding with a price costs; of what point samples alone call idle at most, and no exact sum."""
+    """The same in a sentence, of a finding with a price."""
     amount = Amount(finding.cost, plain(finding.currency or ""))
     if finding.unconfirmed <= UNCONFIRMED_MAX:
         return tr("{cost}", cost=amount)

@@ -17,7 +17,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import heading
+from analytics.sections.finding_heading import at_most, heading
 from analytics.sections.names import NAME_MOST
 from analytics.sections.section import Cell, FindingCard, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
@@ -229,7 +229,7 @@ def _apart(
 
 
 def _row(report: Report, finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
-    cost = (None if finding.cost is None else Number(finding.cost, 2),) if with_cost else ()
+    cost = (None if finding.cost is None else at_most(finding, Number(finding.cost, 2)),) if with_cost else ()
     name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
     return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
 

@@ -10,6 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
+from analytics.sections.finding_heading import at_most
 from analytics.sections.findings import by_cost
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
@@ -70,7 +71,7 @@ def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
         plain(str(finding.evidence.numbers.get("model") or "")),
         target_card(finding),
         Amount(saving_of(finding), currency),
-        Amount(finding.cost, currency),
+        at_most(finding, Amount(finding.cost, currency)),
         finding.confidence.grade,
     )
 

@@ -11,12 +11,12 @@ from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import totals
 from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
+from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.render.findings_text import ENDED
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import cost_of, heading, label_of_wanted
+from analytics.sections.finding_heading import at_most, cost_of, heading, label_of_wanted
 from analytics.sections.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
@@ -81,7 +81,7 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         "host": plain(finding.host),
         "gpus": Cell(len(finding.gpus), words.number(len(finding.gpus))),
         "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
-        "cost": Cell(finding.cost, _cost(view, finding)),
+        "cost": Cell(finding.cost, words.shown(at_most(finding, Amount(finding.cost, finding.currency)))),
         "since": Cell(finding.since_ms, words.day(finding.since_ms), _day(view, finding.since_ms)),
         "told": Cell(count, view.translate(notified(view.report, finding))),
         "command": plain(finding.next_command, 4000) or view.translate(ENDED),
@@ -95,10 +95,6 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         **ranked(_ORDER.index(finding.status), view.translate(finding.status), "status"),
         **ranked(CATEGORIES.index(finding.category), view.translate(CATEGORY_NAMES[finding.category]), "category"),
     }
-
-
-def _cost(view: View, finding: Finding) -> str:
-    return view.language.money(None, None) if finding.cost is None else view.translate(cost_of(finding))
 
 
 def _day(view: View, time_ms: int) -> str:
@@ -194,7 +190,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         *([(tr("job"), ", ".join(plain(each, _ALL) for each in finding.job.split(JOINER)))] if finding.job else []),
         *([(tr("host"), _hosts(view, finding))] if finding.host else []),
         (tr("GPU-hours"), words.hours(finding.gpu_ms)),
-        (tr("cost"), _cost(view, finding)),
+        (tr("cost"), words.shown(cost_of(finding) if finding.cost is not None else Amount(None, ""))),
         (tr("energy"), energy if finding.energy_kwh is None else view.translate(tr("{kwh} kWh", kwh=energy))),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),

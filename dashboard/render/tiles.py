@@ -13,6 +13,7 @@ from analytics.language.sentences import tr
 from analytics.report.changes import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
 from analytics.sections.palette import Palette
+from analytics.sections.point_samples import between
 from dashboard.view import View
 from fallow.clock import HOUR_MS
 
@@ -80,17 +81,26 @@ def compared_with(found: Changes) -> str:
 
 def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div:
     change = found.figures[tile.figure]
-    colour = colours.state.get(tile.name)
+    colour, sampled = colours.state.get(tile.name), _left_open(view, tile)
     swatch = [html.Span(className=f"swatch {tile.name}", style={"background": colour})] if colour else []
     return html.Div(
         [
             html.Dt([*swatch, view.translate(tile.label)]),
             html.Dd([html.Span(_figure(view, change), className="figure"), *_change(view, change, tile.good)]),
             html.Dd(_below(view, tile, found), className="unit"),
+            *([html.Dd(view.translate(sampled), className="meaning")] if sampled else []),
             html.Dd(view.translate(tile.meaning), className="meaning"),
         ],
         className="tile",
     )
+
+
+def _left_open(view: View, tile: _Tile) -> str:
+    """Between what a figure lies that point samples leave open; nothing where they do not."""
+    totals = view.report.summary.totals
+    if tile.name == "unused" and totals.leaves_open:
+        return tr("confirmed; {sampled}", sampled=between(view.report, totals.unused_bound))
+    return between(view.report, totals.bound(tile.name)) if totals.unconfirmed_ms.get(tile.name) else ""
 
 
 def _figure(view: View, change: Change) -> list[Any]:
