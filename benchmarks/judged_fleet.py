@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from benchmarks.recordings import Floats, Mask
 
-SEEDS = (11, 12, 13)
+SEEDS = (11, 12, 13, 14, 15)
 START_MS = 1_792_972_800_000  # Monday 2026-10-26 00:00 UTC
 PER_HOST = 8
 LISTED, SCRAPED = HOUR // 2, HOUR // 6
@@ -237,7 +237,7 @@ def _serving_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
     }  # fmt: skip
     constant = {
         "gpu": gpu, "interval_ms": SCRAPED * ROW_MS, "endpoint": f"http://127.0.0.1:{8000 + number}/metrics", "model": f"model-{number}",
-        "engine": {"tritonserver": "triton"}.get(recording.command, recording.command), "health": "ok", "pid": 10_000 + 100 * number, "waiting_requests": 0.0,
+        "engine": "vllm" if recording.command == "vllm" else "triton", "health": "ok", "pid": 10_000 + 100 * number, "waiting_requests": 0.0,
     }  # fmt: skip
     return table_of(SERVING, columns | constant, int(there.sum()))
 
@@ -294,20 +294,20 @@ def judge(seed: int, folder: Path, situations: Any = SITUATIONS) -> Judged:
     (folder / "owners.csv").write_text(_owners(fleet), encoding="utf-8")
     (folder / "fallow.toml").write_text(f'[money]\nowners = "{folder / "owners.csv"}"\n', encoding="utf-8")
     return Judged(
-        claims=_evaluated(folder, [each for each in labels if not each.takeable]),
-        takeable=_evaluated(folder, [each for each in labels if each.takeable]),
+        claims=_evaluated(folder, "claims", [each for each in labels if not each.takeable]),
+        takeable=_evaluated(folder, "takeable", [each for each in labels if each.takeable]),
     )
 
 
-def _evaluated(folder: Path, labels: Sequence[Label]) -> dict[str, Any]:
-    write_labels(labels, folder / "labels.csv")
+def _evaluated(folder: Path, name: str, labels: Sequence[Label]) -> dict[str, Any]:
+    write_labels(labels, folder / f"{name}.csv")
     flags = (
         "--config",
         folder / "fallow.toml",
         "--lake",
         folder / "lake",
         "--labels",
-        folder / "labels.csv",
+        folder / f"{name}.csv",
         "--every",
         "7d",
         "--json",
@@ -322,15 +322,14 @@ def _evaluated(folder: Path, labels: Sequence[Label]) -> dict[str, Any]:
 
 
 def _owners(fleet: Sequence[Recording]) -> str:
-    """Teams: one with a quota that it uses a sixth of, and each gang with one that it fills."""
-    users = {each.user: each for each in fleet if "hoards" in each.facts or each.gang}
-    lines = [
-        f"namespace,ns-{user},{user},lab,24"
-        if "hoards" in each.facts
-        else f"account,acc-{user},{user},lab,{sum(other.user == user for other in fleet)}"
-        for user, each in users.items()
-    ]
-    return "\n".join(["kind,name,team,organisation,quota_gpus", *lines]) + "\n"
+    """The quotas of teams: one uses a sixth of what it has, others all of it, always or at times."""
+    size = Counter(each.user for each in fleet)
+    quotas = {
+        f"namespace,ns-{each.user},{each.user}": 24 if "hoards" in each.facts else size[each.user]
+        for each in fleet
+        if each.facts & {"hoards", "uses its quota"}
+    } | {f"account,acc-{each.user},{each.user}": size[each.user] for each in fleet if each.gang}
+    return "\n".join(["kind,name,team,quota_gpus", *(f"{who},{quota}" for who, quota in quotas.items())]) + "\n"
 
 
 @dataclasses.dataclass

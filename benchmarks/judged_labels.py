@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.judged_situations import DAY, HOUR, ROW_MS, ROWS, SEEN, WEEK, Recording, runs
-from benchmarks.recordings import Floats, Mask
+from benchmarks.judged_situations import DAY, HOUR, ROW_MS, ROWS, SEEN, SPINNING, WEEK, Recording, runs
+from benchmarks.recordings import A100, Floats, Mask
 from fallow.clock import MINUTE_MS
 
 IDLE_ROWS = 5 * MINUTE_MS // ROW_MS + 1
@@ -168,7 +168,7 @@ def stalls(case: Case) -> Answer:
 
 
 def _spins(case: Case) -> Mask:
-    spins: Mask = np.repeat(case.recording.choice == 3, HOUR)[case.span]
+    spins: Mask = np.repeat(case.recording.choice == SPINNING, HOUR)[case.span]
     return spins
 
 
@@ -177,8 +177,12 @@ def compute_oversized(case: Case) -> Answer:
 
 
 def memory_oversized(case: Case) -> Answer:
-    need = case.recording.need
-    return between(need, 0.6, 0.4) if need is not None and case.works else None
+    """Half of the memory would do. Of an A100 there is such a card; of the others it also has half of the rest."""
+    need, work = case.recording.need, case.recording.work
+    if need is None or not case.works:
+        return None
+    smaller = between(need, 0.6, 0.4)
+    return None if smaller and case.recording.card != A100 and work.slower_on_half > 0.05 else smaller
 
 
 def mig_fit(case: Case) -> Answer:
@@ -203,16 +207,18 @@ def wind_down(case: Case) -> Answer:
 
 
 def slow_uptake(case: Case) -> Answer:
-    if not case.facts & {"slow uptake", "new"}:
+    if not case.facts & {"new and slow", "new and used"}:
         return False if case.recording.seen is None else None
     first, used = runs(case.recording.seen)[0][0], int(np.flatnonzero(case.whole_ran)[0])
-    if "new" in case.facts:
+    if "new and used" in case.facts:
         return False
     return True if first + 5 * DAY <= case.until and used > case.until - WEEK else None
 
 
 def hoarding(case: Case) -> Answer:
-    return True if "hoards" in case.facts else False if case.works and case.ran.mean() > 0.6 else None
+    if "hoards" in case.facts:
+        return True
+    return False if "uses its quota" in case.facts or (case.works and case.ran.mean() > 0.6) else None
 
 
 def blind_spot(case: Case) -> Answer:
