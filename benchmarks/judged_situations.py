@@ -137,8 +137,7 @@ def recording(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **re
         if daily
         else rng.integers(0, work.hours, len(hours))
     )
-    # the allocator reserves in steps, a little more or less with every new shape; who preallocates does not
-    used = memory * np.where(rng.random(ROWS) < (0.2 if rest.get("need", 0) is not None else 0), 1.0, 0.985)
+    used = np.full(ROWS, memory) if rest.get("need", 0) is None else _allocated(rng, occupied, memory)
     given = {
         "active": occupied,
         "claimed": occupied if rest.get("slurm") or rest.get("pod") else ~_between(),
@@ -146,6 +145,15 @@ def recording(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **re
     } | rest
     given["active"] = given["active"] & occupied
     return Recording(kind=kind, card=card, work=work, memory=used, choice=choice, **{"occupied": occupied} | given)
+
+
+def _allocated(rng: Rng, occupied: Mask, memory: float) -> Floats:
+    """What an allocator holds: it grows in the first minutes of each process, and then by a little with every new shape."""
+    used: Floats = memory * np.where(rng.random(ROWS) < 0.2, 1.0, 0.985)
+    for first, after in runs(occupied):
+        grows = min(after - first, int(rng.integers(1, 6)))
+        used[first : first + grows] *= np.linspace(rng.uniform(0.1, 0.5), 1, grows, endpoint=False)
+    return used
 
 
 def _in_jobs(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **rest: Any) -> Recording:
@@ -419,14 +427,16 @@ def used_once(rng: Rng) -> list[Recording]:
     return [_in_jobs(rng, "used on the first day", _card(rng), _kernels(rng), 0.5, occupied=on)]
 
 
-def new_host(rng: Rng) -> list[Recording]:
-    """Four GPUs come; they are used at once, or after a week or more."""
-    first, slow, host = rng.uniform(4, 9), bool(rng.random() < 0.5), f"new-{rng.integers(10**6)}"
-    begins = first + (rng.uniform(9, 14) if slow else rng.uniform(0.05, 0.4))
-    kind = "new and slow" if slow else "new and used"
-    rest = {"seen": _between(first), "host": host, "facts": frozenset({kind})}
-    on = [_jobs(rng, (1, 4), (0.2, 4)) & _between(begins) for _ in range(4)]
-    return [_in_jobs(rng, kind, H100, _kernels(rng), 0.7, occupied=each, **rest) for each in on]
+def new_hosts(rng: Rng) -> list[Recording]:
+    """Four GPUs come that are used at once, and four that are used after a week or more."""
+    made = []
+    for kind, after_days in (("new and used", (0.05, 0.4)), ("new and slow", (9, 14))):
+        first, host = rng.uniform(4, 9), f"new-{rng.integers(10**6)}"
+        rest = {"seen": _between(first), "host": host, "facts": frozenset({kind})}
+        begins = _between(first + rng.uniform(*after_days))
+        on = [_jobs(rng, (1, 4), (0.2, 4)) & begins for _ in range(4)]
+        made += [_in_jobs(rng, kind, H100, _kernels(rng), 0.7, occupied=each, **rest) for each in on]
+    return made
 
 
 def hoarders(rng: Rng) -> list[Recording]:
@@ -523,10 +533,10 @@ def warm_card(rng: Rng) -> list[Recording]:
 SITUATIONS: tuple[tuple[Builder, int], ...] = (
     *((build, 1) for build in (
         balanced_gang, offloaded_gang, straggling_gang, spinning_gang, gang_with_evaluator, hanging_gang, hoarders, weekly_peak,
-        data_starved, busy_host, preallocated,
+        data_starved, busy_host, preallocated, new_hosts,
     )),
     *((build, 2) for build in (
-        half_used_gang, checkpoints, new_host, winding_down, warm_standby, small_server, nightly_batch, daemon, detached_training, used_once,
+        half_used_gang, checkpoints, winding_down, warm_standby, small_server, nightly_batch, daemon, detached_training, used_once,
         small_kernels_large_memory, memory_peaks, inefficient, full_memory, hot_card, warm_card, blind,
     )),
     *((build, 3) for build in (
