@@ -34,6 +34,7 @@ SEEDS = (11, 12, 13, 14, 15)
 STORED = Path(__file__).parent / "judged.json"
 PAGE = Path(__file__).parent.parent / "docs" / "evaluate.md"
 GRADES = ("high", "medium", "low")
+MISSES = ("wrong", "missed", "kept at high", "kept at medium")
 
 
 def write_labels(labels: Sequence[Label], file: Path) -> None:
@@ -62,11 +63,12 @@ def judge(seed: int, folder: Path, situations: Sequence[tuple[Builder, int]] = S
     labels = list(labels_of(fleet, names, hosts))
     (folder / "owners.csv").write_text(_owners(fleet), encoding="utf-8")
     (folder / "fallow.toml").write_text(f'[money]\nowners = "{folder / "owners.csv"}"\n', encoding="utf-8")
+    write_labels(labels, folder / "all.csv")
     return Judged(
         claims=_evaluated(folder, "claims", [each for each in labels if not each.takeable]),
         takeable=_evaluated(folder, "takeable", [each for each in labels if each.takeable]),
         misses=misses(
-            folder / "lake", folder / "fallow.toml", folder / "claims.csv", dict(zip(names, kinds, strict=True))
+            folder / "lake", folder / "fallow.toml", folder / "all.csv", dict(zip(names, kinds, strict=True))
         ),
     )
 
@@ -152,7 +154,7 @@ def summed(fleets: Sequence[Judged]) -> dict[str, Any]:
             rule: {
                 "findings": findings[rule],
                 **{name: share.as_json() for name, share in own.items()},
-                **{name: _situations(missed, rule, name) for name in ("wrong", "missed")},
+                **{name: _situations(missed, rule, name) for name in MISSES},
             }
             for rule, own in rules.items()
             if own["precision"].judged or own["recall"].judged
@@ -164,7 +166,11 @@ def summed(fleets: Sequence[Judged]) -> dict[str, Any]:
 
 def _situations(found: Misses, rule: str, name: str) -> dict[str, int]:
     """The situations in which the rule was wrong or missed something, the most frequent first."""
-    return {situation: number for (own, how, situation), number in found.most_common() if (own, how) == (rule, name)}
+    return {
+        situation: number
+        for (own, how, situation), number in found.most_common()
+        if (own, how) == (rule, name) and number
+    }
 
 
 def measure() -> Iterator[Figure]:
@@ -209,14 +215,14 @@ def page(text: str) -> str:
             f"| {rule} | {own['findings']} | {precision['judged']} | {precision['right']} | {_shown(precision)} | "
             f"{recall['right']} of {recall['judged']} |"
         )
-    lines += ["", "| rule | wrong about | missed |", "|---|---|---|"]
+    lines += ["", "| rule | wrong about | missed | could not be taken back at high or medium |", "|---|---|---|---|"]
     for rule, own in found["rules"].items():
+        kept = Counter(own["kept at high"]) + Counter(own["kept at medium"])
         cells = [
-            ", ".join(f"{situation} ({number})" for situation, number in own[name].items())
-            for name in ("wrong", "missed")
+            ", ".join(f"{name} ({count})" for name, count in each.items())
+            for each in (own["wrong"], own["missed"], kept)
         ]
-        if any(cells):
-            lines.append(f"| {rule} | {cells[0]} | {cells[1]} |")
+        lines += [f"| {rule} | " + " | ".join(cells) + " |"] if any(cells) else []
     lines += ["", "| GPUs to take back | high | medium | low |", "|---|---|---|---|"]
     for rule, own in found["rules"].items():
         shares = [own[f"takeable_{grade}"] for grade in GRADES if f"takeable_{grade}" in own]

@@ -258,23 +258,16 @@ def low_efficiency(cases: Sequence[Case]) -> Iterator[Answer]:
 
 def co_location(cases: Sequence[Case], hosts: Sequence[str]) -> Iterator[Answer]:
     """Yes where a workload on another GPU of the host would share the card and neither gets 10 % slower; no where none of the fleet would."""
-    working = [
-        number
-        for number, case in enumerate(cases)
-        if case.works and case.recording.need is not None and not case.siblings
-    ]
+    single = [number for number, case in enumerate(cases) if case.recording.need is not None and not case.siblings]
+    partners = [number for number in single if cases[number].ran.any()]
     for number, case in enumerate(cases):
-        if case.siblings or case.recording.need is None:
+        if number not in single or not case.works:
             yield False if case.siblings else None
             continue
-        if number not in working:
-            yield None
-            continue
         fits = [
-            (slower, memory, hosts[other] == hosts[number])
-            for other in working
+            (*_together(case, cases[other]), hosts[other] == hosts[number])
+            for other in partners
             if other != number and cases[other].recording.card == case.recording.card
-            for slower, memory in [_together(case, cases[other])]
         ]
         if any(slower <= 0.10 and memory <= 0.85 and near for slower, memory, near in fits):
             yield True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Misses = Counter[tuple[str, str, str]]
-"""Rule, `wrong` (findings) or `missed` (GPUs in a week), and situation: how many."""
+"""Rule, `wrong` (findings), `missed` (GPUs in a week) or `kept at` a confidence (GPUs that could not be taken back), situation: how many."""
 
 
 def misses(lake: Path, config: Path, labels: Path, situations: Mapping[str, str]) -> Misses:
@@ -39,6 +39,8 @@ def misses(lake: Path, config: Path, labels: Path, situations: Mapping[str, str]
         for each in judged.verdicts:
             for situation in {situations[gpu] for gpu, right in each.found.items() if not right}:
                 found[each.finding.rule, "wrong", situation] += 1
+            for gpu, right in each.takeable.items():
+                found[each.finding.rule, f"kept at {each.finding.confidence.grade}", situations[gpu]] += not right
         for wanted in judged.expected:
             found[wanted.rule, "missed", situations[wanted.gpu]] += wanted.found is False
     return found
