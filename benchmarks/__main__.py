@@ -21,6 +21,7 @@ from benchmarks import (
     fleet_history,
     fleet_rate,
     import_rate,
+    judged_fleet,
     labelled_trace,
     ledger_rate,
     physical_week,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "physical-week": physical_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
+    "judged": judged_fleet.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"

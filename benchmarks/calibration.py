@@ -29,6 +29,7 @@ from analytics.simulation.kinds import KINDS
 from analytics.window import load_whole, load_window_ledger, open_inputs
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.surplus import PoolSurplus, demand
+from benchmarks.measure import between_marks
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
 
@@ -210,9 +211,7 @@ def page(text: str) -> str:
     found = json.loads(STORED.read_text(encoding="utf-8"))
     promises = [_promises(name, rows) for name, rows in found.items() if name != SURPLUS]
     for mark, tables in (("promises", promises), ("surplus", [_surplus(found[SURPLUS])])):
-        before, rest = text.split(f"<!-- {mark} -->\n", 1)
-        _, after = rest.split("<!-- end -->", 1)
-        text = f"{before}<!-- {mark} -->\n\n" + "\n".join(tables) + f"\n<!-- end -->{after}"
+        text = between_marks(text, mark, "\n".join(tables))
     return text
 
 

@@ -42,6 +42,13 @@ def timed(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
     return statistics.median(cpu), statistics.median(wall)
 
 
+def between_marks(page: str, mark: str, tables: str) -> str:
+    """The page with other tables between `<!-- mark -->` and the next `<!-- end -->`."""
+    before, rest = page.split(f"<!-- {mark} -->\n", 1)
+    _, after = rest.split("<!-- end -->", 1)
+    return f"{before}<!-- {mark} -->\n\n{tables}\n<!-- end -->{after}"
+
+
 def machine() -> dict[str, object]:
     """What a reader needs to compare."""
     return {

@@ -18,6 +18,7 @@ import pyarrow as pa
 from analytics.simulation.tables import table_of
 from analytics.window import load_window_ledger, open_inputs
 from benchmarks.measure import Figure
+from benchmarks.recordings import TICK_MS, bursts
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS, utc_day
 from fallow.lake import Lake, LakeFile
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-TICK_MS = 100
 IDLE_AFTER_MS = 5 * MINUTE_MS
 _START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 _IDLE_W, _PAUSE_W, _WORK_W = 70.0, 115.0, 420.0
@@ -94,30 +94,18 @@ class Seen:
 def record(length_ms: int, seed: int = 1) -> tuple[Load, ...]:
     """Bursty training, an idle GPU that is held, a server with rare requests, training that stops half-way, and free GPUs."""
     rng, ticks = np.random.default_rng(seed), length_ms // TICK_MS
-    bursts = _bursts(rng, ticks, pause=(1.0, 3.3), work=(0.2, 1.0))
-    until_noon = _bursts(rng, ticks, pause=(0.5, 3.3), work=(0.5, 20.0))
+    trained = bursts(rng, ticks, pause=(1.0, 3.3), work=(0.2, 1.0))
+    until_noon = bursts(rng, ticks, pause=(0.5, 3.3), work=(0.5, 20.0))
     until_noon &= np.arange(ticks) * TICK_MS % DAY_MS < min(DAY_MS, length_ms) // 2
-    requests = _bursts(rng, ticks, pause=(5.0, 170.0), work=(0.3, 1.5))
+    requests = bursts(rng, ticks, pause=(5.0, 170.0), work=(0.3, 1.5))
     nothing = np.zeros(ticks, np.bool_)
     return (
-        Load("bursty training", bursts, _power(rng, bursts)),
+        Load("bursty training", trained, _power(rng, trained)),
         Load("held, idle", nothing, _power(rng, nothing)),
         Load("rare requests", requests, _power(rng, requests)),
         Load("idle at night", until_noon, _power(rng, until_noon)),
         *(Load(f"free {number}", nothing, _power(rng, nothing), occupied=False) for number in range(_FREE_GPUS)),
     )
-
-
-def _bursts(rng: np.random.Generator, ticks: int, pause: tuple[float, float], work: tuple[float, float]) -> Mask:
-    """Work and pauses by turns, each of a random length in seconds."""
-    count = int(ticks * TICK_MS / SECOND_MS / (pause[0] + work[0])) + 2
-    lengths = np.empty(2 * count)
-    lengths[::2], lengths[1::2] = rng.uniform(*pause, count), rng.uniform(*work, count)
-    ends = np.cumsum(np.maximum(1, np.rint(lengths * SECOND_MS / TICK_MS))).astype(np.int64)
-    changes = np.zeros(ticks + 1, np.int64)
-    inside = ends[ends <= ticks]
-    changes[inside] = 1
-    return (np.cumsum(changes)[:ticks] % 2).astype(np.bool_)
 
 
 def _power(rng: np.random.Generator, busy: Mask) -> Floats:
