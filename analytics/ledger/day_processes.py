@@ -273,10 +273,12 @@ def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_lis
             "last_listed": listed_last[gpu],
             "pid": rows.integers["pid"][last].astype(np.int32),
             "started": rows.integers["started"][last],
+            "first_parent_pid": rows.integers["parent_pid"][order[starts]].astype(np.int32),
             "parent_pid": rows.integers["parent_pid"][last].astype(np.int32),
             **{name: values.take(last).known() for name, values in text.items()},
             "account": rows.account.take(last).known(),
             "job": rows.job.take(last).known(),
+            "mem_first_bytes": rows.integers["mem_used_bytes"][order[starts]],
             "mem_used_max_bytes": np.maximum.reduceat(rows.integers["mem_used_bytes"][order], starts),
             "cpu_util_mean_pct": mean,
             "cpu_util_max_pct": np.fmax.reduceat(cpu, starts),
@@ -285,7 +287,14 @@ def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_lis
         },
         schema_overrides=dict.fromkeys((*text, "account", "job"), pl.String),
     )
-    unknown = ("started", "parent_pid", "mem_used_max_bytes", "host_mem_max_bytes")
+    unknown = (
+        "started",
+        "first_parent_pid",
+        "parent_pid",
+        "mem_first_bytes",
+        "mem_used_max_bytes",
+        "host_mem_max_bytes",
+    )
     return frame.with_columns(
         *(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in unknown),
         pl.col("cpu_util_mean_pct", "cpu_util_max_pct").fill_nan(None),

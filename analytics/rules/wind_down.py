@@ -1,4 +1,8 @@
-"""Somebody's work is winding down, and GPUs are still theirs."""
+"""Somebody's work has faded, or their project ends, and GPUs are still theirs.
+
+Look-alikes that it leaves alone: weekends, holidays for everybody, quiet nights, a next experiment that has begun, an
+agent that was down. One person's holiday looks the same, and is a failed condition.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +43,11 @@ from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined
 from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
 from analytics.workloads.window_end import last_rows
-from analytics.workloads.wording import of_gpus
+from analytics.workloads.wording import floored, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 PROJECT_END_DAYS = 14
+HOLIDAY_DAYS = 21
 
 _LITTLE = (*IDLE_ALLOCATED, "low")
 
@@ -78,7 +83,7 @@ def wind_down_findings(context: Context) -> Iterator[Finding]:
 WIND_DOWN = Rule(
     name="wind_down",
     category="demand",
-    sentence=of_gpus("still with a user whose work is winding down"),
+    sentence=of_gpus("still with a user whose work has faded or whose project ends"),
     per_host=False,
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
@@ -87,6 +92,7 @@ WIND_DOWN = Rule(
         f"median of the {PRIOR_DAYS} days before (at least {PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; weekends do not count for "
         "users who never work on them",
         "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_HOLDERS_MIN} others (holidays; ours)",
+        "holiday": f"less sure below {HOLIDAY_DAYS} days, for nobody can tell a holiday from an end (ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },
     labels=(
@@ -125,6 +131,11 @@ def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
         failed = [tr("the start of the processes is not known")] if unknown else []
+        if context.until_ms - since_ms < HOLIDAY_DAYS * DAY_MS:
+            days = floored((context.until_ms - since_ms) / DAY_MS)
+            failed.append(
+                tr("after {days} days it may be a holiday, {wanted} are needed", days=days, wanted=Number(HOLIDAY_DAYS))
+            )
         about = clip(late, since_ms)
         yield _wind_down_finding(context, who, who, about, numbers, failed=failed)
 

@@ -20,7 +20,7 @@ from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, Rule
-from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -32,7 +32,6 @@ CPU_IDLE_PCT = 10.0
 
 _NOTEBOOK = r"(?i)ipykernel|jupyter|colab_kernel"
 _NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
-_SERVICE_USER = r"^(?:root|nobody|daemon|www-data|ollama|vllm|triton.*|llm|nvidia.*|systemd-.*|svc[-_].*|.*[-_]svc|service.*|gdm|_.*|\d{1,3})$"
 
 ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
 """Why it is a zombie, the surest first."""
@@ -68,8 +67,8 @@ ZOMBIE_HOLDER = Rule(
     thresholds={
         ENDED: f"the source of the allocations says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",
-        PARENT_GONE: f"parent 1, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a CPU; never in "
-        "containers, by service users or by servers (systemd's services have parent 1 too); less sure where no other parent was seen (ours)",
+        PARENT_GONE: f"parent 1 after another parent, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a "
+        "CPU; never in containers. What had parent 1 from the start may be a service of systemd or a daemon: `held` speaks of it (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
     },
     labels=(
@@ -92,7 +91,6 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
     # what a job left behind when it ended is ended by pid
     bound = ties(context, gpus, as_jobs=why != ENDED)
     shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
-    born = why == PARENT_GONE and not processes["had_parent"].all()
     ageless = why == ENDED and processes["started"].null_count() > 0
     yield finding_of(
         context,
@@ -111,13 +109,12 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         },
         failed=[
             known_holder(first["holder_source"], first["holder"]),
-            [tr("no other parent process was ever seen: it may be a service")] if born else [],
             [tr("the start of the processes is not known: they may belong to a later run of the job")]
             if ageless
             else [],
             bound.failed,
         ],
-        next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not (born or ageless)),
+        next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not ageless),
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
@@ -149,13 +146,9 @@ def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataF
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
     notebook = text.str.contains(_NOTEBOOK) | pod.str.contains(_NOTEBOOK_POD)
-    service = pl.col("user").str.contains(_SERVICE_USER) | text.str.contains(SERVER)
     contained = pl.col("container_id").is_not_null() | pl.col("job").str.starts_with("pod:")
-    had_parent = (pl.col("first_parent_pid") > 1).fill_null(value=False)
     # systemd's services and daemons have parent 1 from the start, as what a closed session left behind has later on
-    orphan = (
-        (pl.col("parent_pid") == 1) & (had_parent | ~service.fill_null(value=True)) & ~contained.fill_null(value=False)
-    )
+    orphan = (pl.col("parent_pid") == 1) & (pl.col("first_parent_pid") > 1) & ~contained.fill_null(value=False)
     still = (pl.col("cpu_util_mean_pct") < CPU_IDLE_PCT).fill_null(value=True)
     # a process that began later is of a run whose claim is not known yet; of one without a start nobody can say
     before = (pl.col("started") < pl.col("job_end")).fill_null(value=True)
@@ -170,7 +163,7 @@ def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataF
     )
     rank = pl.col("why").replace_strict({ENDED: 0, PARENT_GONE: 1, NOTEBOOK: 2}, default=3, return_dtype=pl.Int8)
     known = processes.join(_job_ends(context), on="job", how="left")
-    return known.with_columns(why=why, had_parent=had_parent).with_columns(rank=rank)
+    return known.with_columns(why=why).with_columns(rank=rank)
 
 
 def _job_ends(context: Context) -> pl.DataFrame:

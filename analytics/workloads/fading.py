@@ -1,8 +1,4 @@
-"""Whose work has faded: the time since a user's last activity, and how much less of it there is than before.
-
-Look-alikes that are left alone: weekends, holidays for everybody, quiet nights, a next experiment that has begun, an agent
-that was down.
-"""
+"""Whose work has faded: the time since a user's last activity, and how much less of it there is than before."""
 
 from __future__ import annotations
 

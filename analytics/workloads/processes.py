@@ -36,7 +36,7 @@ def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 def alive(context: Context) -> pl.DataFrame:
     """Newest row of `process_day` of every process in the newest list of a GPU that processes hold at the end of the window.
 
-    Further columns: `first_seen` and `first_parent_pid`, its first day's first list and last known parent; `state`, `holder` and
+    Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there; `state`, `holder` and
     `stretch_start`, those of the GPU's last ledger row.
     """
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
@@ -44,9 +44,9 @@ def alive(context: Context) -> pl.DataFrame:
     named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
     listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
     days = context.rollups.processes().join(listed, on=_KEY, how="semi").sort("time")
-    newest = days.unique(_KEY, keep="last", maintain_order=True)
+    newest = days.unique(_KEY, keep="last", maintain_order=True).drop("first_parent_pid")
     first = days.group_by(*_KEY, "started").agg(
-        first_seen=pl.col("time").first(), first_parent_pid=pl.col("parent_pid").first()
+        first_seen=pl.col("time").first(), first_parent_pid=pl.col("first_parent_pid").first()
     )
     return (
         newest.join(first, on=[*_KEY, "started"], nulls_equal=True)

@@ -14,7 +14,7 @@ from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hou
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 RUN = ("host", "gpu", "holder", "account", "job")
 """What tells one run from another."""
@@ -170,11 +170,16 @@ FLAT_MIN_HOURS = 3
 RESERVED_SHARES = ((0.73, 0.77), (0.88, 0.94), (0.95, 1.0))
 """Of the card: JAX takes 0.75, vLLM 0.90 or 0.92, each within 2 points; TensorFlow all that there is."""
 
+AT_ONCE_RATIO = 0.97
+STARTED_WITHIN_MS = 10 * MINUTE_MS
+"""A process that is first listed so soon after it began, on a GPU that was watched before, was seen to take its memory."""
+
 NEED_THRESHOLDS = {
     "need": "98th percentile of the hourly peaks times 1.15 (facts: VRAM right-size)",
     "fits": "the peak fills at most 80 % of the card (facts: VRAM right-size)",
     "preallocated": "memory flat (standard deviation below 1 % of the mean after the first hour) within 2 points of 0.75 (JAX), "
-    "0.90 or 0.92 (vLLM) or at 0.95 and more (TensorFlow) of the card, or held by an inference server that reserves its cache",
+    "0.90 or 0.92 (vLLM) or at 0.95 and more (TensorFlow) of the card, and there at once: each process whose start was seen had "
+    f"{AT_ONCE_RATIO:.0%} of it in its first list (an allocator that takes what it needs grows); or held by an inference server that reserves its cache",
 }
 
 _RESERVING = ("vllm", "sglang", "tgi")
@@ -188,8 +193,8 @@ def runs_with_memory(context: Context) -> pl.DataFrame:
 
     `whole_hours`, `hours` (those that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
     `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the
-    card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default;
-    null: the run is too short to tell), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
+    card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default,
+    and there at once; null: the run is too short to tell, or its start was not seen), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
     reserved or may be).
     """
     found = (
@@ -205,7 +210,7 @@ def runs_with_memory(context: Context) -> pl.DataFrame:
     found = found.join(_reserving(context), on=("host", "gpu"), how="left").with_columns(
         pl.col("reserving").fill_null(value=False)
     )
-    found = found.with_columns(by_default=_by_default())
+    found = found.join(_at_once(context, found), on="run", how="left").with_columns(by_default=_by_default())
     found = found.with_columns(preallocated=pl.col("reserving") | pl.col("by_default"))
     need = (pl.col("q98_bytes") * NEED_MARGIN).ceil().cast(pl.Int64)
     return found.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
@@ -239,9 +244,26 @@ def _reserving(context: Context) -> pl.DataFrame:
     return found.unique().with_columns(reserving=True)
 
 
+def _at_once(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+    """Per run whether all processes that were seen to begin had their memory at once: `run`, `at_once`; none without such."""
+    process = ("host", "gpu", "pid", "started")
+    listed = context.rollups.processes().filter(pl.col("started").is_not_null()).sort("time")
+    begun = listed.group_by(process).agg(
+        pl.col("time", "mem_first_bytes").first(), most_bytes=pl.col("mem_used_max_bytes").max()
+    )
+    watched = context.whole.lifetimes.group_by("gpu").agg(pl.col("first_seen").min())
+    seen = begun.join(watched, on="gpu").filter(
+        pl.col("first_seen") < pl.col("started"), pl.col("time") - pl.col("started") <= STARTED_WITHIN_MS
+    )
+    own = found.select("run", "host", "gpu", "began", "ended", "peak_bytes").join(seen, on=("host", "gpu"))
+    own = own.filter(pl.col("time").is_between("began", "ended"), pl.col("most_bytes") > pl.col("peak_bytes") / 2)
+    at_once = pl.col("mem_first_bytes") >= AT_ONCE_RATIO * pl.col("most_bytes")
+    return own.group_by("run").agg(at_once=at_once.all(ignore_nulls=False))
+
+
 def _by_default() -> pl.Expr:
-    """True, false, or null where the memory is of a size that a framework may have reserved and the run too short to tell."""
+    """True, false, or null where the memory is of a size that a framework may have reserved and nothing tells whether it did."""
     shares = pl.lit(value=False)
     for low, high in RESERVED_SHARES:
         shares |= pl.col("mem_share").is_between(low, high)
-    return shares & (pl.col("variation") < FLAT_BELOW)
+    return shares & (pl.col("variation") < FLAT_BELOW) & (pl.col("reserving") | pl.col("at_once"))

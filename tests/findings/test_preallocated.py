@@ -19,6 +19,10 @@ RULE = PREALLOCATED
 TOTAL_GB = A100_80.mem_total_bytes / GB
 
 
+BEGINS = 0.1
+"""In days from the first row of the GPU, so that the start of the process was seen."""
+
+
 def one(days: float = 3) -> tuple[Fleet, Gpu]:
     fleet = Fleet(days)
     (gpu,) = fleet.host("h1", A100_80, 1)
@@ -27,7 +31,7 @@ def one(days: float = 3) -> tuple[Fleet, Gpu]:
 
 def test_the_numbers_of_jax(lake: Lake) -> None:
     fleet, gpu = one()
-    fleet.run(gpu, "ann", util=30.0, mem_gb=0.75 * TOTAL_GB)
+    fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.75 * TOTAL_GB)
     (each,) = found(RULE, fleet, lake)
     numbers = each.evidence.numbers
     assert numbers["reserved_share_of_card"] == pytest.approx(0.75)
@@ -48,7 +52,7 @@ def test_the_numbers_of_jax(lake: Lake) -> None:
 )  # fmt: skip
 def test_shares_that_frameworks_take(lake: Lake, share: float, *, fires: bool) -> None:
     fleet, gpu = one()
-    fleet.run(gpu, "ann", util=30.0, mem_gb=share * TOTAL_GB)
+    fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=share * TOTAL_GB)
     assert bool(found(RULE, fleet, lake)) == fires
 
 
@@ -56,19 +60,28 @@ def test_shares_that_frameworks_take(lake: Lake, share: float, *, fires: bool) -
 def test_flat_is_below_one_percent(lake: Lake, spread_gb: float, *, fires: bool) -> None:
     fleet, gpu = one()
     beat = np.where(np.arange(fleet.rows) % 2, spread_gb, -spread_gb)  # its standard deviation is what it says
-    fleet.run(gpu, "ann", util=30.0, mem_gb=0.75 * TOTAL_GB + beat)
+    fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.75 * TOTAL_GB + beat)
     assert bool(found(RULE, fleet, lake)) == fires
 
 
-def test_the_first_hour_is_warm_up(lake: Lake) -> None:
+@pytest.mark.parametrize(("first_gb", "fires"), [(0.96 * 0.75, False), (0.98 * 0.75, True)])
+def test_what_a_framework_reserves_is_there_at_once(lake: Lake, first_gb: float, *, fires: bool) -> None:
+    """An allocator that takes what it needs grows in the first minutes; one that starts again has to be there at once each time."""
     fleet, gpu = one()
-    fleet.run(gpu, "ann", util=30.0, mem_gb=np.where(fleet.between(0, 1 / 24), 5.0, 0.75 * TOTAL_GB))
-    assert len(found(RULE, fleet, lake)) == 1
+    grows = np.where(fleet.between(BEGINS, BEGINS + 1 / 24), first_gb * TOTAL_GB, 0.75 * TOTAL_GB)
+    fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=grows)
+    assert bool(found(RULE, fleet, lake)) == fires
+
+
+def test_of_a_process_that_was_there_before_nobody_knows(lake: Lake) -> None:
+    fleet, gpu = one()
+    fleet.run(gpu, "ann", util=30.0, mem_gb=0.75 * TOTAL_GB)
+    assert found(RULE, fleet, lake) == []
 
 
 def test_tensorflow_has_a_variable_of_its_own(lake: Lake) -> None:
     fleet, gpu = one()
-    fleet.run(gpu, "ann", util=30.0, mem_gb=0.97 * TOTAL_GB)
+    fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.97 * TOTAL_GB)
     (each,) = found(RULE, fleet, lake)
     assert each.next_command == "export TF_FORCE_GPU_ALLOW_GROWTH=true"
 

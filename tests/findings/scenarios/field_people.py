@@ -10,7 +10,6 @@ from tests.findings.scenarios.builder import A100_40, A100_80, H100, L40S, Fleet
 from tests.findings.scenarios.situations import situation, train
 
 KERNEL: dict[str, Any] = {"command": "python3", "arguments": "python3 -m ipykernel_launcher -f kernel-1.json"}
-LOGGED_OUT: dict[str, Any] = {"parent_pid": 1, "cpu_util_pct": 0.0}
 
 
 def notebook_held_for_days(fleet: Fleet) -> None:
@@ -36,10 +35,11 @@ def debugging(fleet: Fleet) -> None:
 
 
 def left_behind_after_logout(fleet: Fleet) -> None:
-    """The session ended five days ago; its process stayed, owned by init, with its memory and without any work."""
+    """The session ended soon after its process had begun, five days ago; it stayed, owned by init, with its memory and without any work."""
     first, second = fleet.host("h1", A100_80, 2)
     train(fleet, first, "bob", fleet.between(0, -5.1))
-    fleet.run(first, "ann", fleet.between(-5), mem_gb=68, **LOGGED_OUT)
+    parent = np.where(fleet.between(-4.9), 1.0, 4000.0)
+    fleet.run(first, "ann", fleet.between(-5), mem_gb=68, parent_pid=parent, cpu_util_pct=0.0)
     train(fleet, second, "bob")
 
 

@@ -94,7 +94,7 @@ def compiling_first(fleet: Fleet) -> None:
 def jax_takes_three_quarters(fleet: Fleet) -> None:
     """JAX takes 75 % of the card when it starts, whatever it needs."""
     gpus = fleet.host("h1", H100, 2)
-    train(fleet, gpus, "ann", mem_gb=0.75 * H100.mem_total_bytes / GB)
+    train(fleet, gpus, "ann", fleet.between(0.1), mem_gb=0.75 * H100.mem_total_bytes / GB)
 
 
 def waiting_for_the_file_server(fleet: Fleet) -> None:

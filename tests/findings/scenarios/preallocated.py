@@ -13,7 +13,7 @@ OTHERS = "low_efficiency standing_surplus inefficient input_starved"
 def jax_for_a_small_model(fleet: Fleet) -> None:
     """Three quarters of the card from the first minute, and a third of the time."""
     first, second = fleet.host("h1", A100_80, 2)
-    fleet.run(first, "ann", util=fleet.noise(33, 3), mem_gb=0.75 * A100_80.mem_total_bytes / GB)
+    fleet.run(first, "ann", fleet.between(0.1), util=fleet.noise(33, 3), mem_gb=0.75 * A100_80.mem_total_bytes / GB)
     train(fleet, second, "bob")
 
 
@@ -34,7 +34,7 @@ def vllm_with_an_empty_cache(fleet: Fleet) -> None:
 def tensorflow_takes_everything(fleet: Fleet) -> None:
     """All of the memory of an L40S in one Slurm job that was started again after two days."""
     gpus = fleet.host("h1", L40S, 2)
-    for number, (first_day, last_day) in enumerate(((0, 2), (2.01, None))):
+    for number, (first_day, last_day) in enumerate(((0.1, 2), (2.01, None))):
         train(
             fleet,
             gpus,
