@@ -23,6 +23,7 @@ from benchmarks import (
     import_rate,
     labelled_trace,
     ledger_rate,
+    persistence_models,
     physical_week,
 )
 from benchmarks.measure import Figure, machine
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "physical-week": physical_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
+    "persistence": persistence_models.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"
