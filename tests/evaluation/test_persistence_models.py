@@ -51,7 +51,7 @@ def test_every_model_answers_every_question_that_can_be_judged(moment: Moment) -
     assert len(found) == 7 * len(models)
     assert {model for model, *_ in found} == models
     assert all(0 <= promised <= 1 for _, _, promised, _ in found)
-    assert scores([([moment], PLAN)])["12 h"][PRESENT]["cases"] == 2
+    assert scores([([moment], PLAN)])["12h"][PRESENT]["cases"] == 2
 
 
 def test_a_library_is_taught_by_what_was_known_at_each_landmark() -> None:
