@@ -24,6 +24,7 @@ from benchmarks import (
     judged_fleet,
     labelled_trace,
     ledger_rate,
+    persistence_models,
     physical_week,
 )
 from benchmarks.measure import Figure, machine
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
     "judged": judged_fleet.measure,
+    "persistence": persistence_models.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"

@@ -98,6 +98,14 @@ def write_labels(trace: Path, labels: Path, horizon_h: int) -> None:
         connection.execute(LABELS.format(**values))
 
 
+def import_trace(folder: Path, lake: Path) -> None:
+    _run(
+        "import", "series", "--time", "timestamp_anon", "--gpu", "container_ip", "--interval", f"{STEP_S}s",
+        "--host", HOST, "--column", f"gpu_util_pct={folder / 'duty.csv.gz'}:value",
+        "--column", f"mem_used_bytes={folder / 'memory.csv.gz'}:value", "--lake", str(lake), "--yes",
+    )  # fmt: skip
+
+
 def measure() -> Iterator[Figure]:
     """Takeable precision at each horizon, and how far the states agree; nothing where the trace is not there."""
     folder = trace_folder()
@@ -106,11 +114,7 @@ def measure() -> Iterator[Figure]:
         return
     with tempfile.TemporaryDirectory() as name:
         lake, labels = Path(name) / "lake", Path(name) / "labels.csv"
-        _run(
-            "import", "series", "--time", "timestamp_anon", "--gpu", "container_ip", "--interval", f"{STEP_S}s",
-            "--host", HOST, "--column", f"gpu_util_pct={folder / 'duty.csv.gz'}:value",
-            "--column", f"mem_used_bytes={folder / 'memory.csv.gz'}:value", "--lake", str(lake), "--yes",
-        )  # fmt: skip
+        import_trace(folder, lake)
         for horizon_h in HORIZONS_H:
             write_labels(folder / "duty.csv.gz", labels, horizon_h)
             flags = ("--lake", str(lake), "--labels", str(labels), "--every", EVERY)

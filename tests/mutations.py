@@ -36,6 +36,8 @@ MUTATIONS = (
     Mutation("analytics/rules/blind_spot.py", 'silent = pl.col("last_seen") <=', 'silent = pl.col("last_seen") >', "tests/findings/test_blind_spot.py"),
     Mutation("analytics/rules/never_used.py", '(pl.col("used_ms") == 0) & ', "", "tests/findings/test_never_used.py"),
     Mutation("analytics/workloads/persistence.py", "share = (float(weight[places] @ lasted) + prior * share)", "share = (prior * share)", "tests/findings/test_persistence.py"),
+    Mutation("analytics/workloads/persistence.py", "if horizon_ms >= WEEK_MS:", "if True:", "tests/findings/test_persistence.py"),
+    Mutation("analytics/workloads/persistence.py", "OLD_ENOUGH = 0.25", "OLD_ENOUGH = 0.0", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/surplus.py", "above = np.concatenate(known)", "above = -np.concatenate(known)", "tests/findings/test_standing_surplus.py"),
     Mutation("analytics/workloads/model.py", "or self.probability < MEDIUM_MIN", "or self.probability < 0.5", "tests/findings/test_confidence.py"),
     # ledger

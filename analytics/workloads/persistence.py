@@ -1,7 +1,8 @@
 """How likely a GPU that is idle now stays unused: what a finding promises to whoever takes it back.
 
 Idle spells of the five weeks before are asked at three levels: how fast spells of this age ended in the whole fleet, how many
-of the user's that reached it lasted on, and how many of this GPU's own. Each level corrects the one before it by what it has
+of the user's that reached it lasted on, and how many of this GPU's own. A promise of less than a week also asks what became of
+the user's and the GPU's rests from the same hour of the weeks before. Each level corrects the one before it by what it has
 seen, so that a GPU that is used every morning is not promised because others rest for weeks.
 """
 
@@ -22,12 +23,16 @@ from analytics.names import JOINER
 from analytics.states import IN_USE, WITHOUT_EVIDENCE
 from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, once_per_context
 from analytics.workloads.wording import at_most_below
-from fallow.clock import DAY_MS, MINUTE_MS
+from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 HISTORY_MS = 35 * DAY_MS
 """How far back spells are looked at."""
 WEIGHT_OF_FLEET, WEIGHT_OF_USER = 4.0, 1.0
 """How many spells of a user's own weigh as much as all of the fleet's, and of a GPU's own as all of its user's."""
+WEIGHT_OF_AGE = 4.0
+"""How many rests from the same hour of earlier weeks weigh as much as all that the age says; for the user's and for the GPU's."""
+OLD_ENOUGH = 0.25
+"""Rests of earlier weeks count from so much of the present age on: a short break says nothing of one that was left for good."""
 TOGETHER_MS = MINUTE_MS
 """GPUs that one user left within so long of each other were left by one decision, not by several."""
 
@@ -42,11 +47,12 @@ and measured fleets have 0.2 to 0.9)."""
 
 @dataclass(frozen=True)
 class IdleSpells:
-    """Idle spells: length (so far), whether use by the user asked about ended it, its user, its GPU, and its weight.
+    """Idle spells: start, length (so far), whether use by the user asked about ended it, its user, its GPU, and its weight.
 
     Spells that one user began on several GPUs together share a weight of 1.
     """
 
+    began_ms: NDArray[np.float64]
     length_ms: NDArray[np.float64]
     ended: NDArray[np.bool_]
     user: NDArray[np.object_]
@@ -74,31 +80,51 @@ class IdleSpells:
 
 
 class Persistence:
-    """What is known of a fleet's idle spells, made once for all questions about them."""
+    """What is known of a fleet's idle spells at a moment, made once for all questions about them."""
 
-    def __init__(self, spells: IdleSpells) -> None:
-        self._spells, self._rates = spells, spells.rates()
+    def __init__(self, spells: IdleSpells, until_ms: int) -> None:
+        self._spells, self._until_ms, self._rates = spells, until_ms, spells.rates()
         self._of_user, self._of_gpu = _places(spells.user), _places(spells.gpu)
+        self._alone = np.ones(len(spells.weight))
 
     def lasting(self, user: str, gpu: str, age_ms: int, horizon_ms: int) -> float:
         """The probability that an idle spell of that age lasts `horizon_ms` more."""
+        own = self._of_user.get(user, _NONE)
+        here = np.intersect1d(own, self._of_gpu.get(gpu, _NONE))
+        share = self._of_fleet(age_ms, horizon_ms)
+        for places, weight, prior in (
+            (own, self._spells.weight, WEIGHT_OF_FLEET),
+            (here, self._alone, WEIGHT_OF_USER),
+        ):
+            lasted, judged = self._counted(places, weight, np.array([[float(age_ms)]]), horizon_ms)
+            share = (lasted + prior * share) / (judged + prior)
+        if horizon_ms >= WEEK_MS:  # every hour of the week is in it
+            return share
+        for places, weight in ((own, self._spells.weight), (here, self._alone)):
+            ages_ms = self._until_ms - _WEEKS_BACK_MS - self._spells.began_ms[places]
+            ages_ms = np.where(ages_ms >= OLD_ENOUGH * age_ms, ages_ms, np.inf)
+            lasted, judged = self._counted(places, weight, ages_ms, horizon_ms)
+            share = (lasted + WEIGHT_OF_AGE * share) / (judged + WEIGHT_OF_AGE)
+        return share
+
+    def _of_fleet(self, age_ms: int, horizon_ms: int) -> float:
         first, last = (math.log(max(moment, 1)) for moment in (age_ms, age_ms + horizon_ms))
         span = np.clip(np.minimum(last, _AGES[1:]) - np.maximum(first, _AGES[:-1]), 0.0, None)
         beyond = max(0.0, last - max(first, float(_AGES[-1])))
-        share = float(np.exp(-(span @ self._rates + beyond * self._rates[-1])))
-        own = self._of_user.get(user, _NONE)
-        for places, weight, prior in (
-            (own, self._spells.weight, WEIGHT_OF_FLEET),
-            (np.intersect1d(own, self._of_gpu.get(gpu, _NONE)), np.ones(len(self._spells.weight)), WEIGHT_OF_USER),
-        ):
-            length, ended = self._spells.length_ms[places], self._spells.ended[places]
-            lasted = length >= age_ms + horizon_ms
-            # one that was lost from sight before the horizon says nothing of it
-            judged = (length >= age_ms) & (lasted | ended)
-            share = (float(weight[places] @ lasted) + prior * share) / (float(weight[places] @ judged) + prior)
-        return share
+        return float(np.exp(-(span @ self._rates + beyond * self._rates[-1])))
+
+    def _counted(
+        self, places: NDArray[np.int64], weight: NDArray[np.float64], ages_ms: NDArray[np.float64], horizon_ms: int
+    ) -> tuple[float, float]:
+        """Of the spells there that reached these ages (one row for each time that they are asked), how many lasted on, and of how many."""
+        length, ended, own = self._spells.length_ms[places], self._spells.ended[places], weight[places]
+        lasted = length >= ages_ms + horizon_ms
+        # one that was lost from sight before the horizon says nothing of it
+        judged = (length >= ages_ms) & (lasted | ended)
+        return float((lasted @ own).sum()), float((judged @ own).sum())
 
 
+_WEEKS_BACK_MS = np.arange(WEEK_MS, HISTORY_MS + 1, WEEK_MS, dtype=np.float64)[:, None]
 _NONE = np.empty(0, np.int64)
 ANYBODY = ""
 """The user of spells that use by anybody ends."""
@@ -127,23 +153,24 @@ def persistence(context: Context) -> _Fleet:
     known = spells.filter(pl.col("user").is_not_null())
     idle = spells.filter("is_last").select("gpu", "length_ms").iter_rows()
     return _Fleet(
-        Persistence(_spells(known, "ended_by_user", known["user"])),
-        Persistence(_spells(spells, "ended", pl.repeat(ANYBODY, len(spells), eager=True))),
+        Persistence(spells_of(known, "ended_by_user", known["user"]), context.until_ms),
+        Persistence(spells_of(spells, "ended", pl.repeat(ANYBODY, len(spells), eager=True)), context.until_ms),
         {str(gpu): int(length_ms) for gpu, length_ms in idle},
     )
 
 
-def _spells(frame: pl.DataFrame, ended: str, user: pl.Series) -> IdleSpells:
+def spells_of(frame: pl.DataFrame, ended: str, user: pl.Series) -> IdleSpells:
+    """Rows of `idle_spells`, each with the user that is asked about, and the column that says whether use ended it."""
+    began, length = (frame[name].to_numpy().astype(np.float64) for name in ("time", "length_ms"))
     return IdleSpells(
-        frame["length_ms"].to_numpy().astype(np.float64), frame[ended].to_numpy(), user.to_numpy(),
-        frame["gpu"].to_numpy(), frame["weight"].to_numpy(),
-    )  # fmt: skip
+        began, length, frame[ended].to_numpy(), user.to_numpy(), frame["gpu"].to_numpy(), frame["weight"].to_numpy()
+    )
 
 
 def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     """Times without a kernel in the five weeks before `until_ms`, whatever else the GPU was: free, reserved or held.
 
-    Columns: `gpu`; `user`, who used it before (null where nobody was seen to); `length_ms`; `ended`, whether use ended it;
+    Columns: `gpu`; `time`, when it began; `user`, who used it before (null where nobody was seen to); `length_ms`; `ended`, whether use ended it;
     `ended_by_user`, whether that user's or that of somebody unknown did; `is_last`; `weight`. What was not observed ends a
     spell without an end that was seen, and another begins after it.
     """
@@ -166,7 +193,7 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     )
     begun = pl.struct("user", pl.col("time") // TOGETHER_MS)
     return found.select(
-        "gpu", "user", "is_last",
+        "gpu", "time", "user", "is_last",
         length_ms=pl.col("end") - pl.col("time"),
         ended=pl.col("next_user").is_not_null(),
         ended_by_user=_is_one_of_them(pl.col("user"), pl.col("next_user")).fill_null(value=False),

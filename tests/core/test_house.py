@@ -8,6 +8,7 @@ from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING
 
+from benchmarks import persistence_models
 from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
 from tests.conftest import REPOSITORY
@@ -81,3 +82,4 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_page_of_calibration_has_the_stored_figures() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "run `make calibrate`"
+    assert persistence_models.page(text) == text, "run `python -m benchmarks persistence`"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.proportions import wilson
 from analytics.states import IN_USE
-from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells
+from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, spells_of
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
@@ -31,16 +31,19 @@ TRACE = REPOSITORY.parent / "shared" / "traces" / "genai26" / "duty.csv.gz"
 WEEK_H = 7 * 24
 
 
-def known(rows: list[Spell]) -> Persistence:
+def known(rows: list[Spell], began_h: list[float] | None = None, until_h: float = 0.0) -> Persistence:
+    """Spells that all began long ago, unless their starts are given."""
     users, gpus, hours, ended = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Persistence(
         IdleSpells(
+            np.array([-1e6] * len(rows) if began_h is None else began_h, np.float64) * HOUR_MS,
             np.array(hours, np.float64) * HOUR_MS,
             np.array(ended, np.bool_),
             np.array(users, np.object_),
             np.array(gpus, np.object_),
             np.ones(len(rows)),
-        )
+        ),
+        round(until_h * HOUR_MS),
     )
 
 
@@ -83,6 +86,44 @@ def test_levels_are_pooled_by_their_weights(lasted: int, ended: int) -> None:
     user = (lasted + 4 * fleet) / (lasted + ended + 4)
     assert lasting(rows, 48, gpu="new") == pytest.approx(user)
     assert lasting(rows, 48, gpu="x") == pytest.approx((lasted + user) / (lasted + ended + 1))
+
+
+def evenings(now_h: float, age_h: float, horizon_h: float) -> float:
+    """Ann comes at 22:00 on weekdays and is done at another hour every time: how likely her GPU stays unused."""
+    done_h = (2, 17, 5, 14, 8, 11)
+    visits = [24 * day + 22 for day in range(35) if day % 7 < 5 and 24 * day + 22 < now_h - age_h]
+    left_h = [visit + 2 + done_h[number % len(done_h)] for number, visit in enumerate(visits[:-1])] + [now_h - age_h]
+    rows = [("ann", "a", back - left, True) for left, back in zip(left_h, visits[1:], strict=False)]
+    others = [(f"u{number}", f"g{number}", 20.0, number % 2 == 0) for number in range(40)]
+    starts = [*left_h, *[-1e6] * len(others)]
+    promised = known([*rows, ("ann", "a", age_h, False), *others], starts, now_h)
+    return promised.lasting("ann", "a", round(age_h * HOUR_MS), round(horizon_h * HOUR_MS))
+
+
+THURSDAY_H = (4 * 7 + 3) * 24.0
+
+
+def test_a_release_for_twelve_hours_knows_when_the_user_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time an hour after the last use: nobody comes for 16 hours, ann does in four; on Saturday nobody does."""
+    at_six, at_eighteen, saturday = ((THURSDAY_H + 6, 1.0), (THURSDAY_H + 18, 1.0), (THURSDAY_H + 66, 3.0))
+    assert evenings(*at_eighteen, 12) < 0.2
+    assert evenings(*at_six, 12) > 0.8
+    assert evenings(*saturday, 12) > 0.85
+    week = [evenings(*asked, WEEK_H) for asked in (at_six, at_eighteen, saturday)]
+    monkeypatch.setattr("analytics.workloads.persistence.WEIGHT_OF_AGE", 1e9)
+    assert [evenings(*asked, WEEK_H) for asked in (at_six, at_eighteen, saturday)] == week
+    by_age = [evenings(*asked, 12) for asked in (at_six, at_eighteen, saturday)]
+    assert by_age == pytest.approx([0.6, 0.6, 0.45], abs=0.02)  # which is all that the age of the interval tells
+
+
+def test_short_breaks_of_earlier_weeks_say_nothing_of_what_was_left_for_good() -> None:
+    """Bob's four weeks of daily use lie behind him; his GPU has rested for six days."""
+    visits = [24.0 * day for day in range(28)]
+    rows = [("bob", "b", 20.0, True)] * 27 + [("bob", "b", 144.0, False)]
+    now_h = visits[-1] + 4 + 144
+    starts = [visit + 4 for visit in visits]
+    resting = known(rows, starts, now_h).lasting("bob", "b", 144 * HOUR_MS, 12 * HOUR_MS)
+    assert resting == known(rows).lasting("bob", "b", 144 * HOUR_MS, 12 * HOUR_MS)
 
 
 def test_spells_that_were_lost_from_sight_before_the_horizon_count_for_nobody() -> None:
@@ -268,9 +309,7 @@ def test_what_is_promised_of_the_trace_is_kept_as_often_and_oftener_when_work_th
 def judged(stretches: pl.DataFrame, until_ms: int) -> list[tuple[float, bool]]:
     """Of each pod that had been idle for 5 minutes: how likely it stays so for an hour, and whether it did; none that nobody saw."""
     spells, later_ms = idle_spells(stretches, until_ms), until_ms + HOUR_MS
-    gpus = spells["gpu"].to_numpy()
-    lengths = spells["length_ms"].to_numpy().astype(np.float64)
-    model = Persistence(IdleSpells(lengths, spells["ended"].to_numpy(), gpus, gpus, spells["weight"].to_numpy()))
+    model = Persistence(spells_of(spells, "ended", spells["gpu"]), until_ms)
     after = stretches.filter(pl.col("end") > until_ms, pl.col("time") < later_ms, pl.col("state") != "unknown")
     used = set(after.filter(pl.col("state").is_in(IN_USE))["gpu"])
     during = pl.min_horizontal("end", later_ms) - pl.max_horizontal("time", until_ms)
