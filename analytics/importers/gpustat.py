@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analytics.importers.kinds import with_progress
+from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
 from analytics.importers.nvidia_smi import Lines, NvidiaSmiSettings, read_lines, together
+from analytics.importers.processes import ListedProcess, command_name, lists_by_line, readable, readable_pid
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.times import check_zone, given_interval_ms
 from fallow.errors import InputError
@@ -34,10 +36,11 @@ _OTHER_HOST = "of another host than --host"
 
 @dataclass(frozen=True)
 class _Rows:
-    """A file as lines of nvidia-smi, and what was left out."""
+    """A file as lines of nvidia-smi, their GPUs as gpustat has them, and what was left out."""
 
     host: str
     lines: tuple[str, ...]
+    gpus: tuple[Mapping[str, Any], ...]
     left_out: Mapping[str, int]
 
 
@@ -78,9 +81,9 @@ def _read(path: str, source: ImportSource, rows: _Rows, settings: NvidiaSmiSetti
     for reason, count in rows.left_out.items():
         tally.drop(reason, count)
     text = ("\n".join([", ".join(["timestamp", *_FIELDS.values()]), *rows.lines]) + "\n").encode()
-    return read_lines(
-        Lines(path, replace(source, text=text, cut_off=False), sum(rows.left_out.values())), settings, tally
-    )
+    source = replace(source, text=text, cut_off=False)
+    lists = lists_by_line(dict(enumerate((_processes(gpu, tally) for gpu in rows.gpus), 1)))
+    return read_lines(Lines(path, source, sum(rows.left_out.values()), lists), settings, tally)
 
 
 def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
@@ -105,10 +108,11 @@ def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
         )
     others = sum(len(each["gpus"]) for each in good) - sum(len(each["gpus"]) for each in mine)
     left_out = {_CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
-    lines = tuple(line for each in mine for line in _lines(each))
+    gpus = tuple(gpu if isinstance(gpu, dict) else {} for each in mine for gpu in each["gpus"])
     return _Rows(
         str(mine[0].get("hostname") or "") if mine else "",
-        lines,
+        tuple(line for each in mine for line in _lines(each)),
+        gpus,
         {name: count for name, count in left_out.items() if count},
     )
 
@@ -134,10 +138,41 @@ def _next(text: str, at: int) -> int:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    when = str(document.get("query_time") or "").replace(",", " ")
+    when = _cell(document.get("query_time"))
     for gpu in document["gpus"]:
         cells = gpu if isinstance(gpu, dict) else {}
         yield ", ".join([when, *(_cell(cells.get(key)) for key in _FIELDS)])
+
+
+def _processes(gpu: Mapping[str, Any], tally: Tally) -> list[ListedProcess] | None:
+    """The processes of a GPU; None where gpustat was not allowed to list them."""
+    found = gpu.get("processes")
+    return readable((_process(each) for each in found), tally) if isinstance(found, list) else None
+
+
+def _process(entry: object) -> ListedProcess | None:
+    values = entry if isinstance(entry, dict) else {}
+    pid = readable_pid(values.get("pid"))
+    if pid is None:
+        return None
+    used, resident = _number(values.get("gpu_memory_usage")), _number(values.get("cpu_memory_usage"))
+    return ListedProcess(
+        pid,
+        mem_used_bytes=None if used is None else int(used * BYTES["MiB"]),
+        user=_known(values.get("username")),
+        command=command_name(_known(values.get("command"))),
+        host_mem_bytes=None if not resident else int(resident),  # gpustat writes 0 where it may not look
+    )
+
+
+def _number(value: object) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**43
+    return float(str(value)) if known else None
+
+
+def _known(value: object) -> str | None:
+    """The text, None for the `?` that gpustat writes where it may not look."""
+    return value if isinstance(value, str) and value.strip() not in ("", "?") else None
 
 
 def _cell(value: object) -> str:

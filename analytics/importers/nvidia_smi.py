@@ -11,13 +11,14 @@ from functools import partial
 import polars as pl
 
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
+from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices
 from analytics.importers.nvidia_smi_dmon import dmon_as_csv, is_dmon
-from analytics.importers.nvidia_smi_fields import QUANTITIES, Field, check_fields
+from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
 from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
 from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.processes import beside_samples, counted, flat
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
@@ -131,11 +132,15 @@ def together(
 
 @dataclass(frozen=True)
 class Lines:
-    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before."""
+    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before.
+
+    `lists` are the process lists (`nr`, `processes`) of its lines.
+    """
 
     path: str
     source: ImportSource
     left_out: int = 0
+    lists: pl.DataFrame | None = None
 
 
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
@@ -151,10 +156,10 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
             Lines(path, replace(source, text=dmon_as_csv(path, source.text, settings.day))), settings, tally
         )
     if is_xml(source.text):
-        text, lost = xml_as_csv(path, source.text)
+        text, lists, lost = xml_as_csv(path, source.text, tally)
         tally.notes.append("read as documents of nvidia-smi -q -x")
         tally.drop(DOCUMENT_CUT_OFF, lost)
-        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost), settings, tally)
+        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost, lists), settings, tally)
     return read_lines(Lines(path, source), settings, tally)
 
 
@@ -171,6 +176,8 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
         )
     tally.notes.extend(times.notes)
     tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
+    if given.lists is not None:
+        rows = rows.join(given.lists, on="nr", how="left", maintain_order="left")
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
         cut_off = source.cut_off or not source.last_line_whole
@@ -181,6 +188,9 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
             f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
         )
     tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
+    if PROCESSES in rows.columns:
+        memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=_look_at_memory)}
+        tally.odd.extend(check_values(flat(rows, ()), memory, {}, _card(rows)))
     return rows, tally.report(path, lines + given.left_out, rows.height)
 
 
@@ -195,6 +205,10 @@ def _claims(path: str) -> dict[str, Claim]:
 def _declare(field: Field, unit: str) -> str:
     shown = unit or field.default_unit
     return f"its header names the wrong unit, or none: --fields names them for files without one, '{field.names[0]} [{shown}]'"
+
+
+def _look_at_memory(unit: str) -> str:
+    return f"it is read as MiB{f', and looks like {unit}' if unit else ''}: give the file as it was written"
 
 
 def _card(rows: pl.DataFrame) -> int | None:
@@ -212,8 +226,8 @@ def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
-    once = unique_keys(rows)
+    once, again = beside_samples(rows, [field.column for field in (*QUANTITIES, MASKS)])
     check_count(once, host)
-    again = rows.height - once.height
-    notes = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
-    return once, notes
+    once, notes = counted(once)
+    repeated = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
+    return once, (*repeated, *notes)

@@ -227,12 +227,15 @@ DMON = "#Date       Time        gpu    pwr     sm     fb\n#YYYYMMDD   HH:MM:SS  
 )
 XML = "".join(
     f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>' + "".join(
-        f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick} %</gpu_util></utilization></gpu>" for gpu in range(2)
+        f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick} %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid>"
+        "<type>C</type><process_name>python</process_name><used_memory>9 MiB</used_memory></process_info></processes></gpu>" for gpu in range(2)
     ) + "</nvidia_smi_log>\n" for tick in range(20)
 )  # fmt: skip
 GPUSTAT = "".join(
     json.dumps({"hostname": "h", "query_time": f"2026-11-20T10:00:{tick:02}", "gpus": [
-        {"index": gpu, "uuid": f"GPU-{gpu}", "utilization.gpu": tick, "memory.used": 3953} for gpu in range(2)
+        {"index": gpu, "uuid": f"GPU-{gpu}", "utilization.gpu": tick, "memory.used": 3953, "processes": [
+            {"pid": 7, "username": "ann", "command": "python", "gpu_memory_usage": 9}
+        ]} for gpu in range(2)
     ]}) + "\n" for tick in range(20)
 )  # fmt: skip
 DAMAGE = st.lists(
