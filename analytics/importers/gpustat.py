@@ -12,7 +12,7 @@ from analytics.importers.kinds import with_progress
 from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
 from analytics.importers.nvidia_smi import Lines, NvidiaSmiSettings, read_lines, together
-from analytics.importers.processes import ListedProcess, command_name, lists_by_line, readable, readable_pid
+from analytics.importers.processes import ImportedProcess, command_name, lists_by_line, readable, readable_pid
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.times import check_zone, given_interval_ms
 from fallow.errors import InputError
@@ -144,19 +144,19 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield ", ".join([when, *(_cell(cells.get(key)) for key in _FIELDS)])
 
 
-def _processes(gpu: Mapping[str, Any], tally: Tally) -> list[ListedProcess] | None:
+def _processes(gpu: Mapping[str, Any], tally: Tally) -> list[ImportedProcess] | None:
     """The processes of a GPU; None where gpustat was not allowed to list them."""
     found = gpu.get("processes")
     return readable((_process(each) for each in found), tally) if isinstance(found, list) else None
 
 
-def _process(entry: object) -> ListedProcess | None:
+def _process(entry: object) -> ImportedProcess | None:
     values = entry if isinstance(entry, dict) else {}
     pid = readable_pid(values.get("pid"))
     if pid is None:
         return None
     used, resident = _number(values.get("gpu_memory_usage")), _number(values.get("cpu_memory_usage"))
-    return ListedProcess(
+    return ImportedProcess(
         pid,
         mem_used_bytes=None if used is None else int(used * BYTES["MiB"]),
         user=_known(values.get("username")),

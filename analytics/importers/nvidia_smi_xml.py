@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.importers.measures import BYTES
 from analytics.importers.model import Tally
-from analytics.importers.processes import KINDS, ListedProcess, command_name, lists_by_line, readable, readable_pid
+from analytics.importers.processes import KINDS, ImportedProcess, command_name, lists_by_line, readable, readable_pid
 from fallow.errors import InputError
 
 _FIELDS = {
@@ -55,7 +55,7 @@ def xml_as_csv(path: str, text: bytes, tally: Tally) -> tuple[bytes, pl.DataFram
     Raises InputError where the documents have no time.
     """
     lines, lost = [", ".join(HEADER)], 0
-    lists: dict[int, list[ListedProcess] | None] = {}
+    lists: dict[int, list[ImportedProcess] | None] = {}
     documents = text.split(_END)
     for document in documents:
         if not document.strip():
@@ -88,7 +88,7 @@ def _cell(text: str | None) -> str:
     return " ".join((text or "[N/A]").strip().replace(",", " ").splitlines())
 
 
-def _processes(gpu: ET.Element, tally: Tally) -> list[ListedProcess] | None:
+def _processes(gpu: ET.Element, tally: Tally) -> list[ImportedProcess] | None:
     """The processes of a GPU; None where the document says `N/A` or nothing instead of a list."""
     block = gpu.find("processes")
     if block is None or (block.text or "").strip():
@@ -96,14 +96,14 @@ def _processes(gpu: ET.Element, tally: Tally) -> list[ListedProcess] | None:
     return readable((_process(each) for each in block.iterfind("process_info")), tally)
 
 
-def _process(info: ET.Element) -> ListedProcess | None:
+def _process(info: ET.Element) -> ImportedProcess | None:
     pid = readable_pid(info.findtext("pid"))
     if pid is None:
         return None
     kind = KINDS.get((info.findtext("type") or "").strip())
     size = re.fullmatch(r"(\d+) (MiB|KiB|GiB)", (info.findtext("used_memory") or "").strip())
     used = None if size is None else int(int(size[1]) * BYTES[size[2]])
-    return ListedProcess(pid, kind, used, command=command_name(info.findtext("process_name")))
+    return ImportedProcess(pid, kind, used, command=command_name(info.findtext("process_name")))
 
 
 def _moment(path: str, text: str | None) -> str:

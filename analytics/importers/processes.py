@@ -23,7 +23,7 @@ _ONE_ANSWER_MS = 50
 
 
 @dataclass(frozen=True)
-class ListedProcess:
+class ImportedProcess:
     """One process of a list; None where the source does not say."""
 
     pid: int
@@ -34,7 +34,7 @@ class ListedProcess:
     host_mem_bytes: int | None = None
 
 
-_TYPES = {each.name: polars_type(PROCESS.column(each.name)) for each in fields(ListedProcess)}
+_TYPES = {each.name: polars_type(PROCESS.column(each.name)) for each in fields(ImportedProcess)}
 LISTS = pl.List(pl.Struct(_TYPES))
 _LARGEST_PID = 2**31 - 1
 
@@ -47,7 +47,7 @@ def readable_pid(value: object) -> int | None:
     return int(str(value)) if known else None
 
 
-def readable(found: Iterable[ListedProcess | None], tally: Tally) -> list[ListedProcess] | None:
+def readable(found: Iterable[ImportedProcess | None], tally: Tally) -> list[ImportedProcess] | None:
     """The processes of one list without those that have no id, which are counted; None where all are such."""
     listed = list(found)
     known = [each for each in listed if each is not None]
@@ -69,7 +69,7 @@ def command_names(texts: pl.Series) -> pl.Series:
     return texts.replace_strict(names, default=None, return_dtype=pl.String)
 
 
-def lists_by_line(lists: Mapping[int, Sequence[ListedProcess] | None]) -> pl.DataFrame:
+def lists_by_line(lists: Mapping[int, Sequence[ImportedProcess] | None]) -> pl.DataFrame:
     """The lists (`nr`, `processes`) of the lines of a file; a list that is None is not known."""
     found = [None if each is None else [vars(process) for process in each] for each in lists.values()]
     return pl.DataFrame(
