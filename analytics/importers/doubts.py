@@ -36,7 +36,7 @@ def doubts(imported: Imported, overview: ImportOverview, now_ms: int) -> tuple[s
     """Everything that looks wrong, the importer's own findings first; `now_ms` tells what lies in the future."""
     found = [f"{file.path}: {odd}" for file in imported.files for odd in file.odd]
     found += imported.odd
-    for look in (_count, _times, _hours, _utilization, _memory, _power):
+    for look in (_count, _times, _hours, _utilization, _memory, _power, _lists_only):
         found += look(imported, overview)
     found += _future(imported, now_ms)
     found += _losses(imported)
@@ -98,6 +98,12 @@ def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     frame = imported.gpu
     if "energy_mj" in frame.columns:
         yield from _energy(frame.drop_nulls("energy_mj"))
+
+
+def _lists_only(_: Imported, overview: ImportOverview) -> Iterator[str]:
+    """Beside an earlier import of the same GPUs these would be rows, or by another name GPUs, of their own."""
+    if overview.processes is not None and overview.mean_util_pct is None:
+        yield "processes are listed, and no file says what the GPUs did: import them with a log of utilization in one command"
 
 
 def _energy(frame: pl.DataFrame) -> Iterator[str]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices
-from analytics.importers.nvidia_smi_dmon import dmon_as_csv, is_dmon
+from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
 from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
@@ -80,23 +80,28 @@ class NvidiaSmiSettings:
     interval_ms: int | None
     fields: tuple[str, ...] | None
     day: date | None = None
-    """Of the first line of a dmon table that has times only."""
+    """Of the first line of a table of dmon or pmon that has times only."""
 
 
 class NvidiaSmi:
     name = "nvidia-smi"
-    summary = "what nvidia-smi wrote on one host: CSV of --query-gpu, tables of dmon -o DT, XML of -q -x"
+    summary = (
+        "what nvidia-smi wrote on one host: CSV of --query-gpu and --query-compute-apps, tables of dmon and pmon -o DT, "
+        "XML of -q -x"
+    )
     example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, dmon table or XML, plain or gzipped")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="CSV, table of dmon or pmon, or XML, plain or gzipped"
+        )
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
         parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
-        parser.add_argument("--date", metavar="DAY", help="day of the first line of a dmon table that has times only")
+        parser.add_argument("--date", metavar="DAY", help="day of the first line of a table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
     def read(self, args: argparse.Namespace) -> Imported:
@@ -150,10 +155,10 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
-    if is_dmon(source.text):
-        tally.notes.append("read as a table of nvidia-smi dmon")
+    if (kind := kind_of_table(source.text)) is not None:
+        tally.notes.append(f"read as a table of nvidia-smi {kind}")
         return read_lines(
-            Lines(path, replace(source, text=dmon_as_csv(path, source.text, settings.day))), settings, tally
+            Lines(path, replace(source, text=table_as_csv(path, source.text, settings.day))), settings, tally
         )
     if is_xml(source.text):
         text, lists, lost = xml_as_csv(path, source.text, tally)
@@ -167,6 +172,8 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
     """The rows of CSV of nvidia-smi and their account; raises InputError, UsageError."""
     path, source = given.path, given.source
     rows, lines = parse_lines(source, settings.fields, tally)
+    if PROCESSES in rows.columns and rows["nameless"].any():
+        raise InputError(f"{path} does not say on which GPU a process is", "query gpu_uuid too")
     times = localise(rows["local"], settings.zone)
     if times.skipped is not None:
         raise InputError(

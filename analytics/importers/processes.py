@@ -15,6 +15,9 @@ from fallow.schema import PROCESS
 KINDS = {"C": "compute", "C+G": "compute", "G": "graphics", "M": "mps", "M+C": "mps"}
 """The letters of nvidia-smi. A process on both lists computes."""
 
+NO_PROCESS = "-"
+"""What pmon writes for a GPU without a process."""
+
 _UNEXPLAINED_BYTES = 10**9
 """More than this in use (the default of ledger.held_min_bytes) is somebody's: a list without a process then hides some."""
 
@@ -103,8 +106,9 @@ def beside_samples(rows: pl.DataFrame, values: Sequence[str]) -> tuple[pl.DataFr
     if PROCESSES not in rows.columns:
         once = unique_keys(rows)
         return once, rows.height - once.height
-    bare = pl.all_horizontal(pl.col(name).is_null() for name in values if name in rows.columns)
-    bare = bare & pl.col(PROCESSES).is_not_null()
+    bare = pl.all_horizontal(
+        pl.col(PROCESSES).is_not_null(), *(pl.col(each).is_null() for each in values if each in rows)
+    )
     lists, samples = rows.filter(bare), rows.filter(~bare)
     once = unique_keys(samples)
     moved = _nearest(_of_one_answer(lists), once)

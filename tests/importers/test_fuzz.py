@@ -238,13 +238,23 @@ GPUSTAT = "".join(
         ]} for gpu in range(2)
     ]}) + "\n" for tick in range(20)
 )  # fmt: skip
+PMON = "#Date        Time         gpu         pid   type     sm     fb    command\n#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %     MB    name\n" + "".join(
+    f" 20261120    10:00:{tick:02}       {gpu}       {tick + 7}      C      5   3900    python\n 20261120    10:00:{tick:02}       2          -      -      -      -    -\n"
+    for tick in range(20) for gpu in range(2)
+)  # fmt: skip
+APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n" + "".join(
+    f"{at(tick)}, GPU-{gpu}, {tick + 7}, /usr/bin/python3, 3900 MiB\n" for tick in range(20) for gpu in range(2)
+)
 DAMAGE = st.lists(
     st.tuples(st.integers(0, 2000), st.integers(0, 60), st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"])),
     min_size=1, max_size=4,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "text"), [("nvidia-smi", DMON), ("nvidia-smi", XML), ("gpustat", GPUSTAT)])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("nvidia-smi", DMON), ("nvidia-smi", PMON), ("nvidia-smi", APPS), ("nvidia-smi", XML), ("gpustat", GPUSTAT)],
+)
 @FUZZ
 @given(damage=DAMAGE)
 def test_damaged_files_of_other_formats(kind: str, text: str, damage: list[tuple[int, int, str]]) -> None:

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from fallow.cli import main
-from importers.conftest import query
+from importers.conftest import at, query
 from importers.test_nvidia_smi_xml import document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import pytest
 
 RECORDED = Path(__file__).parent / "recorded"
 """What gpustat 1.1.1 and nvitop 1.7.2 wrote over the fake driver: two users' processes, an empty GPU, a hidden process."""
@@ -100,6 +100,85 @@ def test_an_empty_list_is_none_and_a_missing_one_unknown(smi: Callable, place: s
     texts = [idle.replace("10:00:00", f"10:00:{tick}0") for tick in range(3)]
     smi(*(text.replace("</gpu>", "<processes></processes></gpu>") for text in texts))
     assert query(place, COUNTS) == [("GPU-0", [0, 0, 0])]
+
+
+HEAD = (
+    "#Date        Time         gpu         pid   type     sm    mem    enc    dec    jpg    ofa     fb   ccpm    command \n"
+    "#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %      %      %      %      %      %     MB     MB    name \n"
+)
+NOBODY = "-     -      -      -      -      -      -      -      -      -    -"
+
+
+def pmon(second: int, gpu: int, rest: str) -> str:
+    return f" 20261120    10:00:{second:02}       {gpu}          {rest}              \n"
+
+
+def used(second: float, gpu: int, util: int = 5, mem: int = 0) -> str:
+    return f"{at(second)}, {gpu}, GPU-{gpu}, {util} %, {mem} MiB\n"
+
+
+SMI = "timestamp, index, uuid, utilization.gpu [%], memory.used [MiB]\n"
+PROCESSES_OF = "select distinct gpu, pid, kind, command, mem_used_bytes // 1048576 from lake order by all"
+
+
+def test_pmon_beside_a_log_of_utilization(smi: Callable, place: str) -> None:
+    log = SMI + "".join(used(10 * tick + 0.3, gpu) for tick in range(3) for gpu in range(3))
+    ticks = "".join(
+        pmon(second, 0, "7     C     93     12      -      -      -      -   3900      0    python3 -m x")
+        + pmon(second, 0, "8   C+G      -      -      -      -      -      -      -      0    -")
+        + pmon(second, 1, NOBODY)
+        for second in range(21)
+    )
+    done = smi(log, HEAD + ticks)
+    assert query(place, COUNTS) == [("GPU-0", [2, 2, 2]), ("GPU-1", [0, 0, 0]), ("GPU-2", [None] * 3)]
+    assert query(place, "select min(gpu_util_pct), max(gpu_util_pct), count(*) from lake") == [(5, 5, 9)]
+    assert query(place, PROCESSES_OF, "process") == [
+        ("GPU-0", 7, "compute", "python3", 3900), ("GPU-0", 8, "compute", None, None),
+    ]  # fmt: skip
+    assert done.summary["rows"] == {"read": 9 + 63, "dropped": 0, "merged": 63, "kept": 9}
+    assert done.summary["notes"] == []
+    assert done.summary["files"][1]["notes"] == ["read as a table of nvidia-smi pmon"]
+
+
+def test_pmon_alone_says_who_is_there_and_nothing_of_utilization(smi: Callable, place: str) -> None:
+    ticks = (pmon(tick, 0, NOBODY if tick else "7     C     93     12      -      -      -      -   3900      0    python") for tick in range(3))  # fmt: skip
+    text = HEAD + "".join(ticks)
+    assert "no file says what the GPUs did" in smi(text).err
+    smi(text, flags=("--yes",))
+    assert query(place, COUNTS) == [("gn001/0", [1, 0, 0])]
+    assert query(place, "select count(gpu_util_pct), count(mem_used_bytes) from lake") == [(0, 0)]
+
+
+APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
+
+
+def test_compute_apps_beside_a_log_of_utilization(smi: Callable, place: str) -> None:
+    log = SMI + "".join(used(10 * tick + 0.003 * gpu, gpu) for tick in range(4) for gpu in range(2))
+    apps = APPS + "".join(
+        f"{at(10 * tick + 1.5)}, GPU-0, 7, /usr/bin/python3, 3900 MiB\n{at(10 * tick + 1.51)}, GPU-0, 8, x, [N/A]\n"
+        for tick in range(2)
+    )
+    done = smi(log, apps + f"{at(21)}, GPU-0, [N/A], x, 5 MiB\n")
+    # a GPU without a line may have none, or may not have been asked
+    assert query(place, COUNTS) == [("GPU-0", [2, 2, None, None]), ("GPU-1", [None] * 4)]
+    assert query(place, PROCESSES_OF, "process") == [("GPU-0", 7, None, "python3", 3900), ("GPU-0", 8, None, "x", None)]
+    assert done.dropped(1) == {"a process without an id": 1}
+    assert done.summary["rows"] == {"read": 13, "dropped": 1, "merged": 4, "kept": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (APPS.replace("gpu_uuid", "gpu_name") + f"{at(0)}, H100, 7, x, 5 MiB\n", "does not say on which GPU a process is"),
+        (APPS.replace("timestamp, ", "") + "GPU-0, 7, x, 5 MiB\n", "has no timestamp field"),
+        (APPS + "".join(f"{at(tick)}, GPU-0, 7, x, {4 * 2**20} MiB\n" for tick in range(3)), "above any card's"),
+        (HEAD.replace("MB     MB", "GB     MB") + pmon(0, 0, NOBODY), "fb is in GB, and pmon writes MB"),
+    ],
+)  # fmt: skip
+def test_process_logs_that_cannot_be_used(smi: Callable, place: str, text: str, said: str) -> None:
+    done = smi(text)
+    assert (done.code, Path(place).exists()) == (1, False)
+    assert said in done.err
 
 
 def test_importing_again_and_with_another_interval_is_harmless(
