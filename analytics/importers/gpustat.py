@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from analytics.importers.json_documents import CUT_OFF, number, read_documents
 from analytics.importers.kinds import with_progress
 from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
@@ -30,7 +30,6 @@ _FIELDS = {
 }
 """gpustat's key, and the field of nvidia-smi that it is. Units: gpustat/core.py, whose MB is 1024 * 1024 bytes."""
 
-_CUT_OFF = "in a document that is cut off or damaged"
 _OTHER_HOST = "of another host than --host"
 
 
@@ -90,7 +89,7 @@ def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
     """The file's samples of one host: of --host, else of the only one in it."""
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the JSON of gpustat", "`fallow import series` reads Parquet")
-    documents, damaged = _documents(source.text.decode(errors="replace"))
+    documents, damaged = read_documents(source.text.decode(errors="replace"))
     good = [each for each in documents if isinstance(each, dict) and isinstance(each.get("gpus"), list)]
     if not good:
         raise InputError(f"{path} has no document of gpustat --json", "record it with gpustat --json")
@@ -107,7 +106,7 @@ def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
             f"{path} is of the host {next(iter(hosts))}, not of {given}", "give --host as the file says, or none"
         )
     others = sum(len(each["gpus"]) for each in good) - sum(len(each["gpus"]) for each in mine)
-    left_out = {_CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
+    left_out = {CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
     gpus = tuple(gpu if isinstance(gpu, dict) else {} for each in mine for gpu in each["gpus"])
     return _Rows(
         str(mine[0].get("hostname") or "") if mine else "",
@@ -115,26 +114,6 @@ def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
         gpus,
         {name: count for name, count in left_out.items() if count},
     )
-
-
-def _documents(text: str) -> tuple[list[Any], int]:
-    """The JSON values that stand one after another, and how many stretches between them are none."""
-    decoder, found, damaged, at = json.JSONDecoder(), [], 0, 0
-    while (at := _next(text, at)) < len(text):
-        try:
-            value, at = decoder.raw_decode(text, at)
-            found.append(value)
-        except (json.JSONDecodeError, RecursionError):
-            damaged += 1
-            again = text.find("\n{", at + 1)
-            at = len(text) if again < 0 else again + 1
-    return found, damaged
-
-
-def _next(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -155,19 +134,18 @@ def _process(entry: object) -> ImportedProcess | None:
     pid = readable_pid(values.get("pid"))
     if pid is None:
         return None
-    used, resident = _number(values.get("gpu_memory_usage")), _number(values.get("cpu_memory_usage"))
     return ImportedProcess(
         pid,
-        mem_used_bytes=None if used is None else int(used * BYTES["MiB"]),
+        mem_used_bytes=_size(values.get("gpu_memory_usage"), BYTES["MiB"]),
         user=_known(values.get("username")),
         command=command_name(_known(values.get("command"))),
-        host_mem_bytes=None if not resident else int(resident),  # gpustat writes 0 where it may not look
+        host_mem_bytes=_size(values.get("cpu_memory_usage")) or None,  # gpustat writes 0 where it may not look
     )
 
 
-def _number(value: object) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**43
-    return float(str(value)) if known else None
+def _size(value: object, factor: float = 1) -> int | None:
+    size = number(value)
+    return None if size is None or not 0 <= size < 2**43 else int(size * factor)
 
 
 def _known(value: object) -> str | None:

@@ -10,12 +10,12 @@ from functools import partial
 
 import polars as pl
 
+from analytics.importers.json_documents import CUT_OFF
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices
 from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
 from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
-from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
 from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
 from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.processes import beside_samples, counted, flat
@@ -163,7 +163,7 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if is_xml(source.text):
         text, lists, lost = xml_as_csv(path, source.text, tally)
         tally.notes.append("read as documents of nvidia-smi -q -x")
-        tally.drop(DOCUMENT_CUT_OFF, lost)
+        tally.drop(CUT_OFF, lost)
         return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost, lists), settings, tally)
     return read_lines(Lines(path, source), settings, tally)
 

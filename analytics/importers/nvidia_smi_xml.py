@@ -40,7 +40,6 @@ _FIELDS = {
 """The field of --query-gpu, and where documents of drivers 470 to 580 hold it: the first that is there counts."""
 
 HEADER = ("timestamp", "index", "pci.bus_id", "driver_version", *_FIELDS)
-CUT_OFF = "in a document that is cut off or damaged"
 _END = b"</nvidia_smi_log>"
 
 

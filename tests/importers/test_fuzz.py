@@ -245,6 +245,16 @@ PMON = "#Date        Time         gpu         pid   type     sm     fb    comman
 APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n" + "".join(
     f"{at(tick)}, GPU-{gpu}, {tick + 7}, /usr/bin/python3, 3900 MiB\n" for tick in range(20) for gpu in range(2)
 )
+NVITOP = "".join(
+    json.dumps({
+        "t/timestamp": NOON + tick, "t/duration (s)": 1, "t/pid:7/host/running_time (min)": tick, **{
+            key: value for gpu in range(2) for key, value in {
+                f"t/gpu:{gpu}/gpu_utilization (%)/mean": tick, f"t/gpu:{gpu}/memory_used (MiB)/last": 3953,
+                f"t/pid:7/gpu:{gpu}/gpu_memory (MiB)/last": 9,
+            }.items()
+        },
+    }) + "\n" for tick in range(20)
+)  # fmt: skip
 DAMAGE = st.lists(
     st.tuples(st.integers(0, 2000), st.integers(0, 60), st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"])),
     min_size=1, max_size=4,
@@ -253,7 +263,14 @@ DAMAGE = st.lists(
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("nvidia-smi", DMON), ("nvidia-smi", PMON), ("nvidia-smi", APPS), ("nvidia-smi", XML), ("gpustat", GPUSTAT)],
+    [
+        ("nvidia-smi", DMON),
+        ("nvidia-smi", PMON),
+        ("nvidia-smi", APPS),
+        ("nvidia-smi", XML),
+        ("gpustat", GPUSTAT),
+        ("nvitop", NVITOP),
+    ],
 )
 @FUZZ
 @given(damage=DAMAGE)
