@@ -263,7 +263,7 @@ def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.
         return frame
     name = header.fields[-1][0]
     column = next((field.column for field in (*QUANTITIES, MASKS) if name in field.names), None)
-    if name in (TIMESTAMP, PID, COMMAND) or any(name in names for names in TEXTS.values()):
+    if name in (TIMESTAMP, PID, COMMAND, KIND, *PROCESS_MEMORY.names) or any(name in names for names in TEXTS.values()):
         tally.drop("last line cut off", 1)
         return frame.head(-1)
     if column is not None and frame[column][-1] is not None:

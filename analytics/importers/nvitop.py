@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import pairwise
 
 import polars as pl
 
-from analytics.importers.json_documents import CUT_OFF, number, read_documents
 from analytics.importers.kinds import with_progress
 from analytics.importers.measures import BYTES, unit_of
 from analytics.importers.model import (
@@ -27,10 +22,10 @@ from analytics.importers.model import (
     unique_keys,
 )
 from analytics.importers.nvidia_smi import check_count
-from analytics.importers.nvidia_smi_lines import CUT_OFF as WRONG_WIDTH
+from analytics.importers.nvitop_records import CollectedRecord, read_records
 from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.processes import LISTS, ImportedProcess, counted, flat, readable_pid
-from analytics.importers.source import ImportSource, open_source
+from analytics.importers.source import open_source
 from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, drop_impossible, given_interval_ms, on_grid
 from analytics.importers.values import clean
 from fallow.errors import InputError
@@ -50,27 +45,7 @@ _COLUMNS = {
 _SHARES = ("gpu_utilization", "memory_utilization")
 _GPU = re.compile(r"(?:cuda:\d+ \()?gpu:(\d{1,4})\)?")
 _KEY = re.compile(r"(\w+) \([^)]*\)")
-_LONGEST_S = 1e11
-_SAME_WINDOW = 0.5
-"""A window that holds more than this share of the one before it goes on where that one began."""
-
 _SINCE_BEGUN = "averages since the collector began, without the last value"
-
-
-@dataclass(frozen=True)
-class _Record:
-    """What one call of `collect` gave: values by key without the tag, and the window that they are of."""
-
-    tag: str
-    begin_s: float
-    end_s: float
-    last_s: float
-    values: Mapping[str, float]
-    goes_on: bool = False
-    """Whether the window goes on over several records, so that its averages are not of the time since the last one."""
-
-    before: Mapping[str, float] | None = None
-    """The values of the record before, where the window goes on."""
 
 
 class Nvitop:
@@ -107,8 +82,7 @@ def _read_file(path: str, host: str) -> tuple[pl.DataFrame, FileReport]:
     tally = Tally()
     source = open_source(path)
     tally.notes.extend(source.notes)
-    records = list(_in_windows(_records(path, source, tally)))
-    frame = _frame([row for record in records for row in _rows(record, tally)], host, tally)
+    frame = _frame([row for record in read_records(path, source, tally) for row in _rows(record, tally)], host, tally)
     read = frame.height + sum(tally.dropped.values())
     frame = drop_impossible(frame, NVIDIA_SMI_BEGAN_MS, tally)
     if frame.is_empty():
@@ -132,90 +106,7 @@ def _declare(unit: str) -> str:
     )
 
 
-def _records(path: str, source: ImportSource, tally: Tally) -> Iterator[_Record]:
-    """The file's records in their order; what is none is counted."""
-    if source.text is None:
-        raise InputError(f"{path} is Parquet, not JSON or CSV of nvitop", "`fallow import series` reads Parquet")
-    text = source.text.decode(errors="replace")
-    json_like = text.lstrip()[:1] in ("{", "[")
-    for each in _objects(text, tally) if json_like else _csv_records(text, source, tally):
-        record = _record(each)
-        if record is None:
-            tally.drop("no time and duration of nvitop's collector", 1)
-        else:
-            yield record
-
-
-def _objects(text: str, tally: Tally) -> Iterator[Mapping[str, object]]:
-    found, damaged = read_documents(text)
-    flat_list = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
-    tally.drop(CUT_OFF, damaged + sum(not isinstance(each, dict) for each in flat_list))
-    yield from (each for each in flat_list if isinstance(each, dict))
-
-
-def _csv_records(text: str, source: ImportSource, tally: Tally) -> Iterator[Mapping[str, object]]:
-    lines = list(csv.reader(io.StringIO(text, newline="")))
-    header = lines[0] if lines else []
-    rows = [line for line in lines[1:] if line]
-    if rows and not source.last_line_whole:
-        tally.drop("last line cut off", 1)
-        rows.pop()
-    for row in rows:
-        if len(row) != len(header):
-            tally.drop(WRONG_WIDTH, 1)
-        else:
-            yield {name: _cell(cell) for name, cell in zip(header, row, strict=True)}
-
-
-def _cell(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _record(found: Mapping[str, object]) -> _Record | None:
-    """The record; None where it does not say of which time it is."""
-    tag = next((key.removesuffix("/timestamp") for key in found if key.endswith("/timestamp")), None)
-    if tag is None:
-        return None
-    begins = f"{tag}/"
-    values = {
-        key.removeprefix(begins): value
-        for key, each in found.items()
-        if key.startswith(begins) and (value := number(each)) is not None
-    }
-    end, duration = values.get("timestamp"), values.get("duration (s)")
-    if end is None or duration is None or not 0 <= duration <= end < _LONGEST_S:
-        return None
-    last = values.get("last_timestamp", end)
-    return _Record(tag, end - duration, end, last if end - duration <= last <= end else end, values)
-
-
-def _in_windows(records: Iterable[_Record]) -> Iterator[_Record]:
-    """The records with what is known only from their neighbours of the same tag.
-
-    `collect` averages since the tag was activated or cleared: without a clear, every record holds those before it.
-    """
-    by_tag: dict[str, list[_Record]] = defaultdict(list)
-    for record in records:
-        by_tag[record.tag].append(record)
-    for mine in by_tag.values():
-        on = [False, *(_goes_on(each, before) for before, each in pairwise(mine))]
-        for at, each in enumerate(mine):
-            before = mine[at - 1].values if on[at] else None
-            yield _Record(
-                each.tag, each.begin_s, each.end_s, each.last_s, each.values, on[at] or on[at + 1 : at + 2] == [True], before
-            )  # fmt: skip
-
-
-def _goes_on(record: _Record, before: _Record) -> bool:
-    return (
-        before.end_s - record.begin_s > _SAME_WINDOW * (before.end_s - before.begin_s) and record.end_s > before.end_s
-    )
-
-
-def _rows(record: _Record, tally: Tally) -> Iterator[dict[str, object]]:
+def _rows(record: CollectedRecord, tally: Tally) -> Iterator[dict[str, object]]:
     """A row for each GPU of the record."""
     gpus: dict[int, dict[str, float]] = defaultdict(dict)
     for key, value in record.values.items():
@@ -267,7 +158,7 @@ def _factor(key: str, column: Column) -> float:
     return 1.0 if unit is None else unit.factor
 
 
-def _processes(record: _Record) -> dict[int, list[ImportedProcess]]:
+def _processes(record: CollectedRecord) -> dict[int, list[ImportedProcess]]:
     """The processes that the record names on each GPU.
 
     The collector follows the processes that it was told to, so a GPU without one may have others. In a window that
@@ -286,7 +177,7 @@ def _processes(record: _Record) -> dict[int, list[ImportedProcess]]:
     return found
 
 
-def _lives(record: _Record, pid: int) -> bool:
+def _lives(record: CollectedRecord, pid: int) -> bool:
     key = f"pid:{pid}/host/running_time (min)"
     return record.before is None or record.values.get(key) != record.before.get(key)
 

@@ -255,6 +255,10 @@ NVITOP = "".join(
         },
     }) + "\n" for tick in range(20)
 )  # fmt: skip
+NVITOP_CSV = (
+    "t/timestamp,t/duration (s),t/gpu:0/gpu_utilization (%)/last,t/pid:7/gpu:0/gpu_memory (MiB)/last\n"
+    + "".join(f"{NOON + tick},{tick},{tick},9\n" for tick in range(1, 20))
+)
 DAMAGE = st.lists(
     st.tuples(st.integers(0, 2000), st.integers(0, 60), st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"])),
     min_size=1, max_size=4,
@@ -270,6 +274,7 @@ DAMAGE = st.lists(
         ("nvidia-smi", XML),
         ("gpustat", GPUSTAT),
         ("nvitop", NVITOP),
+        ("nvitop", NVITOP_CSV),
     ],
 )
 @FUZZ

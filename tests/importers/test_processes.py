@@ -143,10 +143,16 @@ def test_pmon_beside_a_log_of_utilization(smi: Callable, place: str) -> None:
 def test_pmon_alone_says_who_is_there_and_nothing_of_utilization(smi: Callable, place: str) -> None:
     ticks = (pmon(tick, 0, NOBODY if tick else "7     C     93     12      -      -      -      -   3900      0    python") for tick in range(3))  # fmt: skip
     text = HEAD + "".join(ticks)
-    assert "no file says what the GPUs did" in smi(text).err
+    assert "no file says what the GPUs did (1 of 1)" in smi(text).err
     smi(text, flags=("--yes",))
     assert query(place, COUNTS) == [("gn001/0", [1, 0, 0])]
     assert query(place, "select count(gpu_util_pct), count(mem_used_bytes) from lake") == [(0, 0)]
+
+
+def test_lists_of_gpus_that_no_other_file_names_are_asked_about(smi: Callable) -> None:
+    without_index = "timestamp, uuid, utilization.gpu [%]\n" + "".join(f"{at(tick)}, GPU-0, 5 %\n" for tick in range(9))
+    done = smi(without_index, HEAD + pmon(0, 0, NOBODY) + pmon(1, 0, NOBODY))
+    assert "no file says what the GPUs did (1 of 2)" in done.err
 
 
 APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
