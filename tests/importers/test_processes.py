@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ NOBODY = "-     -      -      -      -      -      -      -      -      -    -"
 
 
 def pmon(second: int, gpu: int, rest: str) -> str:
-    return f" 20261120    10:00:{second:02}       {gpu}          {rest}              \n"
+    return f" 20261120    10:{second // 60:02}:{second % 60:02}       {gpu}          {rest}              \n"
 
 
 def used(second: float, gpu: int, util: int = 5, mem: int = 0) -> str:
@@ -206,6 +207,24 @@ def test_memory_of_a_process_above_the_cards_is_refused(fallow_import: Callable,
     assert "memory of processes has 6 of 6 values above the card's 79.6 GiB" in done.err
 
 
+def command_json(place: str, capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main([*arguments, "--lake", place, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_process_id_alone_holds_a_gpu_for_somebody_not_known(
+    smi: Callable, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = SMI + "".join(used(tick, gpu, util=0, mem=400) for tick in range(0, 3600, 10) for gpu in range(2))
+    held = "7     C      -      -      -      -      -      -    400      0    python"
+    smi(
+        log, HEAD + "".join(pmon(tick, gpu, NOBODY if gpu else held) for tick in range(0, 3600, 10) for gpu in range(2))
+    )
+    rows = command_json(place, capsys, "ledger", "--by", "holder")["groups"]["rows"]
+    hours = {each["label"]: (each["gpu_hours"]["held"], each["gpu_hours"]["free"]) for each in rows}
+    assert hours == {"(nobody)": (0, 1), "(holder not known)": (1, 0)}
+
+
 def test_imported_history_knows_who_holds_what(
     fallow_import: Callable, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,11 +233,7 @@ def test_imported_history_knows_who_holds_what(
         gpu(3, []), gpu(4, None),
     ]  # fmt: skip
     fallow_import("gpustat", gpustat_log(tmp_path / "log", [tick] * 720, 60))
-
-    def printed(*arguments: str) -> Any:
-        assert main([*arguments, "--lake", place, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
+    printed = partial(command_json, place, capsys)
     hours = printed("ledger")["gpu_hours"]
     assert {state: hours[state] for state in ("free", "held", "active")} == {"free": 24, "held": 24, "active": 12}
     holders = {
